@@ -1,0 +1,25 @@
+"""For all tests: the ``gpu`` marker skips with its reason where there is no device, and hypothesis has no deadline."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("softcheck", deadline=None)
+# The same examples on every run, so that a failure in CI is one that the change made.
+settings.register_profile("softcheck-ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("softcheck-ci" if os.environ.get("CI") else "softcheck")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Skip GPU tests where there is no device. Runs after deselection, so that torch is imported only for them."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch
+
+    if torch.cuda.is_available():
+        return
+    for item in marked:
+        item.add_marker(pytest.mark.skip(reason="needs a CUDA device; none found"))
