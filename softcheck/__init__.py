@@ -1,0 +1,9 @@
+"""softcheck: differential testing and numerical accuracy for GPU softmax kernels.
+
+``import softcheck`` loads neither torch nor triton; declaring a variant needs neither.
+"""
+
+from softcheck.contract import FindingKind
+from softcheck.variants.declaration import Arithmetic, Declaration, KnownDefect, variant
+
+__all__ = ["Arithmetic", "Declaration", "FindingKind", "KnownDefect", "variant"]

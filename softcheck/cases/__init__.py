@@ -1,0 +1,1 @@
+"""Cases, corpora and case families: everything that a kernel is fed. Imports neither torch nor triton."""

@@ -1,0 +1,82 @@
+"""Adding cases to a corpus: atomically, one writer at a time, and never twice the same input."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from softcheck.cases.case import Case
+from softcheck.cases.check import check_contents
+from softcheck.cases.corpus import encode_case, read_lines
+from softcheck.errors import UsageError
+
+
+def add(case: Case, path: str | Path, *, beside: Iterable[str | Path] = ()) -> Path:
+    """Append a case to a corpus file, which is made where it does not exist, and return the file's path.
+
+    ``beside`` names further corpus files that must not hold the same id or input either; the ``*.jsonl`` files of the
+    target's own folder are always looked at. The file is replaced as a whole, so that a reader, or a crash at any
+    moment, sees the old content or the new one. Raises UsageError where the case contradicts itself, its id or its
+    input is already saved, or the folder can't be written.
+    """
+    check_contents(case)
+    target = Path(path).resolve()
+    if target.suffix != ".jsonl":
+        raise UsageError(f"{path} is not a corpus file; expected a name that ends in .jsonl")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.parent):
+            siblings = [*target.parent.glob("*.jsonl"), *(Path(p).resolve() for p in beside)]
+            _refuse_duplicates(case, sorted(set(siblings)))
+            old = target.read_bytes() if target.exists() else b""
+            if old and not old.endswith(b"\n"):
+                old += b"\n"
+            _replace(target, old + encode_case(case))
+    except OSError as error:
+        raise UsageError(
+            f"can't write {target}: {error.strerror or error}; nothing was changed. Choose a folder you can write to"
+        ) from None
+    return target
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's advisory lock; the system frees it when the process ends, however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_duplicates(case: Case, files: list[Path]) -> None:
+    for file in files:
+        for line in read_lines(file):
+            if line.case is None:
+                raise UsageError(f"{file}:{line.number}: {line.problem}. Nothing was changed; mend this line first")
+            if line.case.digest == case.digest:
+                raise UsageError(
+                    f"this input is saved already, as {line.case.id!r} at {file}:{line.number} (digest {case.digest})"
+                )
+            if line.case.id == case.id:
+                raise UsageError(f"id {case.id!r} is in use at {file}:{line.number}; choose another name")
+
+
+def _replace(target: Path, content: bytes) -> None:
+    """Write beside the target, flush to the disk, then rename: the rename is the only step that others can see."""
+    temporary = target.with_name(f".{target.name}.tmp")
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666
+    # The lock is held, so a temporary file that exists is what a killed process left.
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,59 @@
+"""The closed list of promises that a kernel can break, and one broken promise as the judge sees it."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class FindingKind(StrEnum):
+    """Kinds of findings; docs/design.md section 6 defines each."""
+
+    ULP_EXCEEDS_BOUND = "ulp_exceeds_bound"
+    SUM_VIOLATION = "sum_violation"
+    NAN_MISMATCH = "nan_mismatch"
+    INF_MISMATCH = "inf_mismatch"
+    OUT_OF_RANGE = "out_of_range"
+    MASKED_NOT_ZERO = "masked_not_zero"
+    ORDER_VIOLATION = "order_violation"
+    UNWRITTEN_OUTPUT = "unwritten_output"
+    OUT_OF_BOUNDS_WRITE = "out_of_bounds_write"
+    OUT_OF_BOUNDS_READ = "out_of_bounds_read"
+    INPUT_MODIFIED = "input_modified"
+    WRONG_SHAPE = "wrong_shape"
+    WRONG_DTYPE = "wrong_dtype"
+    WRONG_LAYOUT = "wrong_layout"
+    NONDETERMINISTIC = "nondeterministic"
+    ROW_DEPENDENCE = "row_dependence"
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+    COMPILE_ERROR = "compile_error"
+    OUT_OF_MEMORY = "out_of_memory"
+    RAISED = "raised"
+
+
+class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One kind of broken promise on one case, with its worst element as witness. Fields that don't apply are None."""
+
+    kind: FindingKind
+    message: str
+    """Value, what was expected, and by how much it misses; one line."""
+    count: int = 1
+    """Elements (rows, for sums) of the case that break the promise."""
+    row: int | None = None
+    column: int | None = None
+    input_bits: str | None = None
+    output_bits: str | None = None
+
+
+VALUE_KINDS = frozenset(
+    {
+        FindingKind.ULP_EXCEEDS_BOUND,
+        FindingKind.SUM_VIOLATION,
+        FindingKind.NAN_MISMATCH,
+        FindingKind.INF_MISMATCH,
+        FindingKind.OUT_OF_RANGE,
+        FindingKind.MASKED_NOT_ZERO,
+        FindingKind.ORDER_VIOLATION,
+    }
+)
+"""Kinds that say an output value is wrong; a second run may show the cause behind them."""

@@ -1,0 +1,27 @@
+"""The errors that softcheck raises on purpose. Each message says what was found, what was expected and what to do."""
+
+
+class SoftcheckError(Exception):
+    """Base of every error that ends a command with a message instead of a traceback."""
+
+    exit_code = 2
+
+
+class UsageError(SoftcheckError):
+    """The request, a file or a configuration is wrong; exit code 2."""
+
+
+class NothingRunError(SoftcheckError):
+    """Nothing was judged, so nothing may be called right; exit code 3."""
+
+    exit_code = 3
+
+
+def near_matches(value: str, known: list[str]) -> str:
+    """A hint naming known words close to ``value``, or all of them when none is close."""
+    import difflib
+
+    close = difflib.get_close_matches(value, known, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
+    return "expected one of: " + ", ".join(sorted(known))

@@ -1,0 +1,317 @@
+"""Hypothesis strategies for softmax inputs, built from bit patterns.
+
+``bit_patterns`` draws single elements, ``rows`` and ``matrices`` arrays of patterns, ``cases`` complete cases that a
+corpus can store. Hypothesis' own ``floats()`` knows no bfloat16, and uniform patterns alone hardly ever meet what breaks
+a softmax kernel; so most matrices have a structure: a peak with logits at exp's thresholds below it, masks, ties, ramps.
+All shrink towards few rows and columns of zeros.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.errors import InvalidArgument
+
+from oracles.formats import FORMATS, Bits, Format, decode
+from softcheck.cases.case import PACKED, Case, Layout, digest, format_rows
+from softcheck.cases.families.draft import MAX_STORED_ELEMENTS
+from softcheck.cases.families.patterns import edge_patterns
+from softcheck.cases.recipe import (
+    AnyGenerator,
+    AnyModifier,
+    Choice,
+    Constant,
+    Cycle,
+    Mask,
+    Normal,
+    Number,
+    OneHot,
+    Put,
+    Ramp,
+    RandomBits,
+    Recipe,
+    Shift,
+    Sort,
+    Uniform,
+)
+
+__all__ = ["bit_patterns", "cases", "matrices", "rows"]
+
+_EDGE_WIDTHS = (1, 2, 127, 128, 129, 511, 512, 513)
+_MOST_LISTED = 16
+"""Matrices of up to about this many elements may be drawn element by element; larger ones come from recipes."""
+
+_THRESHOLDS = (0.5, 1.0, 9.7, 10.4, 17.3, 17.4, 87.3, 88.0, 92.8, 103.9, 104.0, 708.4, 745.1, 746.0)
+"""Distances below the maximum where exp, or a result in one of the formats, turns subnormal or zero."""
+
+
+def bit_patterns(
+    dtype: str, *, allow_nan: bool = True, allow_infinity: bool = True, allow_negative_infinity: bool = True
+) -> st.SearchStrategy[int]:
+    """Bit patterns of one element: the format's edge values, and every other pattern.
+
+    ``allow_infinity`` speaks of +inf alone, since -inf is an ordinary masked logit and +inf is not. Shrinks towards 0.
+    Raises hypothesis' InvalidArgument for an unknown dtype.
+    """
+    fmt = _format(dtype)
+    sign = 1 << (fmt.width - 1)
+    magnitudes = st.integers(0, fmt.exponent_mask - 1)
+    choices = [
+        # First, and drawn without further choices, so that every element shrinks to it.
+        st.just(0),
+        st.sampled_from(edge_patterns(fmt)),
+        st.builds(lambda magnitude, negative: magnitude | (sign if negative else 0), magnitudes, st.booleans()),
+    ]
+    if allow_negative_infinity:
+        choices.append(st.just(fmt.exponent_mask | sign))
+    if allow_infinity:
+        choices.append(st.just(fmt.exponent_mask))
+    if allow_nan:
+        payloads = st.integers(1, (1 << (fmt.precision - 1)) - 1)
+        choices.append(
+            st.builds(lambda p, negative: fmt.exponent_mask | p | (sign if negative else 0), payloads, st.booleans())
+        )
+    return st.one_of(choices)
+
+
+def rows(
+    dtype: str,
+    *,
+    min_columns: int = 1,
+    max_columns: int = 1025,
+    allow_nan: bool = False,
+    allow_infinity: bool = False,
+    allow_negative_infinity: bool = True,
+) -> st.SearchStrategy[Bits]:
+    """One row as an unsigned array of shape [columns]. See ``matrices``."""
+    return matrices(
+        dtype,
+        min_rows=1,
+        max_rows=1,
+        min_columns=min_columns,
+        max_columns=max_columns,
+        allow_nan=allow_nan,
+        allow_infinity=allow_infinity,
+        allow_negative_infinity=allow_negative_infinity,
+    ).map(lambda matrix: matrix[0])
+
+
+def matrices(
+    dtype: str,
+    *,
+    min_rows: int = 1,
+    max_rows: int = 4,
+    min_columns: int = 1,
+    max_columns: int = 1025,
+    allow_nan: bool = False,
+    allow_infinity: bool = False,
+    allow_negative_infinity: bool = True,
+) -> st.SearchStrategy[Bits]:
+    """Matrices of bit patterns, an unsigned array of shape [rows, columns].
+
+    Column counts favour 1, 2 and the neighbours of 128 and 512. NaN and +inf appear only where allowed. Raises
+    hypothesis' InvalidArgument for an unknown dtype and for bounds that contradict each other.
+    """
+    return _contents(
+        _format(dtype),
+        _Bounds(min_rows, max_rows, min_columns, max_columns),
+        nan=allow_nan,
+        infinity=allow_infinity,
+        negative_infinity=allow_negative_infinity,
+    ).map(lambda content: content[0])
+
+
+def cases(
+    dtype: str,
+    *,
+    min_rows: int = 1,
+    max_rows: int = 4,
+    min_columns: int = 1,
+    max_columns: int = 1025,
+    allow_nan: bool = True,
+    allow_infinity: bool = True,
+    allow_negative_infinity: bool = True,
+    allow_layouts: bool = False,
+) -> st.SearchStrategy[Case]:
+    """Complete cases named ``generated/<digest>/<dtype>``; small ones hold their bits, larger ones a recipe.
+
+    ``allow_layouts`` draws row steps, column slices, transposed matrices and odd offsets too. Raises as ``matrices``.
+    """
+    fmt = _format(dtype)
+    contents = _contents(
+        fmt,
+        _Bounds(min_rows, max_rows, min_columns, max_columns),
+        nan=allow_nan,
+        infinity=allow_infinity,
+        negative_infinity=allow_negative_infinity,
+    )
+
+    return _cases(fmt, contents, layouts=allow_layouts)
+
+
+@st.composite
+def _cases(
+    draw: st.DrawFn, fmt: Format, contents: st.SearchStrategy[tuple[Bits, Recipe | None]], *, layouts: bool
+) -> Case:
+    bits, recipe = draw(contents)
+    layout = draw(_layouts(*bits.shape)) if layouts else PACKED
+    return _case(bits, recipe, layout, fmt)
+
+
+def _case(bits: Bits, recipe: Recipe | None, layout: Layout, fmt: Format) -> Case:
+    found = digest(bits, fmt, layout)
+    stored = recipe is None or bits.size <= MAX_STORED_ELEMENTS
+    return Case(
+        id=f"generated/{found}/{fmt.name}",
+        dtype=fmt.name,
+        shape=(bits.shape[0], bits.shape[1]),
+        digest=found,
+        rows=format_rows(bits, fmt) if stored else None,
+        recipe=None if stored else recipe,
+        layout=layout,
+        provenance="generated by softcheck.strategies",
+    )
+
+
+def _format(dtype: str) -> Format:
+    if dtype not in FORMATS:
+        raise InvalidArgument(f"dtype={dtype!r} is unknown; expected one of {', '.join(FORMATS)}")
+    return FORMATS[dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Least and most rows and columns."""
+
+    min_rows: int
+    max_rows: int
+    min_columns: int
+    max_columns: int
+
+    def check(self) -> None:
+        for name in ("rows", "columns"):
+            low, high = getattr(self, f"min_{name}"), getattr(self, f"max_{name}")
+            if not 0 <= low <= high:
+                raise InvalidArgument(
+                    f"min_{name}={low!r}, max_{name}={high!r}; expected 0 <= min_{name} <= max_{name}"
+                )
+
+    def shapes(self) -> st.SearchStrategy[tuple[int, int]]:
+        """Any shape, small and edge widths more often."""
+        edges = [width for width in _EDGE_WIDTHS if self.min_columns <= width <= self.max_columns]
+        columns = st.integers(self.min_columns, min(self.max_columns, self.min_columns + 7))
+        if edges:
+            columns |= st.sampled_from(edges)
+        rows = st.integers(self.min_rows, self.max_rows)
+        return st.tuples(rows, columns | st.integers(self.min_columns, self.max_columns))
+
+    def listed_shapes(self) -> st.SearchStrategy[tuple[int, int]] | None:
+        """Shapes of few elements; None where the bounds admit none."""
+        if self.min_rows * self.min_columns > _MOST_LISTED:
+            return None
+        most_rows = min(self.max_rows, max(self.min_rows, _MOST_LISTED // max(self.min_columns, 1)))
+        most_columns = min(self.max_columns, max(self.min_columns, _MOST_LISTED // max(most_rows, 1)))
+        return st.tuples(st.integers(self.min_rows, most_rows), st.integers(self.min_columns, most_columns))
+
+
+def _contents(
+    fmt: Format, bounds: _Bounds, *, nan: bool, infinity: bool, negative_infinity: bool
+) -> st.SearchStrategy[tuple[Bits, Recipe | None]]:
+    """Bits of a matrix, and the recipe that makes them where there is one."""
+    bounds.check()
+    element = bit_patterns(fmt.name, allow_nan=nan, allow_infinity=infinity, allow_negative_infinity=negative_infinity)
+    words: list[Number] = ["max", "min", "least_normal", "least_subnormal", 0.0, 1.0, -100.0]
+    specials: tuple[tuple[Number, bool], ...] = (("nan", nan), ("inf", infinity), ("-inf", negative_infinity))
+    words += [word for word, allowed in specials if allowed]
+    made: st.SearchStrategy[tuple[Bits, Recipe | None]] = st.builds(
+        _made,
+        st.just(fmt),
+        bounds.shapes(),
+        _generators(fmt, bounds.max_columns, specials=nan and infinity and negative_infinity),
+        st.lists(_modifiers(words, "-inf" if negative_infinity else "min"), max_size=3),
+        st.none() | st.builds(Shift, _finite(fmt)),
+    )
+    few = bounds.listed_shapes()
+    return made if few is None else _listed(fmt, few, element) | made
+
+
+@st.composite
+def _listed(
+    draw: st.DrawFn, fmt: Format, shapes: st.SearchStrategy[tuple[int, int]], element: st.SearchStrategy[int]
+) -> tuple[Bits, None]:
+    shape = draw(shapes)
+    count = shape[0] * shape[1]
+    patterns = draw(st.lists(element, min_size=count, max_size=count))
+    return np.array(patterns, dtype=fmt.storage).reshape(shape), None
+
+
+def _made(
+    fmt: Format, shape: tuple[int, int], start: AnyGenerator, then: list[AnyModifier], shift: Shift | None
+) -> tuple[Bits, Recipe]:
+    # One shift at most, applied first and not to patterns of any size, so that no finite logit overflows.
+    first = () if shift is None or isinstance(start, RandomBits) else (shift,)
+    recipe = Recipe(start, (*first, *then))
+    return recipe.bits(*shape, fmt), recipe
+
+
+def _finite(fmt: Format) -> st.SearchStrategy[float]:
+    """Values of at most a quarter of the maximum, so that two of them and a spread never overflow."""
+    limit = fmt.max / 4
+    small = st.floats(-64.0, 64.0)
+    patterns = bit_patterns(fmt.name, allow_nan=False, allow_infinity=False, allow_negative_infinity=False)
+    decoded = patterns.map(lambda bits: float(decode(np.array([bits], fmt.storage), fmt)[0]))
+    return st.just(0.0) | small | decoded.map(lambda value: max(-limit, min(limit, value)))
+
+
+def _peak_and_offsets(fmt: Format) -> st.SearchStrategy[Cycle]:
+    """A peak, and logits below it by nothing, by a little, or by a distance at which exp changes its behaviour."""
+    near_threshold = st.builds(
+        lambda distance, off: distance + off / 64, st.sampled_from(_THRESHOLDS), st.integers(-8, 8)
+    )
+    distances = st.lists(st.just(0.0) | st.floats(0.0, 20.0) | near_threshold, min_size=1, max_size=8)
+    return st.builds(lambda peak, ds: Cycle((peak, *(peak - d for d in ds))), _finite(fmt), distances)
+
+
+def _generators(fmt: Format, longest: int, *, specials: bool) -> st.SearchStrategy[AnyGenerator]:
+    seeds = st.integers(0, 2**32 - 1)
+    value = _finite(fmt)
+    steps = [step for step in (0.0, 0.125, -0.125, 2.0**-10, 1.0, -1.0) if abs(step) * longest < fmt.max / 4]
+    scales = st.sampled_from([1.0, 0.1, 3.0, 30.0, 100.0, min(1e4, fmt.max / 32)])
+    return st.one_of(
+        # First for the same reason as zero among the patterns.
+        st.just(Constant(0.0)),
+        st.builds(Constant, value),
+        _peak_and_offsets(fmt),
+        st.builds(OneHot, value, value, st.none() | st.integers(0, 1024)),
+        st.builds(Choice, seeds, st.lists(value, min_size=1, max_size=5).map(tuple)),
+        st.builds(Ramp, st.floats(-8.0, 8.0), st.sampled_from(steps)),
+        st.builds(Uniform, seeds, st.sampled_from([-1.0, -20.0, -104.0, -1000.0]), st.just(0.0)),
+        st.builds(Normal, seeds, scales),
+        st.builds(RandomBits, seeds, st.just(False)) if not specials else st.builds(RandomBits, seeds, st.booleans()),
+    )
+
+
+def _modifiers(words: list[Number], mask: Number) -> st.SearchStrategy[AnyModifier]:
+    row = st.none() | st.integers(0, 3)
+    # Columns beyond the last wrap around or hit nothing, and counts beyond the width mask the whole row.
+    column = st.integers(0, 8) | st.sampled_from([-1, -2, 64, 127, 128, 511, 512]) | st.integers(0, 1024)
+    count = st.integers(0, 8) | st.integers(0, 1024)
+    return st.one_of(
+        st.builds(Put, column, st.sampled_from(words), row),
+        st.builds(Mask, st.sampled_from(["trailing", "leading", "all_but"]), count, st.just(mask), row),
+        st.builds(Mask, st.sampled_from(["even", "odd", "all"]), st.just(0), st.just(mask), row),
+        st.builds(Sort, st.booleans()),
+    )
+
+
+def _layouts(row_count: int, columns: int) -> st.SearchStrategy[Layout]:
+    """Layouts in which no two elements share an address."""
+    offsets = st.integers(0, 3)
+    padded = st.integers(0, 2 * columns + 3).map(lambda extra: columns + extra)
+    return st.one_of(
+        st.just(PACKED),
+        st.builds(lambda offset: Layout(offset=offset), offsets),
+        st.builds(lambda stride, offset: Layout(stride, 1, offset), padded, offsets),
+        st.builds(lambda offset: Layout(1, row_count + 1, offset), offsets),
+        st.builds(lambda offset: Layout(2 * columns, 2, offset), offsets),
+    )
