@@ -1,0 +1,163 @@
+"""Imports a variant's module from a file or by name, and turns whatever goes wrong there into a UsageError."""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from softcheck.errors import UsageError, near_matches
+
+_siblings: dict[str, Path] = {}
+"""Folder of each module that a variant file imported from beside itself."""
+
+
+def from_file(path: Path) -> ModuleType:
+    """The module of a Python file, imported once, under a name of its own, able to import modules that lie beside it.
+
+    Raises UsageError with type, message and place of whatever the file raises.
+    """
+    name = f"softcheck_variant_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    specification = importlib.util.spec_from_file_location(name, path)
+    if specification is None or specification.loader is None:
+        raise UsageError(f"{path} can't be imported as Python; expected a readable .py file")
+    module = importlib.util.module_from_spec(specification)
+    # Registered first, as imports do: Triton and dataclasses look their module up while it runs.
+    sys.modules[name] = module
+    _forget_namesakes(path.parent)
+    before = set(sys.modules)
+    try:
+        with _on_path(path.parent), _as_usage_error(str(path)):
+            specification.loader.exec_module(module)
+    except UsageError:
+        del sys.modules[name]
+        raise
+    finally:
+        _remember_siblings(before, path.parent)
+    return module
+
+
+def by_name(name: str) -> ModuleType:
+    """A module by its dotted name, looked for in the working folder too; raises UsageError as ``from_file`` does."""
+    with working_folder_on_path(), _as_usage_error(f"module {name}"):
+        return importlib.import_module(name)
+
+
+def function_of(module: ModuleType, name: str, spec: str) -> Callable[..., Any]:
+    """A module's function that takes one tensor; ``name`` may be dotted. Raises UsageError where there is none."""
+    where = getattr(module, "__file__", None) or module.__name__
+    if not name:
+        raise UsageError(f"variant {spec!r} names no function of {where}; expected MODULE:FUNCTION")
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise UsageError(f"variant {spec!r}: {where} has no {name!r}; {_callables_hint(name, module)}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise UsageError(
+            f"variant {spec!r}: {name!r} in {where} is of type {type(found).__name__}, expected a function; "
+            f"{_callables_hint(name, module)}"
+        )
+    _check_takes_one_tensor(found, name, spec)
+    return found  # type: ignore[no-any-return]
+
+
+@contextmanager
+def working_folder_on_path() -> Iterator[None]:
+    """The working folder is searched too, as ``python -m`` does, though softcheck starts from a script elsewhere."""
+    with _on_path(Path.cwd()):
+        yield
+
+
+@contextmanager
+def _on_path(folder: Path) -> Iterator[None]:
+    entry = str(folder)
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        if entry in sys.path:
+            sys.path.remove(entry)
+
+
+def _forget_namesakes(folder: Path) -> None:
+    """Drops what another folder's variant imported under the names of this folder's files, which Python would reuse."""
+    for name, origin in list(_siblings.items()):
+        if origin != folder and ((folder / f"{name}.py").exists() or (folder / name).is_dir()):
+            for loaded in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
+                del sys.modules[loaded]
+            del _siblings[name]
+
+
+def _remember_siblings(before: set[str], folder: Path) -> None:
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        if "." not in name and file and folder in Path(file).resolve().parents and "site-packages" not in file:
+            _siblings[name] = folder
+
+
+@contextmanager
+def _as_usage_error(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{what} raised on import: {_describe(error)}; run it with Python to see more") from error
+
+
+def _describe(error: BaseException) -> str:
+    message = " ".join(str(error).split())[:400]
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{type(error).__name__}: {error.msg} at {error.filename}:{error.lineno}"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_machinery(f.filename)]
+    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}: {message}{place}"
+
+
+def _is_machinery(filename: str) -> bool:
+    return filename.startswith("<frozen") or "importlib" in Path(filename).parts or filename == __file__
+
+
+def _callables_hint(name: str, module: ModuleType) -> str:
+    own = [
+        key
+        for key, value in vars(module).items()
+        if callable(value) and not key.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+    return near_matches(name, own) if own else "it defines no public function"
+
+
+def _check_takes_one_tensor(function: Callable[..., Any], name: str, spec: str) -> None:
+    if inspect.isclass(function):
+        raise UsageError(
+            f"variant {spec!r}: {name!r} is a class; expected a function, or an instance that can be called"
+        )
+    if _is_kernel(function):
+        raise UsageError(
+            f"variant {spec!r}: {name!r} is a Triton kernel; expected the function that launches it, "
+            "with one argument x: Tensor[rows, columns]"
+        )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # Functions written in C may not tell; the first call will.
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        raise UsageError(
+            f"variant {spec!r}: {name}{signature} can't be called with one positional argument ({error}); "
+            "expected a function of x: Tensor[rows, columns]"
+        ) from None
+
+
+def _is_kernel(function: Callable[..., Any]) -> bool:
+    from triton.runtime.jit import KernelInterface
+
+    return isinstance(function, KernelInterface)

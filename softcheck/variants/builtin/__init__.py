@@ -1,0 +1,1 @@
+"""The variants that softcheck brings: one family of kernels per module."""

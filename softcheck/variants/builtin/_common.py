@@ -1,0 +1,30 @@
+"""What the built-in kernels share: their output tensor, and the type they compute in."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+jit: Callable[[Callable[..., Any]], Any] = triton.jit
+"""``triton.jit``, which publishes no types, typed as what it is: a decorator."""
+
+ALL_DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+MAX_BLOCK = 2**17
+"""Widest row, in elements, that a block of 16 warps is promised for: each thread holds 256 values and spills. Twice as wide
+compiles for ten seconds and more."""
+
+MAX_BLOCK_OF_FOUR_WARPS = 2**15
+"""The same for Triton's default of 4 warps. Four times as wide compiles for over a minute."""
+
+
+def new_output(x: torch.Tensor) -> torch.Tensor:
+    """Uninitialised contiguous tensor of the shape, dtype and device of ``x``, whatever the strides of ``x``."""
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def compute_type(x: torch.Tensor) -> tl.dtype:
+    """The type a kernel computes in: float64 for float64 input, else float32."""
+    return tl.float64 if x.dtype == torch.float64 else tl.float32

@@ -1,0 +1,65 @@
+"""Multiplies the logits by log2(e) before it subtracts the maximum, as many attention kernels do."""
+
+import torch
+import triton
+import triton.language as tl
+
+from softcheck.contract import FindingKind
+from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK, compute_type, jit, new_output
+from softcheck.variants.declaration import Arithmetic, KnownDefect, variant
+
+_LOG2_E = tl.constexpr(1.4426950408889634)
+
+_ROUNDED_PRODUCT = (
+    "the product with log2(e) is rounded before the maximum is subtracted, so the error grows with |x|, not the spread"
+)
+
+
+@jit
+def _exp2_prescaled_kernel(
+    output: tl.tensor,
+    x: tl.tensor,
+    row_stride: tl.tensor,
+    column_stride: tl.tensor,
+    columns: tl.tensor,
+    BLOCK: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < columns
+    pointers = x + row * row_stride + column.to(tl.int64) * column_stride
+    scaled = tl.load(pointers, mask=inside, other=-float("inf")).to(COMPUTE) * _LOG2_E
+    powers = tl.exp2(scaled - tl.max(scaled, axis=0))
+    tl.store(output + row * columns + column, powers / tl.sum(powers, axis=0), mask=inside)
+
+
+@variant(
+    dtypes=ALL_DTYPES,
+    max_columns=MAX_BLOCK,
+    description="one block per row; logits times log2(e), then minus the maximum, then exp2",
+    provenance="common practice in attention kernels",
+    arithmetic=Arithmetic(exp="prescaled_ex2_approx"),
+    known_defects=(
+        KnownDefect(
+            kinds=(FindingKind.ULP_EXCEEDS_BOUND,),
+            dtypes=("float16",),
+            reason=_ROUNDED_PRODUCT,
+        ),
+        KnownDefect(
+            kinds=(FindingKind.ULP_EXCEEDS_BOUND, FindingKind.NAN_MISMATCH),
+            dtypes=("bfloat16", "float32", "float64"),
+            reason=f"{_ROUNDED_PRODUCT}; it overflows above 0.69 of the largest finite value, and fused with the "
+            "subtraction it leaves a large exponent where |x| is large",
+        ),
+    ),
+)
+def exp2_prescaled(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of each row, shape [rows, columns]."""
+    output = new_output(x)
+    if output.numel():
+        rows, columns = x.shape
+        block = triton.next_power_of_2(columns)
+        warps = 16 if block >= 4096 else 8 if block >= 2048 else 4
+        _exp2_prescaled_kernel[(rows,)](output, x, *x.stride(), columns, block, compute_type(x), num_warps=warps)
+    return output

@@ -1,0 +1,122 @@
+"""Kernels specialised on the shape: one pass where the row fits a block, three tiled passes where it does not."""
+
+import torch
+import triton
+import triton.language as tl
+
+from softcheck.contract import FindingKind
+from softcheck.variants.builtin._common import (
+    ALL_DTYPES,
+    MAX_BLOCK_OF_FOUR_WARPS,
+    compute_type,
+    jit,
+    new_output,
+)
+from softcheck.variants.builtin._tiled import softmax_row_in_tiles
+from softcheck.variants.declaration import Arithmetic, KnownDefect, variant
+
+_SMALLEST_BLOCK = 64
+_NO_CAP = 2**20
+"""Triton's largest tensor, in elements."""
+_TILE = 1024
+"""Small enough that everyday widths take several tiles, large enough for eight elements in each of 128 threads."""
+
+_PACKED_ROWS_ASSUMED = "rows are read as if packed one after the other; row and column strides are ignored"
+_STRIDES_IGNORED = (
+    KnownDefect(
+        # A row that is expanded (stride 0) owns fewer elements than the kernel reads.
+        kinds=(FindingKind.WRONG_LAYOUT, FindingKind.OUT_OF_BOUNDS_READ, FindingKind.CRASH),
+        reason=_PACKED_ROWS_ASSUMED,
+        cases="layout/*",
+    ),
+    KnownDefect(
+        kinds=(FindingKind.WRONG_LAYOUT, FindingKind.NAN_MISMATCH),
+        reason=_PACKED_ROWS_ASSUMED,
+        cases="address/*",
+        backends=("cuda",),
+    ),
+)
+
+
+@jit
+def _hybrid_kernel(
+    output: tl.tensor,
+    x: tl.tensor,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    if row < ROWS:
+        if COLUMNS <= BLOCK:
+            column = tl.arange(0, BLOCK)
+            inside = column < COLUMNS
+            logits = tl.load(x + row * COLUMNS + column, mask=inside, other=-float("inf")).to(COMPUTE)
+            exponentials = tl.exp(logits - tl.max(logits, axis=0))
+            tl.store(output + row * COLUMNS + column, exponentials / tl.sum(exponentials, axis=0), mask=inside)
+        else:
+            softmax_row_in_tiles(output + row * COLUMNS, x + row * COLUMNS, 1, COLUMNS, BLOCK, COMPUTE, COMPUTE)
+
+
+@jit
+def _tiled_kernel(
+    output: tl.tensor,
+    x: tl.tensor,
+    row_stride: tl.tensor,
+    column_stride: tl.tensor,
+    columns: tl.tensor,
+    BLOCK: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    softmax_row_in_tiles(
+        output + row * columns, x + row * row_stride, column_stride, columns, BLOCK, COMPUTE, tl.float64
+    )
+
+
+def _launch_hybrid(x: torch.Tensor, largest_block: int) -> torch.Tensor:
+    output = new_output(x)
+    if output.numel():
+        rows, columns = x.shape
+        block = min(max(triton.next_power_of_2(columns), _SMALLEST_BLOCK), largest_block)
+        _hybrid_kernel[(rows,)](output, x, rows, columns, block, compute_type(x))
+    return output
+
+
+@variant(
+    dtypes=ALL_DTYPES,
+    max_columns=MAX_BLOCK_OF_FOUR_WARPS,
+    description="shape as compile-time constants, whole row in one block of at least 64; packed rows assumed",
+    provenance="blog post on a hybrid one-pass and tiled softmax",
+    known_defects=_STRIDES_IGNORED,
+)
+def hybrid(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of each row, shape [rows, columns], read as packed rows."""
+    return _launch_hybrid(x, _NO_CAP)
+
+
+@variant(
+    dtypes=ALL_DTYPES,
+    description="the hybrid kernel with blocks of at most 1024, so that wide rows take its three tiled passes",
+    provenance="blog post on a hybrid one-pass and tiled softmax",
+    known_defects=_STRIDES_IGNORED,
+)
+def hybrid_tiled(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of each row, shape [rows, columns], read as packed rows."""
+    return _launch_hybrid(x, _TILE)
+
+
+@variant(
+    dtypes=ALL_DTYPES,
+    description="three passes in tiles of 1024, exponentials summed in float64",
+    provenance="blog post on a hybrid one-pass and tiled softmax, note on precision",
+    arithmetic=Arithmetic(accumulation="float64"),
+)
+def tiled_float64_sum(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of each row, shape [rows, columns]."""
+    output = new_output(x)
+    if output.numel():
+        rows, columns = x.shape
+        _tiled_kernel[(rows,)](output, x, *x.stride(), columns, _TILE, compute_type(x))
+    return output

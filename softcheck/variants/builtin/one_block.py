@@ -1,0 +1,84 @@
+"""One program per row, the whole row in one block."""
+
+import torch
+import triton
+import triton.language as tl
+
+from softcheck.contract import FindingKind
+from softcheck.variants.builtin._common import (
+    ALL_DTYPES,
+    MAX_BLOCK,
+    MAX_BLOCK_OF_FOUR_WARPS,
+    compute_type,
+    jit,
+    new_output,
+)
+from softcheck.variants.declaration import KnownDefect, variant
+
+_ROW_OFFSET = KnownDefect(
+    kinds=(
+        FindingKind.CRASH,
+        FindingKind.OUT_OF_BOUNDS_READ,
+        FindingKind.NAN_MISMATCH,
+        FindingKind.ULP_EXCEEDS_BOUND,
+        FindingKind.SUM_VIOLATION,
+        FindingKind.WRONG_LAYOUT,
+    ),
+    reason="row times row stride is computed in 32 bits and wraps from 2^31 elements on",
+    cases="address/*",
+    backends=("cuda",),
+)
+
+
+@jit
+def _one_block_kernel(
+    output: tl.tensor,
+    x: tl.tensor,
+    row_stride: tl.tensor,
+    column_stride: tl.tensor,
+    columns: tl.tensor,
+    BLOCK: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> None:
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    inside = column < columns
+    logits = tl.load(x + row * row_stride + column * column_stride, mask=inside, other=-float("inf")).to(COMPUTE)
+    exponentials = tl.exp(logits - tl.max(logits, axis=0))
+    tl.store(output + row * columns + column, exponentials / tl.sum(exponentials, axis=0), mask=inside)
+
+
+@variant(
+    dtypes=ALL_DTYPES,
+    max_columns=MAX_BLOCK,
+    description="one program per row, block of the next power of two, 4 to 16 warps by width",
+    provenance="tutorial on fused softmax, first version",
+    known_defects=(_ROW_OFFSET,),
+)
+def one_block(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of each row, shape [rows, columns]."""
+    output = new_output(x)
+    if output.numel():
+        rows, columns = x.shape
+        block = triton.next_power_of_2(columns)
+        warps = 16 if block >= 4096 else 8 if block >= 2048 else 4
+        _one_block_kernel[(rows,)](output, x, *x.stride(), columns, block, compute_type(x), num_warps=warps)
+    return output
+
+
+@variant(
+    dtypes=ALL_DTYPES,
+    max_columns=MAX_BLOCK_OF_FOUR_WARPS,
+    description="one program per row, block of the next power of two, Triton's default warps; moves CPU input to the GPU",
+    provenance="blog post on Triton softmax",
+    known_defects=(_ROW_OFFSET,),
+)
+def one_block_default_warps(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of each row, shape [rows, columns], on the device of ``x``."""
+    on_device = x.cuda() if x.device.type == "cpu" and torch.cuda.is_available() else x
+    output = new_output(on_device)
+    if output.numel():
+        rows, columns = on_device.shape
+        block = triton.next_power_of_2(columns)
+        _one_block_kernel[(rows,)](output, on_device, *on_device.stride(), columns, block, compute_type(x))
+    return output.to(x.device)

@@ -1,0 +1,160 @@
+"""Calling a variant on a case: placing the input in memory, poisoning what is uninitialised, and reading bits back."""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from oracles.formats import Bits, Format
+from softcheck.cases.case import Layout
+from softcheck.contract import FindingKind, Violation
+
+_INTEGER = {16: torch.int16, 32: torch.int32, 64: torch.int64}
+TORCH_DTYPES = {
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An input matrix in device memory: ``view`` has the case's strides and offset inside ``storage``."""
+
+    view: torch.Tensor
+    storage: torch.Tensor
+    fmt: Format
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call's outcome: output bits [rows, columns], or None where there is no output to judge, and broken promises."""
+
+    output: Bits | None
+    violations: tuple[Violation, ...] = ()
+    fatal: bool = False
+    """The device can't be used any more in this process."""
+
+
+def to_tensor(bits: Bits, fmt: Format, device: torch.device) -> torch.Tensor:
+    """Tensor of the format's dtype with exactly these bits."""
+    signed = np.ascontiguousarray(bits).view(f"i{fmt.itemsize}")
+    return torch.from_numpy(signed.copy()).to(device).view(TORCH_DTYPES[fmt.name])
+
+
+def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
+    """Bit patterns of a tensor of the format's dtype, on the host, in memory of their own."""
+    signed = tensor.detach().contiguous().view(_INTEGER[fmt.width]).cpu().numpy()
+    copied: Bits = signed.copy().view(fmt.storage)
+    return copied
+
+
+def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Placed:
+    """Puts a matrix into device memory as the layout says; whatever lies between its elements is NaN."""
+    rows, columns = bits.shape
+    row_stride, column_stride = layout.strides(columns)
+    extent = layout.offset
+    if rows and columns:
+        extent += (rows - 1) * row_stride + (columns - 1) * column_stride + 1
+    storage = torch.full((extent,), float("nan"), dtype=TORCH_DTYPES[fmt.name], device=device)
+    view = storage.as_strided((rows, columns), (row_stride, column_stride), layout.offset)
+    if rows and columns:
+        # Rows of stride 0 share memory: writing the first row once writes all.
+        source = to_tensor(bits[:1] if row_stride == 0 else bits, fmt, device)
+        view[: source.shape[0]].copy_(source)
+    return Placed(view, storage, fmt)
+
+
+def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
+    """Runs a variant once on a placed input and checks what needs no reference: type, shape, dtype, device, input."""
+    before = to_bits(placed.storage, placed.fmt)
+    try:
+        output = function(placed.view)
+        _synchronize(placed.view.device)
+    except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
+        return _raised(error, placed.view.device)
+    wrong = returned_wrongly(output, placed.view)
+    if wrong is not None:
+        return Called(None, (wrong,))
+    violations = _modified(before, to_bits(placed.storage, placed.fmt), placed)
+    return Called(to_bits(output, placed.fmt), violations)
+
+
+def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
+    """A violation where a variant's return value is not a tensor of the input's shape, dtype and device."""
+    if not isinstance(output, torch.Tensor):
+        found = type(output).__name__
+        return Violation(FindingKind.RAISED, f"returned {found}, expected a torch.Tensor; return the probabilities")
+    if output.shape != view.shape:
+        return Violation(
+            FindingKind.WRONG_SHAPE, f"returned shape {list(output.shape)}, expected {list(view.shape)} as the input's"
+        )
+    if output.dtype != view.dtype:
+        return Violation(FindingKind.WRONG_DTYPE, f"returned {output.dtype}, expected {view.dtype} as the input's")
+    if output.device != view.device:
+        return Violation(
+            FindingKind.RAISED, f"returned a tensor on {output.device}, expected {view.device} as the input's"
+        )
+    return None
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _raised(error: Exception, device: torch.device) -> Called:
+    """What an exception says: its kind by type name, since Triton's error classes move between releases."""
+    try:
+        _synchronize(device)
+        fatal = False
+    except RuntimeError:
+        fatal = True
+    name = type(error).__name__
+    if fatal:
+        kind = FindingKind.CRASH
+    elif isinstance(error, torch.OutOfMemoryError | MemoryError):
+        kind = FindingKind.OUT_OF_MEMORY
+    elif "Compilation" in name or "CompileTime" in name or name == "PTXASError":
+        kind = FindingKind.COMPILE_ERROR
+    else:
+        kind = FindingKind.RAISED
+    return Called(None, (Violation(kind, f"{describe(error)}; expected an output"),), fatal)
+
+
+def describe(error: BaseException) -> str:
+    """Exception type, first lines of the message, and where it was raised, on one line."""
+    message = " ".join(str(error).split())[:300]
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}: {message}{where}"
+
+
+def _modified(before: Bits, after: Bits, placed: Placed) -> tuple[Violation, ...]:
+    """Changes of the input's storage: of its elements, and of the memory between and before them."""
+    changed = before != after
+    if not changed.any():
+        return ()
+    owned = torch.zeros(before.shape, dtype=torch.bool)
+    owned.as_strided(placed.view.shape, placed.view.stride(), placed.view.storage_offset()).fill_(True)
+    mine = owned.numpy()
+    found = []
+    for kind, mask, what in (
+        (FindingKind.INPUT_MODIFIED, changed & mine, "element of the input"),
+        (FindingKind.OUT_OF_BOUNDS_WRITE, changed & ~mine, "element beside the input"),
+    ):
+        if mask.any():
+            at = int(np.flatnonzero(mask)[0])
+            found.append(
+                Violation(
+                    kind,
+                    f"{what} at storage index {at} changed from {int(before[at]):#x} to {int(after[at]):#x}; "
+                    "expected the call to leave it alone",
+                    count=int(mask.sum()),
+                )
+            )
+    return tuple(found)

@@ -1,0 +1,103 @@
+"""What a variant promises, in a form that travels between processes without torch."""
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from oracles.reference import FullyMasked
+from softcheck.contract import FindingKind
+
+Backend = Literal["cuda", "interpreter"]
+LayoutName = Literal["contiguous", "strided"]
+ExpKind = Literal["ex2_approx", "libdevice", "prescaled_ex2_approx"]
+DivisionKind = Literal["div_full", "div_rn", "reciprocal"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+ATTRIBUTE = "__softcheck_declaration__"
+
+
+class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a variant computes, as far as error bounds depend on it. The defaults are the standard contract."""
+
+    exp: ExpKind = "ex2_approx"
+    division: DivisionKind = "div_full"
+    accumulation: Literal["float32", "float64", "input"] = "float32"
+    """The type of the exponentials' sum: "input" sums in the input dtype."""
+    intermediate: Literal["float32", "float64", "input"] = "float32"
+    """The type that differences and exponentials are rounded to; float64 input always computes in float64."""
+    rescales: bool = False
+    """Whether a running maximum rescales the sum (online softmax)."""
+    flush_to_zero: bool = False
+
+
+class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A broken promise that is declared, with its reason. It is strict: where it could show and does not, that is an error."""
+
+    kinds: tuple[FindingKind, ...]
+    """Findings that this defect explains; at least one of them must be found."""
+    reason: str
+    cases: str = "*"
+    """Glob over case ids where the defect may show."""
+    dtypes: tuple[str, ...] | None = None
+    backends: tuple[Backend, ...] | None = None
+
+    def applies(self, dtype: str, backend: Backend) -> bool:
+        """Whether the defect is declared for this dtype on this backend."""
+        return (self.dtypes is None or dtype in self.dtypes) and (self.backends is None or backend in self.backends)
+
+    def explains(self, kind: FindingKind, case_id: str) -> bool:
+        """Whether a finding of this kind on this case is the declared one."""
+        return kind in self.kinds and fnmatchcase(case_id, self.cases)
+
+
+class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The promises of one variant. The defaults hold for a function that declares nothing."""
+
+    dtypes: tuple[str, ...] = ("float16", "bfloat16", "float32")
+    max_columns: dict[str, int] | int | None = None
+    """Largest column count, one for all dtypes or one per dtype; None promises every count."""
+    layouts: tuple[LayoutName, ...] = ("contiguous", "strided")
+    fully_masked: FullyMasked = "nan"
+    arithmetic: Arithmetic = Arithmetic()
+    description: str = ""
+    """The algorithm in one line."""
+    provenance: str = ""
+    """Where the algorithm comes from."""
+    known_defects: tuple[KnownDefect, ...] = ()
+
+    def column_limit(self, dtype: str) -> int | None:
+        """Largest column count promised for a dtype; None where there is no limit."""
+        if isinstance(self.max_columns, dict):
+            return self.max_columns.get(dtype)
+        return self.max_columns
+
+
+def variant(**promises: Any) -> Callable[[Function], Function]:
+    """Decorator that attaches a declaration to a softmax function ``(x: Tensor[rows, columns]) -> Tensor``.
+
+    Takes the fields of ``Declaration`` as keyword arguments; raises TypeError at once for a name or a value that is not
+    one of them, so that a misspelt promise is not silently dropped.
+    """
+    try:
+        declaration = msgspec.convert(_plain(promises), Declaration)
+    except msgspec.ValidationError as error:
+        raise TypeError(f"softcheck.variant: {error}; see softcheck.Declaration for the fields") from None
+
+    def attach(function: Function) -> Function:
+        setattr(function, ATTRIBUTE, declaration)
+        return function
+
+    return attach
+
+
+def declaration_of(function: Callable[..., Any]) -> Declaration:
+    """A function's declaration, or the default one."""
+    declared = getattr(function, ATTRIBUTE, None)
+    return declared if isinstance(declared, Declaration) else Declaration()
+
+
+def _plain(promises: dict[str, Any]) -> Any:
+    return {name: msgspec.to_builtins(value) for name, value in promises.items()}

@@ -1,0 +1,87 @@
+"""Makes Triton's interpreter round bfloat16 as GPUs do, and keeps NumPy's floating-point warnings out of its results.
+
+Without this, the interpreter truncates when it converts float32 to bfloat16 (a GPU's cvt.rn rounds to nearest, ties to
+even), and misreads subnormal bfloat16 numbers, so that every bfloat16 kernel would look up to one ULP wrong. Triton 3.6
+also fails with NumPy 2.4 and later on every loop whose bounds are kernel arguments.
+"""
+
+import warnings
+from functools import wraps
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import triton
+import triton.language as tl
+from numpy.typing import NDArray
+
+_MARK = "_softcheck_wrapped"
+
+
+def is_on() -> bool:
+    """Whether kernels decorated now are interpreted."""
+    return bool(triton.knobs.runtime.interpret)
+
+
+def correct() -> None:
+    """Replaces the interpreter's bfloat16 and loop bound conversions and quietens launches. A second call changes nothing.
+
+    Raises RuntimeError where this Triton's interpreter has no such conversion to replace.
+    """
+    from triton.runtime import interpreter
+
+    original = getattr(interpreter, "_convert_float", None)
+    if original is None:
+        raise RuntimeError(
+            f"Triton {triton.__version__}: triton.runtime.interpreter has no _convert_float, expected it as in Triton 3.6 "
+            "to 3.9; without it bfloat16 results can't be trusted, so use one of those versions"
+        )
+    if hasattr(original, _MARK):
+        return
+    interpreter._convert_float = _wrap_conversion(original)  # noqa: SLF001
+    interpreter._patch_lang_tensor = _wrap_tensor_patch(interpreter._patch_lang_tensor)  # noqa: SLF001
+    interpreter.GridExecutor.__call__ = _wrap_launch(interpreter.GridExecutor.__call__)
+
+
+def _wrap_conversion(original: Any) -> Any:
+    @wraps(original)
+    def convert(values: NDArray[Any], source: tl.dtype, target: tl.dtype, rounding_mode: Any) -> NDArray[Any]:
+        if (source, target) == (tl.float32, tl.bfloat16) and not _rounds_to_zero(rounding_mode):
+            return round_to_bfloat16(values)
+        if (source, target) == (tl.bfloat16, tl.float32):
+            return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        converted: NDArray[Any] = original(values, source, target, rounding_mode)
+        return converted
+
+    setattr(convert, _MARK, True)
+    return convert
+
+
+def _rounds_to_zero(rounding_mode: Any) -> bool:
+    return getattr(rounding_mode, "name", "") == "RTZ"
+
+
+def round_to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """Bit patterns of float32 values rounded to nearest with ties to even, in the shape of ``values``."""
+    return np.asarray(values, dtype=np.float32).astype(ml_dtypes.bfloat16).view(np.uint16)
+
+
+def _wrap_tensor_patch(original: Any) -> Any:
+    @wraps(original)
+    def patch(tensor: Any, *args: Any, **kwargs: Any) -> None:
+        original(tensor, *args, **kwargs)
+        # The interpreter's scalars are arrays of one element, which NumPy 2.4 no longer converts to int by itself.
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    return patch
+
+
+def _wrap_launch(original: Any) -> Any:
+    @wraps(original)
+    def launch(*args: Any, **kwargs: Any) -> Any:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            # A row of NaN is an ordinary input here; a GPU's maximum does not warn of it.
+            warnings.filterwarnings("ignore", "All-NaN (slice|axis) encountered", RuntimeWarning)
+            return original(*args, **kwargs)
+
+    return launch

@@ -1,0 +1,146 @@
+"""Names of variants and how they become functions: built-in names, files, modules and entry points.
+
+``resolve`` checks a name without importing torch or running any code of a variant; ``load`` imports it.
+"""
+
+import importlib
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from softcheck.errors import UsageError, near_matches
+from softcheck.variants import _import
+from softcheck.variants.declaration import Declaration, declaration_of
+
+_PACKAGE = "softcheck.variants.builtin"
+
+BUILTIN: dict[str, str] = {
+    "eager": f"{_PACKAGE}.eager:eager",
+    "torch": f"{_PACKAGE}.torch_native:softmax",
+    "eager_compiled": f"{_PACKAGE}.eager:eager_compiled",
+    "one_block": f"{_PACKAGE}.one_block:one_block",
+    "one_block_default_warps": f"{_PACKAGE}.one_block:one_block_default_warps",
+    "persistent": f"{_PACKAGE}.persistent:persistent",
+    "hybrid": f"{_PACKAGE}.hybrid:hybrid",
+    "hybrid_tiled": f"{_PACKAGE}.hybrid:hybrid_tiled",
+    "tiled_float64_sum": f"{_PACKAGE}.hybrid:tiled_float64_sum",
+    "notebook_basic": f"{_PACKAGE}.notebook:notebook_basic",
+    "notebook_vectorized": f"{_PACKAGE}.notebook:notebook_vectorized",
+    "notebook_tiled": f"{_PACKAGE}.notebook:notebook_tiled",
+    "online": f"{_PACKAGE}.online:online",
+    "multi_row": f"{_PACKAGE}.multi_row:multi_row",
+    "exp2_prescaled": f"{_PACKAGE}.exp2_prescaled:exp2_prescaled",
+}
+"""Built-in variants in the order of the report's table, each with the module and function that defines it."""
+
+ENTRY_POINTS = "softcheck.variants"
+"""Entry point group through which other packages offer variants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A variant by name: where its function is to be found, as far as that is known without importing it."""
+
+    name: str
+    """For display: the built-in or entry point name, else the spec as it was typed."""
+    kind: Literal["builtin", "file", "module", "entry_point"]
+    location: str
+    """A file's absolute path, or a module's dotted name."""
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedVariant:
+    """A variant ready to call: ``function(x: Tensor[rows, columns]) -> Tensor``."""
+
+    name: str
+    function: Callable[..., Any]
+    declaration: Declaration
+
+
+def known_names() -> list[str]:
+    """Built-in names in table order, then the names that entry points offer."""
+    return [*BUILTIN, *(name for name in sorted(_entry_points()) if name not in BUILTIN)]
+
+
+def resolve(spec: str) -> Spec:
+    """Where a variant is, from a known name, ``path/to/file.py:function`` or ``package.module:function``.
+
+    Raises UsageError for an unknown name (with near matches), a missing file or module, or a missing function name.
+    """
+    if spec in BUILTIN:
+        module, _, function = BUILTIN[spec].partition(":")
+        return Spec(spec, "builtin", module, function)
+    location, _, function = spec.rpartition(":")
+    if spec.endswith(".py") or (not location and "/" in spec):
+        raise UsageError(f"variant {spec!r} names no function; write {spec}:FUNCTION")
+    if not location:
+        return _resolve_entry_point(spec)
+    if not all(part.isidentifier() for part in function.split(".")):
+        raise UsageError(f"variant {spec!r}: {function!r} is no function name; write {location}:FUNCTION")
+    is_file = location.endswith(".py") or "/" in location
+    return _resolve_file(spec, location, function) if is_file else _resolve_module(spec, location, function)
+
+
+def load(spec: str) -> LoadedVariant:
+    """Imports a variant's function, which runs its module's code, and reads its declaration.
+
+    Raises UsageError, saying what was found and expected, where the module fails to import, has no such function, or the
+    function can't be called with one tensor.
+    """
+    where = resolve(spec)
+    module = _import.from_file(Path(where.location)) if where.kind == "file" else _import.by_name(where.location)
+    function = _import.function_of(module, where.function, where.name)
+    _correct_interpreter()
+    return LoadedVariant(where.name, function, declaration_of(function))
+
+
+def _resolve_file(spec: str, location: str, function: str) -> Spec:
+    path = Path(location).expanduser()
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        beside = sorted(str(p) for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        hint = near_matches(location, beside) if beside else f"the folder {path.parent} holds no Python file"
+        raise UsageError(f"variant {spec!r}: the file {location} {what}; {hint}")
+    if path.suffix != ".py":
+        raise UsageError(f"variant {spec!r}: {location} is no Python file; expected a name that ends in .py")
+    return Spec(spec, "file", str(path.resolve()), function)
+
+
+def _resolve_module(spec: str, location: str, function: str) -> Spec:
+    top = location.partition(".")[0]
+    with _import.working_folder_on_path():
+        # Only the outermost package is looked for: finding a submodule would import its parents.
+        found = top.isidentifier() and importlib.util.find_spec(top) is not None
+    if not found:
+        raise UsageError(
+            f"variant {spec!r}: no module named {top!r} can be imported; expected FILE.py:FUNCTION, "
+            f"PACKAGE.MODULE:FUNCTION or a known name. {near_matches(top, known_names())}"
+        )
+    return Spec(spec, "module", location, function)
+
+
+def _resolve_entry_point(name: str) -> Spec:
+    points = _entry_points()
+    if name not in points:
+        raise UsageError(
+            f"unknown variant {name!r}; {near_matches(name, known_names())} "
+            "A kernel of your own is given as FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
+        )
+    location, _, function = points[name].partition(":")
+    return Spec(name, "entry_point", location.strip(), function.strip())
+
+
+def _entry_points() -> dict[str, str]:
+    """Value by name of every entry point in the group."""
+    return {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+
+
+def _correct_interpreter() -> None:
+    from softcheck.variants import interpreter
+
+    if interpreter.is_on():
+        interpreter.correct()
