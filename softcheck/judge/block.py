@@ -1,0 +1,144 @@
+"""Judging a few rows at once: every figure of every element, before anything is summed up."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles.formats import Bits, Format, Values, decode
+from oracles.reference import Reference
+from softcheck.judge import bounds, doubt, order, special, sums, ulp
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows of one case, their output and their exact answer, all [rows, columns]; figures are computed when asked for."""
+
+    first_row: int
+    input_bits: Bits
+    output_bits: Bits
+    fmt: Format
+    logits: Values
+    reference: Reference
+    model: bounds.Model
+
+    @cached_property
+    def output(self) -> Values:
+        """The output's values."""
+        return decode(self.output_bits, self.fmt)
+
+    @cached_property
+    def answer(self) -> Values:
+        """The exact answer rounded to float64: for printing and for weights, never for errors."""
+        reference = self.reference
+        if not reference.exponent.any():
+            return reference.high + reference.low if reference.low.any() else reference.high
+        return reference.values
+
+    @cached_property
+    def exact(self) -> ulp.Scaled:
+        """The exact answer in units of its ULP."""
+        return ulp.scaled(self.reference, self.fmt)
+
+    @cached_property
+    def specials(self) -> special.Specials:
+        """Classes of rows and elements."""
+        return special.specials(self.logits, self.output, self.reference.high)
+
+    @cached_property
+    def errors(self) -> Values:
+        """ULP errors; NaN where there is none."""
+        return ulp.scaled_error(self.output, self.exact)
+
+    @cached_property
+    def bounds(self) -> bounds.Bounds:
+        """What the arithmetic allows."""
+        return bounds.bounds(self.logits, self.exact, self.answer, self.model)
+
+    @cached_property
+    def shares(self) -> Values:
+        """Error divided by bound; -1 where there is no bound."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            shares = self.errors / self.bounds.elements
+        np.minimum(shares, ulp.LARGEST, out=shares)
+        if not self.specials.bounded.all():
+            shares[~self.specials.bounded] = -1.0
+        return shares
+
+    @cached_property
+    def exceeding(self) -> ulp.Flags:
+        """Elements whose error exceeds their bound."""
+        return self.shares > 1.0
+
+    @cached_property
+    def flushed(self) -> ulp.Flags:
+        """Elements flushed to zero."""
+        return ulp.flushed(self.output, self.exact) & self.specials.comparable
+
+    @cached_property
+    def summed_rows(self) -> NDArray[np.bool_]:
+        """Rows with a sum to measure: ordinary, with columns, every output finite. Shape [rows]."""
+        if self.logits.shape[1] == 0:
+            return np.zeros(len(self.logits), dtype=np.bool_)
+        finite: NDArray[np.bool_] = np.logical_and.reduce(self.specials.comparable, axis=1)
+        return self.specials.ordinary & finite
+
+    @cached_property
+    def sum_deviations(self) -> Values:
+        """Output sum - 1 of each row, NaN where there is no sum to measure. Shape [rows]."""
+        deviations = np.full(len(self.logits), np.nan)
+        rows = self.summed_rows
+        deviations[rows] = sums.sum_deviation(self.output if rows.all() else self.output[rows])
+        return deviations
+
+    @cached_property
+    def sum_violations(self) -> NDArray[np.bool_]:
+        """Rows whose sum misses 1 by more than the arithmetic allows. Shape [rows]."""
+        return np.abs(self.sum_deviations) > self.bounds.sums
+
+    @cached_property
+    def disorder(self) -> order.Disorder | None:
+        """Order within the rows that hold an element over its bound, others' excess is -inf; None without such rows."""
+        rows = np.flatnonzero(self.exceeding.any(axis=1))
+        if not len(rows):
+            return None
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            absolute = self.bounds.elements[rows] * self.exact.ulp[rows]
+        found = order.disorder(self.logits[rows], self.output[rows], absolute, self.specials.bounded[rows])
+        excess = np.full(self.logits.shape, -np.inf)
+        rival = np.zeros(self.logits.shape, dtype=np.int64)
+        excess[rows], rival[rows] = found.excess, found.rival
+        return order.Disorder(excess, rival)
+
+    def doubtful_rows(self, largest_ulp: float) -> NDArray[np.int64]:
+        """Rows whose verdict, or whose part in the largest ULP error, the reference's uncertainty could change.
+
+        ``largest_ulp`` is an ULP error that is surely reached elsewhere in the case.
+        """
+        errors, bounded, comparable = self.errors, self.specials.bounded, self.specials.comparable
+        elements = doubt.verdicts(errors, self.bounds, self.exact) & bounded
+        elements |= doubt.figures(errors, self.exact, largest_ulp, comparable)
+        rows = elements.any(axis=1)
+        rows |= doubt.sums(self.sum_deviations, self.bounds, self.exact)
+        return np.flatnonzero(rows)
+
+    def with_reference(self, rows: NDArray[np.int64], better: Reference) -> "Block":
+        """The same rows with some answers replaced."""
+        high, low, exponent = self.reference.high.copy(), self.reference.low.copy(), self.reference.exponent.copy()
+        relative = np.array(np.broadcast_to(self.reference.relative_error, high.shape))
+        high[rows], low[rows], exponent[rows] = better.high, better.low, better.exponent
+        relative[rows] = better.relative_error
+        absolute = max(self.reference.absolute_error, better.absolute_error)
+        return replace(self, reference=Reference(high, low, exponent, relative, absolute))
+
+
+def rows_of(reference: Reference, rows: slice) -> Reference:
+    """The reference of some rows; no copy."""
+    return Reference(
+        reference.high[rows],
+        reference.low[rows],
+        reference.exponent[rows],
+        reference.relative_error[rows],
+        reference.absolute_error,
+    )

@@ -1,0 +1,194 @@
+"""The largest error that a kernel's arithmetic can produce on each element: proven, not tuned.
+
+Section 7 of docs/design.md, in units of ulp(g) of the output format. With d_j = max x - x_j, exact softmax g_j and
+logarithmic errors throughout (a relative error e is at most -log(1 - e) in the logarithm, either way):
+
+    A_j = c d_j + eta_e                      (eta_e only where d_j > 0: exp(0) = 1 is exact)
+    B_j = A_j + sum_i g_i A_i + h u + eta_d
+    |y_j - g_j| <= g_j (exp(B_j) - 1) + tau + rounding to the output format
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracles.formats import FLOAT32, FLOAT64, Format, Values
+from softcheck.judge.ulp import Scaled, scale
+from softcheck.variants.declaration import Arithmetic
+
+_LOG2E_CONSTANT = 0.224
+"""Relative error of log2(e) rounded to float32, in units of 2^-24; float64's is 0.127 units of 2^-53."""
+
+_DIVISION = {"div_full": 5.0, "div_rn": 1.0, "reciprocal": 6.0}
+"""Logarithmic error of a division in u. div.full is within 2 ULP (PTX ISA), 4 u; a multiplication adds one."""
+
+_VANISHED = 800.0
+"""A d beyond which every kernel gives less than tau: exp(-800) is below 2^-1154, and 800 c is at most 4."""
+
+_LARGEST_EXPONENT = 700.0
+"""exp of it is finite in float64; a B beyond promises nothing anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The constants of the bound for one arithmetic and output format, as logarithmic errors."""
+
+    exponent: float
+    """c: error of the exponent per unit of d, or per unit of |x| + |max x| where x is scaled before the subtraction."""
+    exponential: float
+    """eta_e: error of exp itself."""
+    addition: float
+    """u of the sum, per addition on the longest path."""
+    denominator: float
+    """Rounding of the finished sum to the type that divides."""
+    division: float
+    """eta_d."""
+    rescale: float
+    """Error of one rescaling of the running sum, per addition; 0 where nothing is rescaled."""
+    underflow: float
+    """tau: absolute error by underflow of the exponential, the division or the result."""
+    rounds_result: bool
+    """Whether the quotient is rounded once more, to a narrower output format."""
+    prescaled: bool
+    """Whether x is multiplied by log2(e) before the maximum is subtracted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What an arithmetic allows. NaN or without meaning in rows that are not ordinary and at masked elements."""
+
+    elements: Values
+    """Largest error of each element in units of ulp(g), shape [rows, columns]."""
+    rounding: Values
+    """The cost of rounding to the output format (in ``elements`` only where ``rounds_result``), 0 for masked elements, shape [rows, columns] or [1, 1]."""
+    rounds_result: bool
+    """Whether the quotient is rounded once more, to a narrower output format."""
+    sums: Values
+    """Largest |sum - 1| of each row, shape [rows]."""
+
+
+def depth(columns: int) -> int:
+    """h: additions on the longest path of a row's sum, for a kernel that spreads a row over a warp or more.
+
+    With 32 <= w <= 1024 threads on a row and tiles of T >= w columns, a thread adds up T/w elements of a tile, a tree
+    over the threads adds log2(w) <= 10 more, and the tiles' sums are added in turn: T/w - 1 + log2(w) + n/T additions,
+    which is convex in T and so largest at T = w or T = n, at most ceil(n/32) + 10. Kernels may give short rows fewer
+    threads, down to one, so 31 additions in sequence are always allowed: a whole row of 32 columns, or 16 bytes of
+    elements per thread and a tree over the threads in rows of up to 1024. No order of additions puts more than n - 1 on a
+    path. Padding adds exact zeros.
+    """
+    return max(0, min(columns - 1, max(31, -(-columns // 32) + 10)))
+
+
+def model(arithmetic: Arithmetic, fmt: Format) -> Model:
+    """The bound's constants. Sources: section 7 of docs/design.md; PTX ISA for ex2.approx and div.full.
+
+    Operations on 16-bit intermediates are computed in float32 and then rounded, so they have both roundings.
+    """
+    named = {"float32": FLOAT32, "float64": FLOAT64, "input": fmt}
+    inner = FLOAT64 if fmt is FLOAT64 else named[arithmetic.intermediate]
+    total = FLOAT64 if fmt is FLOAT64 else named[arithmetic.accumulation]
+    narrow = inner.width == 16
+    u = FLOAT32.unit_roundoff if narrow else inner.unit_roundoff
+    stored = _log_error(inner.unit_roundoff) if narrow else 0.0
+    # libdevice's exp is within 1 ULP of the rounded difference; ex2.approx also rounds its argument, a product with a constant.
+    difference = stored if narrow else _log_error(u)
+    argument = difference if arithmetic.exp == "libdevice" else difference + (1 + _LOG2E_CONSTANT) * _log_error(u)
+    exponential = 5 * _log_error(u) + stored
+    return Model(
+        exponent=argument * (1 + argument),
+        exponential=exponential,
+        addition=_log_error(total.unit_roundoff),
+        denominator=_log_error(inner.unit_roundoff) if total.precision > inner.precision else 0.0,
+        division=_DIVISION[arithmetic.division] * _log_error(u) + stored,
+        rescale=exponential + _log_error(total.unit_roundoff) if arithmetic.rescales else 0.0,
+        underflow=inner.least_normal if arithmetic.flush_to_zero else 8 * inner.least_subnormal,
+        rounds_result=fmt.precision < inner.precision,
+        prescaled=arithmetic.exp == "prescaled_ex2_approx",
+    )
+
+
+def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Model) -> Bounds:
+    """Bounds on errors and sums of a matrix.
+
+    ``values`` are the logits and ``probabilities`` the exact softmax rounded to float64, both [rows, columns]; ``exact``
+    is the same softmax in units of its ULPs. For an online kernel the exponents of an element's successive rescalings
+    add up to its d, so they are already in c d; each rescaling then has one exp and one product more, and there is at
+    most one per addition.
+    """
+    columns = values.shape[1]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        logarithmic, weighted = _logarithmic_errors(values, probabilities, constants)
+        additions = depth(columns) * constants.addition + columns * constants.underflow + constants.denominator
+        common = weighted + additions + constants.division + depth(columns) * constants.rescale
+        logarithmic += common[:, None]
+        limit = np.expm1(np.minimum(logarithmic, _LARGEST_EXPONENT))
+        limit *= exact.high
+        if constants.prescaled:
+            _add_underflown(limit, values, probabilities, logarithmic, exact)
+        limit += exact.in_ulps(constants.underflow)
+        rounding = _rounding(limit, logarithmic, constants)
+        masked = np.isneginf(values)
+        if masked.any():
+            rounding = np.where(masked, 0.0, rounding)
+        elements = limit + rounding if constants.rounds_result else limit
+        # An output lies in [0, 1] or is out of range, so errors above 1 and sums above n need no bound of their own.
+        np.minimum(elements, exact.in_ulps(2.0), out=elements)
+        rescaling = 2 * weighted + depth(columns) * constants.rescale if constants.rescale else np.zeros(len(weighted))
+        sums = sum_allowance((rounding * exact.ulp).sum(axis=1), columns, rescaling + additions, constants)
+        np.minimum(sums, columns + 1.0, out=sums)
+    return Bounds(elements, rounding, constants.rounds_result, sums)
+
+
+def sum_allowance(roundings: Values, columns: int, additions: Values, constants: Model) -> Values:
+    """Largest |sum - 1| of rows, shape [rows]: what rounding each exact result may cost, and the kernel's own part.
+
+    ``roundings`` are the sums of half ULPs over each row and ``additions`` the logarithmic errors of the denominators.
+    The errors of the exponentials cancel, because the same ones stand above and below the fraction bar.
+    """
+    return roundings + np.expm1(additions + constants.division) + columns * constants.underflow
+
+
+def _log_error(relative: float) -> float:
+    """Largest error in the logarithm of a value with a relative error: log(1 + e) < -log(1 - e)."""
+    return -math.log1p(-relative)
+
+
+def _logarithmic_errors(values: Values, probabilities: Values, constants: Model) -> tuple[Values, Values]:
+    """A of each element, [rows, columns], and its mean weighted by the probabilities, [rows]."""
+    top = values.max(axis=1, keepdims=True)
+    if constants.prescaled:
+        # One fused multiply and add may leave a nonzero exponent even at the maximum, so eta_e is everywhere.
+        errors = constants.exponent * np.abs(values) + constants.exponent * np.abs(top) + constants.exponential
+        # -inf logits have the probability 0 whatever the error.
+        np.minimum(errors, np.finfo(np.float64).max, out=errors)
+    else:
+        errors = np.minimum(top - values, _VANISHED)
+        below = errors > 0
+        errors *= constants.exponent
+        errors += constants.exponential * below
+    return errors, np.einsum("ij,ij->i", probabilities, errors)
+
+
+def _add_underflown(limit: Values, values: Values, probabilities: Values, logarithmic: Values, exact: Scaled) -> None:
+    """Where g underflows even in float64 but the exponent's error is as large as the exponent: g exp(B) <= exp(B - d)."""
+    distance = np.minimum(values.max(axis=1, keepdims=True) - values, np.finfo(np.float64).max)
+    reachable = scale(np.exp(np.minimum(logarithmic - distance, 0.0)), -exact.quantum, exact.fmt)
+    np.copyto(limit, np.maximum(limit, reachable), where=(probabilities == 0) & np.isfinite(values))
+
+
+def _rounding(limit: Values, logarithmic: Values, constants: Model) -> Values:
+    """Largest error of rounding to the output format, in units of ulp(g): half of one ulp of what is rounded.
+
+    A value that its earlier errors carry over a power of two is rounded with a larger ULP. As long as they stay below
+    half an ULP it then rounds to that power itself, no farther than they carried it, so half an ulp(g) still holds;
+    else ulp(g e^B) <= 2 e^B ulp(g).
+    """
+    if not constants.rounds_result:
+        return np.full((1, 1), 0.5)
+    half = 0.5 + 0.5 * logarithmic
+    far = limit > 0.5
+    if far.any():
+        half[far] = np.exp(logarithmic[far])
+    return half

@@ -1,0 +1,84 @@
+"""A logarithmic histogram of ULP errors that can be merged over cases, and percentiles from it.
+
+Bin 0 counts errors of exactly zero, bin 1 errors in (0, 2^-10), and bin 2 + 64 k + i errors from 2^(k-10) (1 + i/64) up
+to the next such edge, i in 0..63. From 2^-10 ULP on, the upper edge of a bin is at most 1/64 = 1.6 % above any error in
+it; smaller errors are not told apart, since three decimals print them as 0.001 or less.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from oracles.formats import Values
+from softcheck.judge.ulp import LARGEST
+
+LEAST = 2.0**-10
+BINS_PER_OCTAVE = 64
+_SHIFT = 52 - 6
+_FIRST = int(np.float64(LEAST).view(np.int64)) >> _SHIFT
+
+
+class Histogram:
+    """Counts that grow as errors are added."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(0, dtype=np.int64)
+
+    def add(self, errors: Values) -> None:
+        """Counts finite errors >= 0, any shape."""
+        flat = np.ascontiguousarray(errors, dtype=np.float64).ravel()
+        # The leading bits of a float64 are its exponent and the first six bits after the point: the bin's number.
+        bins = np.maximum((flat.view(np.int64) >> _SHIFT) - (_FIRST - 2), 1)
+        bins[flat == 0] = 0
+        counts = np.bincount(bins, minlength=len(self._counts))
+        counts[: len(self._counts)] += self._counts
+        self._counts = counts
+
+    def counts(self) -> dict[int, int]:
+        """Counts by bin; empty bins are left out."""
+        return {int(b): int(self._counts[b]) for b in np.flatnonzero(self._counts)}
+
+
+def histogram(errors: Values) -> dict[int, int]:
+    """Counts by bin of finite errors >= 0, any shape. Empty bins are left out."""
+    whole = Histogram()
+    whole.add(errors)
+    return whole.counts()
+
+
+def merge(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Sum of histograms."""
+    merged: dict[int, int] = {}
+    for counts in histograms:
+        for b, count in counts.items():
+            merged[b] = merged.get(b, 0) + count
+    return merged
+
+
+def upper_edge(b: int) -> float:
+    """The least value above a bin's errors; 0 for bin 0, and the largest float64 for the last bin."""
+    if b == 0:
+        return 0.0
+    octave, step = divmod(b - 1, BINS_PER_OCTAVE)
+    try:
+        return math.ldexp(LEAST * (1 + step / BINS_PER_OCTAVE), octave)
+    except OverflowError:
+        return LARGEST
+
+
+def percentile(counts: Mapping[int, int], fraction: float) -> float | None:
+    """Upper edge of the bin that holds the least error v with at least ``fraction`` of all errors <= v.
+
+    Never below the exact percentile and at most 1.6 % above it, or 2^-10 where that is more; None for an empty histogram.
+    """
+    total = sum(counts.values())
+    if total == 0:
+        return None
+    rank = max(1, math.ceil(fraction * total))
+    seen = 0
+    for b in sorted(counts):
+        seen += counts[b]
+        if seen >= rank:
+            return upper_edge(b)
+    return upper_edge(max(counts))

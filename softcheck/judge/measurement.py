@@ -1,0 +1,64 @@
+"""What the judge says of one variant on one case: a few numbers, small enough to send and to journal."""
+
+import msgspec
+
+from softcheck.contract import Violation
+
+
+class Extreme(msgspec.Struct, frozen=True):
+    """A largest value and the element that shows it."""
+
+    value: float
+    row: int
+    column: int
+    input_bits: str
+    output_bits: str
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of one judged output. A figure that was not measured is None, never 0."""
+
+    rows: int
+    columns: int
+    elements: int
+    """Elements with a finite reference and a finite output: those that have an ULP error."""
+    max_ulp: Extreme | None
+    ulp_sum: float
+    """Sum of the ULP errors of those elements; divide by ``elements`` for the mean."""
+    histogram: dict[int, int]
+    """Count of elements by bin of their ULP error; ``softcheck.judge.histogram`` defines the bins."""
+    max_ulp_ftz: float | None
+    """Largest ULP error where flushed results count as the format's own (0 and 2^emin one ULP apart)."""
+    max_bound_share: Extreme | None
+    """Largest error divided by the bound on it; above 1 breaks the contract."""
+    flushed: int
+    max_sum_deviation: float | None
+    """Largest |sum - 1| over ordinary rows, summed without rounding error."""
+    sum_violations: int
+    special_rows: int
+    special_mismatches: int
+    rejudged_rows: int
+    """Rows handed to the Arb oracle because the everyday oracle's own uncertainty could have flipped their verdict."""
+    violations: tuple[Violation, ...]
+    max_abs_difference_to_torch: float | None = None
+
+
+def unmeasured(shape: tuple[int, ...], violations: tuple[Violation, ...]) -> Measurement:
+    """The measurement of a call that gave no output to judge: no figures, only broken promises."""
+    return Measurement(
+        rows=shape[0],
+        columns=shape[1],
+        elements=0,
+        max_ulp=None,
+        ulp_sum=0.0,
+        histogram={},
+        max_ulp_ftz=None,
+        max_bound_share=None,
+        flushed=0,
+        max_sum_deviation=None,
+        sum_violations=0,
+        special_rows=0,
+        special_mismatches=0,
+        rejudged_rows=0,
+        violations=violations,
+    )

@@ -1,0 +1,58 @@
+"""Special values: which elements have an ULP error, and which break the conventions for NaN, infinity and masks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles.formats import Values
+from oracles.reference import RowClass, classify
+from softcheck.judge.ulp import Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Specials:
+    """Classes of rows and elements, shape [rows] or [rows, columns]."""
+
+    ordinary: Flags
+    """Rows whose answer is an ordinary softmax, [rows]."""
+    masked: Flags
+    """Elements whose logit is -inf and whose answer is exactly 0: in ordinary rows, and in rows declared to give 0."""
+    comparable: Flags
+    """Elements with a finite reference and a finite output: those that have an ULP error."""
+    bounded: Flags
+    """Comparable elements of ordinary rows that are not masked: those that have a bound."""
+    nan_mismatch: Flags
+    """NaN on one side only."""
+    inf_mismatch: Flags
+    """An infinite output where the answer is finite."""
+    masked_not_zero: Flags
+    """A finite output other than 0 (or -0) for a masked element."""
+
+    @property
+    def mismatched(self) -> NDArray[np.bool_]:
+        """Special rows with any element that breaks the convention, [rows]."""
+        broken = self.nan_mismatch | self.inf_mismatch | self.masked_not_zero
+        return broken.any(axis=1) & ~self.ordinary
+
+
+def specials(logits: Values, output: Values, reference: Values) -> Specials:
+    """Sorts the elements of a matrix; all arguments are [rows, columns], the reference NaN where the answer is NaN.
+
+    A NaN or a +inf anywhere in a row makes the whole answer NaN; a row of -inf alone is NaN or 0 as declared, which the
+    reference already says.
+    """
+    expects_nan = np.isnan(reference)
+    finite = np.isfinite(output)
+    masked = np.isneginf(logits) & ~expects_nan
+    ordinary = classify(logits) == RowClass.ORDINARY
+    comparable = finite & ~expects_nan
+    return Specials(
+        ordinary=ordinary,
+        masked=masked,
+        comparable=comparable,
+        bounded=comparable & ~masked & ordinary[:, None],
+        nan_mismatch=np.isnan(output) != expects_nan,
+        inf_mismatch=np.isinf(output) & ~expects_nan,
+        masked_not_zero=masked & finite & (output != 0),
+    )

@@ -1,0 +1,179 @@
+"""Errors in units in the last place, against an exact result that is never rounded to the output format.
+
+Everything is computed in units of ulp(r), so that one scaling by a power of two per operand is the only work and no
+rounding enters before the subtraction. The definition is section 4 of docs/design.md.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles.formats import FLOAT64, Format, Values
+from oracles.reference import Reference
+
+Flags = NDArray[np.bool_]
+
+LARGEST = float(np.finfo(np.float64).max)
+"""Where ULP figures end: larger ones are clipped to it, so that sums and files never hold an infinity."""
+
+_BIAS = 1023
+_MANTISSA_BITS = 52
+_MANTISSA = np.int64((1 << _MANTISSA_BITS) - 1)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The exact results r in units of their own ULP: r = (high + low) * 2^quantum, all of shape [rows, columns].
+
+    ``high`` lies in [2^(p-1), 2^p) where r is at least 2^emin (it is 2^p where only ``low`` keeps r below), and in
+    [0, 2^(p-1)) below. NaN where r is NaN.
+    """
+
+    fmt: Format
+    high: Values
+    low: Values
+    quantum: NDArray[np.int64]
+    relative_error: Values
+    absolute_error: float
+
+    def in_ulps(self, absolute: float) -> Values:
+        """A number in units of each ulp(r), shape [rows, columns]; infinite beyond float64."""
+        with np.errstate(over="ignore"):
+            return scale(np.full((1, 1), absolute), -self.quantum, self.fmt)
+
+    @cached_property
+    def ulp(self) -> Values:
+        """The ULP of r, 2^quantum."""
+        return scale(np.ones((1, 1)), self.quantum, self.fmt)
+
+    @cached_property
+    def uncertainty(self) -> Values:
+        """The reference's own error bound on r, in ULPs."""
+        uncertainty = self.relative_error * self.high
+        if self.absolute_error:
+            uncertainty += self.in_ulps(self.absolute_error)
+        return uncertainty
+
+    @cached_property
+    def subnormal(self) -> Flags:
+        """Where 0 < r < 2^emin."""
+        least_normal = 2.0 ** (self.fmt.precision - 1)
+        below: Flags = self.high <= least_normal
+        if below.any():
+            below &= (self.high > 0) & ((self.high < least_normal) | (self.low < 0))
+        return below
+
+    @cached_property
+    def may_lie_below(self) -> Flags:
+        """Where the reference's interval reaches below the power of two under r, where the ULP is half as large."""
+        floor = 2.0 ** (self.fmt.precision - 1)
+        reaches = (self.high - floor) + (self.low - self.uncertainty) < 0
+        return reaches & (self.quantum > least_quantum(self.fmt))
+
+    @cached_property
+    def may_lie_above(self) -> Flags:
+        """Where the reference's interval reaches the power of two above r, where the ULP is twice as large."""
+        return (self.high - 2.0**self.fmt.precision) + (self.low + self.uncertainty) >= 0
+
+
+def least_quantum(fmt: Format) -> int:
+    """Exponent of the least subnormal, emin - p + 1."""
+    return fmt.min_exponent - fmt.precision + 1
+
+
+def scale(values: Values, exponents: NDArray[np.int64], fmt: Format) -> Values:
+    """``values * 2**exponents``, for exponents that occur in a format; exact unless the result leaves float64's range."""
+    if fmt is FLOAT64:
+        with np.errstate(over="ignore", under="ignore"):
+            return np.ldexp(values, exponents)
+    powers = ((exponents + _BIAS) << _MANTISSA_BITS).view(np.float64)
+    return values * powers
+
+
+def floor_log2(reference: Reference) -> NDArray[np.int64]:
+    """floor(log2 r) of the exact r > 0, shape [rows, columns]; without meaning where r is 0 or NaN.
+
+    Where ``high`` is a power of two and ``low`` negative, r lies in the binade below: the ULP halves there, and a judge
+    that takes it from the rounded value reports half the error.
+    """
+    bits = np.ascontiguousarray(reference.high).view(np.int64)
+    exponent = (bits >> _MANTISSA_BITS) - _BIAS
+    if reference.low.any():
+        exponent -= (reference.low < 0) & ((bits & _MANTISSA) == 0)
+    subnormal_high = exponent < 1 - _BIAS
+    if subnormal_high.any() and reference.exponent.any():
+        _, exact = np.frexp(reference.high)
+        exponent = np.where(subnormal_high, exact.astype(np.int64) - 1, exponent)
+    return exponent + reference.exponent
+
+
+def scaled(reference: Reference, fmt: Format) -> Scaled:
+    """The reference in units of ulp(r) = 2^(max(floor(log2 r), emin) - p + 1).
+
+    Multiplying by powers of two is exact, except that a result more than 2^1000 times smaller than the least subnormal
+    may become 0.
+    """
+    floor = np.where(reference.high == 0, fmt.min_exponent, floor_log2(reference))
+    quantum = np.maximum(floor, fmt.min_exponent) - (fmt.precision - 1)
+    if reference.exponent.any():
+        with np.errstate(under="ignore"):
+            high = np.ldexp(reference.high, reference.exponent - quantum)
+            low = np.ldexp(reference.low, reference.exponent - quantum)
+    else:
+        high = scale(reference.high, -quantum, fmt)
+        low = scale(reference.low, -quantum, fmt) if reference.low.any() else np.zeros_like(high)
+    return Scaled(fmt, high, low, quantum, reference.relative_error, reference.absolute_error)
+
+
+def scaled_error(output: Values, exact: Scaled) -> Values:
+    """|y - r| / ulp(r), shape [rows, columns]; NaN where y or r is not finite, clipped at the largest float64.
+
+    y / ulp(r) is exact or overflows, and the subtractions err by at most 2^-52 of the difference, since a difference
+    that cancels is exact.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = scale(output, -exact.quantum, exact.fmt)
+        error -= exact.high
+        error -= exact.low
+        np.abs(error, out=error)
+        np.minimum(error, LARGEST, out=error)
+    error[~np.isfinite(output)] = np.nan
+    return error
+
+
+def ulp_error(output: Values, reference: Reference, fmt: Format) -> Values:
+    """ULP errors |y - r| / ulp(r) of outputs held as float64, shape [rows, columns].
+
+    r is the exact result and is never rounded to the format first, so a correctly rounded output shows at most 0.5 and
+    not 0. NaN where the output or the reference is NaN or infinite: that is a finding, not a number of ULPs.
+    """
+    return scaled_error(output, scaled(reference, fmt))
+
+
+def flushed(output: Values, exact: Scaled) -> Flags:
+    """Where a result was flushed to zero: y = 0 although r lies between half the least subnormal and 2^emin.
+
+    An r of at most half the least subnormal rounds to zero (a tie goes to the even zero), so a zero there is the
+    correctly rounded answer of a kernel that never flushes.
+    """
+    candidates = exact.subnormal
+    if not candidates.any():
+        return candidates
+    rounds_up = (exact.high > 0.5) | ((exact.high == 0.5) & (exact.low > 0))
+    lost: Flags = np.logical_and(candidates & rounds_up, output == 0)
+    return lost
+
+
+def error_as_if_flushing(error: Values, output: Values, exact: Scaled) -> Values:
+    """ULP errors in a format without subnormals, whose 0 and 2^emin are one ULP apart.
+
+    Outputs that are 0 or 2^emin where 0 < r < 2^emin are measured with the spacing 2^emin, everything else as usual: a
+    kernel that flushes can be compared with one that doesn't.
+    """
+    candidates = exact.subnormal
+    if not candidates.any():
+        return error
+    native = candidates & ((output == 0) | (output == exact.fmt.least_normal))
+    return np.where(native, error * 2.0 ** (1 - exact.fmt.precision), error)
