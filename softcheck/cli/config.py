@@ -1,0 +1,65 @@
+"""Defaults from ``[tool.softcheck]`` in the nearest pyproject.toml, and the options that commands share."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from softcheck.errors import UsageError, near_matches
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
+    """A click option whose environment variable is ``SOFTCHECK_`` and its long name in capitals."""
+    long = next(name for name in names if name.startswith("--")).split("/")[0]
+    variable = "SOFTCHECK_" + long.removeprefix("--").replace("-", "_").upper()
+    return click.option(*names, envvar=variable, show_envvar=True, **attributes)
+
+
+def read_defaults(context: click.Context, command: click.Command) -> None:
+    """Puts ``[tool.softcheck]`` below environment and command line, as defaults of a command's options.
+
+    Raises UsageError for an unknown key: a misspelt setting that is silently dropped would weaken a check unseen.
+    """
+    found = _table()
+    if found is None:
+        return
+    path, table = found
+    known = {p.opts[-1].removeprefix("--"): p for p in command.params if isinstance(p, click.Option)}
+    defaults: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in known:
+            raise UsageError(f"{path}: [tool.softcheck] has no setting {key!r}; {near_matches(key, list(known))}")
+        defaults[str(known[key].name)] = value
+    context.default_map = {**(context.default_map or {}), **defaults}
+
+
+def _table() -> tuple[Path, dict[str, Any]] | None:
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        path = folder / "pyproject.toml"
+        if not path.is_file():
+            continue
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UsageError(f"{path}: {error}; expected a TOML file that can be read") from None
+        table = content.get("tool", {}).get("softcheck")
+        if table is not None and not isinstance(table, dict):
+            raise UsageError(f"{path}: [tool.softcheck] is {table!r}, expected a table of settings")
+        return None if table is None else (path, table)
+    return None
+
+
+class ConfiguredCommand(click.Command):
+    """A command whose option defaults may stand in pyproject.toml."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Reads the configuration before the options are parsed."""
+        defaults = click.Context(self, info_name=info_name, parent=parent)
+        read_defaults(defaults, self)
+        return super().make_context(info_name, args, parent, default_map=defaults.default_map, **extra)

@@ -1,0 +1,186 @@
+"""``softcheck corpus``: add, list, show, verify and run saved cases."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from oracles.formats import FORMATS, bits_hex, decode
+from softcheck.cases.case import Case, parse_rows
+from softcheck.cases.corpus import builtin_names, corpus_files, default_corpora, encode_case, load, verify
+from softcheck.cases.corpus_edit import add
+from softcheck.cases.importing import case_from_bits, read_array
+from softcheck.cases.selection import select
+from softcheck.contract import FindingKind
+from softcheck.errors import UsageError, near_matches
+from softcheck.report.json_format import load as load_report
+from softcheck.report.model import Finding, Report
+from softcheck.run.process import DeviceChoice
+from softcheck.run.regression import FAMILY, Shrunk, named, shrink_failure
+from softcheck.run.session import Session
+from softcheck.variants.registry import resolve
+
+_DEFAULT_FILE = Path("corpora") / "regressions" / "regressions.jsonl"
+
+
+@click.group("corpus")
+def command() -> None:
+    """Add, list, show, verify and run saved cases."""
+
+
+@command.command("add")
+@click.option(
+    "--report", "report_file", type=click.Path(), metavar="RESULT.json", help="Report that holds the finding."
+)
+@click.option("--finding", metavar="ID", help="Id, or its beginning, of a finding in that report.")
+@click.option("--file", "array_file", type=click.Path(), metavar="FILE", help="Input matrix: .npy or .safetensors.")
+@click.option("--tensor", metavar="NAME", help="Which tensor of a .safetensors file.")
+@click.option("--bits", metavar="HEX", help="Bit patterns: elements parted by spaces, rows by semicolons.")
+@click.option("--dtype", metavar="DTYPE", help="Format of the bits, or of patterns in a .npy file.")
+@click.option("--variant", metavar="NAME|FILE:FUNCTION", help="What fails on it; needed to shrink. A finding says it.")
+@click.option("--shrink/--no-shrink", default=True, help="Look for the smallest input that still fails.")
+@click.option("--name", help="Name in the id; the input's digest if left out.")
+@click.option("--tag", "tags", multiple=True, help="A tag of the case.")
+@click.option("--provenance", help="Where the input comes from.")
+@click.option("--to", "target", type=click.Path(path_type=Path), default=_DEFAULT_FILE, show_default=True)
+@click.option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
+def add_command(
+    *,
+    report_file: str | None,
+    finding: str | None,
+    array_file: str | None,
+    tensor: str | None,
+    bits: str | None,
+    dtype: str | None,
+    variant: str | None,
+    shrink: bool,
+    name: str | None,
+    tags: tuple[str, ...],
+    provenance: str | None,
+    target: Path,
+    device: DeviceChoice,
+) -> None:
+    """Save a failing input as a regression, shrunk first. An exact duplicate is refused."""
+    if sum(source is not None for source in (finding, array_file, bits)) != 1:
+        raise UsageError("say what to add by exactly one of --finding (with --report), --file and --bits")
+    kind: FindingKind | None = None
+    if finding is not None:
+        case, found, found_in = _from_report(report_file, finding)
+        variant, kind = variant or found_in, found.kind
+    else:
+        case = _from_bits(bits, dtype) if bits is not None else _from_file(str(array_file), dtype, tensor)
+    origin = "added by hand"
+    if variant is not None:
+        spec = resolve(variant).name
+        session = Session(device, jobs=1)
+        try:
+            shrunk = shrink_failure(session, spec, case, kind) if shrink else None
+        finally:
+            session.close()
+        if shrunk is not None:
+            case, origin = shrunk.case, f"{spec}: {shrunk.violation.kind}"
+            _say_shrunk(shrunk)
+    saved = named(case, name, provenance or origin, tags)
+    siblings = [file for corpus in builtin_names() for file in corpus_files(corpus)]
+    path = add(saved, target, beside=siblings)
+    click.echo(f"saved {saved.id} ({saved.shape[0]}x{saved.shape[1]}) in {path}")
+    where = (
+        "" if path in (file.resolve() for c in default_corpora() for file in corpus_files(c)) else f" --corpus {target}"
+    )
+    click.echo(f"run it: softcheck report --case {saved.id} --dtype {saved.dtype}{where}")
+
+
+@command.command("list")
+@click.argument("corpora", nargs=-1)
+def list_command(corpora: tuple[str, ...]) -> None:
+    """List cases: id, shape, tags. All corpora if none is named."""
+    cases = load(corpora or default_corpora())
+    for case in cases:
+        click.echo(f"{case.id:<60}{case.shape[0]}x{case.shape[1]:<10}{' '.join(case.tags)}")
+    click.echo(f"{len(cases)} cases", err=True)
+
+
+@command.command("show")
+@click.argument("case_id")
+@click.option("--corpus", "corpora", multiple=True, metavar="NAME|FOLDER")
+@click.option("--rows", type=click.IntRange(min=0), default=4, show_default=True, help="Rows to print.")
+@click.option("--columns", type=click.IntRange(min=0), default=8, show_default=True, help="Columns to print.")
+def show_command(case_id: str, corpora: tuple[str, ...], rows: int, columns: int) -> None:
+    """Show one case: its line in the corpus, and its first elements as bits and values."""
+    for case in select(load(corpora or default_corpora()), globs=[case_id]):
+        click.echo(encode_case(case).decode().rstrip()[:2000])
+        bits = case.bits(rows)
+        for row, values in zip(bits[:, :columns], decode(bits, case.format)[:, :columns], strict=True):
+            pairs = (f"{bits_hex(b, case.format)}={v:g}" for b, v in zip(row, values, strict=True))
+            click.echo("  " + "  ".join(pairs) + ("  …" if case.shape[1] > columns else ""))
+        if case.shape[0] > rows:
+            click.echo(f"  … {case.shape[0] - rows} more rows")
+
+
+@command.command("verify")
+@click.argument("corpora", nargs=-1)
+def verify_command(corpora: tuple[str, ...]) -> None:
+    """Check schema, ids, duplicates and that every recipe reproduces its recorded digest."""
+    chosen = corpora or tuple(default_corpora())
+    problems = verify(chosen)
+    for problem in problems:
+        click.echo(str(problem), err=True)
+    if problems:
+        raise UsageError(f"{len(problems)} problems in {', '.join(chosen)}; each line above says what was expected")
+    click.echo(f"{len(load(chosen))} cases, no problems")
+
+
+@command.command("run", context_settings={"ignore_unknown_options": True}, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def run_command(context: click.Context, arguments: tuple[str, ...]) -> None:
+    """Run saved cases; takes the options of ``softcheck report``. The regressions if no --corpus is named."""
+    from softcheck.cli.report import command as report
+
+    chosen = list(arguments)
+    if "--help" not in chosen and not any(word.split("=")[0] == "--corpus" for word in chosen):
+        chosen += ["--family", FAMILY]
+    sys.exit(report.main(chosen, prog_name="softcheck corpus run", standalone_mode=True, parent=context.parent))
+
+
+def _from_bits(text: str, dtype: str | None) -> Case:
+    if dtype is None:
+        raise UsageError("--bits needs --dtype: 16 bits may be a float16 or a bfloat16")
+    if dtype not in FORMATS:
+        raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")
+    rows = tuple(row.strip() for row in text.strip().strip(";").split(";"))
+    bits = parse_rows(rows, len(rows[0].split()), FORMATS[dtype])
+    return case_from_bits(bits, dtype, family=FAMILY, provenance="bits")
+
+
+def _from_file(path: str, dtype: str | None, tensor: str | None) -> Case:
+    bits, found = read_array(path, dtype=dtype, tensor=tensor)
+    return case_from_bits(bits, found, family=FAMILY, provenance=Path(path).name)
+
+
+def _from_report(report_file: str | None, finding_id: str) -> tuple[Case, Finding, str]:
+    if report_file is None:
+        raise UsageError("--finding needs --report RESULT.json, as softcheck report --format json writes it")
+    report = load_report(report_file)
+    matches = [(row.name, f) for row in report.variants for f in row.findings if f.id.startswith(finding_id)]
+    if not matches:
+        ids = [f.id for row in report.variants for f in row.findings]
+        raise UsageError(f"{report_file} holds no finding {finding_id!r}; {near_matches(finding_id, ids)}")
+    if len({f.id for _, f in matches}) > 1:
+        raise UsageError(
+            f"finding {finding_id!r} is the beginning of {len(matches)} ids in {report_file}; give more digits"
+        )
+    variant, found = matches[0]
+    return _case_of(report, found.case), found, variant
+
+
+def _case_of(report: Report, case_id: str) -> Case:
+    for held in report.cases:
+        if held.id == case_id and held.definition is not None:
+            return held.definition
+    return select(load(default_corpora()), globs=[case_id])[0]
+
+
+def _say_shrunk(shrunk: Shrunk) -> None:
+    rows, columns = shrunk.case.shape
+    click.echo(f"shrunk from {shrunk.was[0]}x{shrunk.was[1]} to {rows}x{columns}: {shrunk.violation.message}")

@@ -1,0 +1,50 @@
+"""``softcheck list``: what there is to run, and against what."""
+
+from collections.abc import Callable
+
+import click
+
+from oracles import ORACLES
+from softcheck.cases.corpus import builtin_names, load
+from softcheck.cases.families import FAMILIES
+from softcheck.report.formats import FORMATS
+from softcheck.run.session import Session
+from softcheck.variants.registry import BUILTIN
+
+_KINDS = ("variants", "families", "corpora", "oracles", "formats")
+
+
+@click.command("list")
+@click.argument("kind", type=click.Choice(_KINDS), required=False)
+def command(kind: str | None) -> None:
+    """Show variants, case families, corpora, oracles and output formats: all, or those of one KIND."""
+    for name in _KINDS if kind is None else (kind,):
+        click.secho(name, bold=True)
+        for line in _LINES[name]():
+            click.echo(f"  {line}")
+
+
+def _variants() -> list[str]:
+    session = Session("interpreter", jobs=1)
+    try:
+        lines = []
+        for name in BUILTIN:
+            declared = session.load(name)
+            said = declared if isinstance(declared, str) else f"{declared.description} [{', '.join(declared.dtypes)}]"
+            lines.append(f"{name:<25}{said}")
+        return lines
+    finally:
+        session.close()
+
+
+def _corpora() -> list[str]:
+    return [f"{name:<25}{len(load([name]))} cases" for name in builtin_names()]
+
+
+_LINES: dict[str, Callable[[], list[str]]] = {
+    "variants": _variants,
+    "families": lambda: [f"{name:<25}{family.description}" for name, family in FAMILIES.items()],
+    "corpora": _corpora,
+    "oracles": lambda: [f"{name:<25}{oracle.description}" for name, oracle in ORACLES.items()],
+    "formats": lambda: list(FORMATS),
+}

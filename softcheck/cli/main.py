@@ -1,0 +1,59 @@
+"""The ``softcheck`` command. Subcommands are imported when they are called, so that ``--help`` answers at once."""
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from softcheck.errors import SoftcheckError
+
+_COMMANDS = {
+    "report": "softcheck.cli.report",
+    "list": "softcheck.cli.listing",
+    "corpus": "softcheck.cli.corpus",
+}
+_SUMMARIES = {
+    "report": "Judge variants and print a verdict table.",
+    "list": "Show variants, corpora, case families, oracles and output formats.",
+    "corpus": "Add, show, verify and run saved cases.",
+}
+
+
+class _Lazy(click.Group):
+    """A group that knows its commands by name and imports one only to run it or to print its own help."""
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(_COMMANDS[name]).command
+        return command
+
+    def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_SUMMARIES.items()))
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="softcheck")
+def cli() -> None:
+    """Judge GPU softmax kernels: ULP errors against exact oracles, the softmax contract, and speed.
+
+    Exit codes: 0 clean; 1 a promise was broken; 2 wrong usage, file or configuration; 3 nothing was run; 130 interrupted.
+    """
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Entry point. Deliberate errors print one message and exit with their code; anything else is a bug and shows."""
+    try:
+        return cli.main(args=arguments, standalone_mode=True)
+    except SoftcheckError as error:
+        click.echo(f"softcheck: {error}", err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

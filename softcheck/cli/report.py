@@ -1,0 +1,127 @@
+"""``softcheck report``: judge variants and draw the report."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from oracles.formats import FORMATS as DTYPES
+from softcheck.cases.case import Case
+from softcheck.cases.corpus import default_corpora, load
+from softcheck.cases.selection import select
+from softcheck.cli import progress
+from softcheck.cli.config import ConfiguredCommand, option
+from softcheck.errors import UsageError, near_matches
+from softcheck.report.build import build, command_line, exit_code
+from softcheck.report.formats import FORMATS, render
+from softcheck.report.model import Report
+from softcheck.report.output import check_writable, display_of, write
+from softcheck.run.check import Options, Run, check
+from softcheck.run.process import DeviceChoice
+from softcheck.variants.registry import BUILTIN, resolve
+
+INTERRUPTED = 130
+
+
+def _dtype(_context: click.Context, _option: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    for value in values:
+        if value not in DTYPES:
+            raise UsageError(f"unknown dtype {value!r}; {near_matches(value, list(DTYPES))}")
+    return tuple(dict.fromkeys(values))
+
+
+def _format(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if value not in FORMATS:
+        raise UsageError(f"unknown format {value!r}; {near_matches(value, list(FORMATS))}")
+    return value
+
+
+@click.command("report", cls=ConfiguredCommand)
+@option(
+    "--variant", multiple=True, metavar="NAME|FILE:FUNCTION", help="A variant to judge; all built-in ones if left out."
+)
+@option("--dtype", multiple=True, callback=_dtype, help="float16, bfloat16, float32 or float64; all if left out.")
+@option("--case", "globs", multiple=True, metavar="GLOB", help="Only cases whose id matches.")
+@option("--family", multiple=True, help="Only cases of this family.")
+@option("--tag", multiple=True, help="Only cases with this tag.")
+@option("--corpus", multiple=True, metavar="NAME|FOLDER", help="Corpora to run; all built-in ones if left out.")
+@option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
+@option("--generate", type=click.IntRange(min=0), default=0, metavar="N", help="Also judge N generated cases each.")
+@option("--save", is_flag=True, help="Add the failures among generated cases to ./corpora/regressions.")
+@option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of generated cases and timing.")
+@option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
+@option("--time-limit", type=click.FloatRange(min=1), default=120.0, show_default=True, help="Seconds per call.")
+@option("--speed/--no-speed", default=True, help="Time the variants, where there is a GPU.")
+@option(
+    "--format", "output_format", default="table", callback=_format, show_default=True, help="table, json or markdown."
+)
+@option("--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out.")
+def command(
+    *,
+    variant: tuple[str, ...],
+    dtype: tuple[str, ...],
+    globs: tuple[str, ...],
+    family: tuple[str, ...],
+    tag: tuple[str, ...],
+    corpus: tuple[str, ...],
+    device: DeviceChoice,
+    generate: int,
+    save: bool,
+    seed: int,
+    jobs: int | None,
+    time_limit: float,
+    speed: bool,
+    output_format: str,
+    output: str,
+) -> None:
+    """Judge variants on the corpora and print a verdict table.
+
+    Without a GPU the kernels run under Triton's interpreter: their logic is checked, not the GPU's arithmetic.
+    """
+    check_writable(output)
+    dtypes = dtype or tuple(DTYPES)
+    cases = select(load(corpus or default_corpora()), dtypes=dtypes, globs=globs, families=family, tags=tag)
+    options = Options(
+        variants=tuple(dict.fromkeys(resolve(spec).name for spec in (variant or BUILTIN))),
+        dtypes=dtypes,
+        cases=tuple(cases),
+        whole_corpus=not (globs or family or tag or corpus),
+        device=device,
+        jobs=jobs,
+        seed=seed,
+        generate=generate,
+        speed=speed,
+        seconds_per_call=time_limit,
+    )
+    with progress.shown() as events:
+        run = check(options, events)
+    report = build(run, command=command_line(), corpora=corpus)
+    write(render(report, output_format, display_of(output)), output)
+    if save:
+        _save(run)
+    sys.exit(INTERRUPTED if run.interrupted else _exit_code(report))
+
+
+def _exit_code(report: Report) -> int:
+    code = exit_code(report)
+    for row in report.variants:
+        if row.verdict == "error" and row.cases_run == 0:
+            click.echo(f"softcheck: {row.name}: {row.reason}", err=True)
+    if code == 3:
+        click.echo(
+            "softcheck: nothing was run: no selected variant covers a selected case; see --dtype, --case", err=True
+        )
+    return code
+
+
+def _save(run: Run) -> None:
+    from softcheck.cases.corpus_edit import add
+
+    target = Path("corpora") / "regressions" / "generated.jsonl"
+    failures: list[Case] = [found.failure.case for found in run.generated if found.failure is not None]
+    for case in failures:
+        add(case, target)
+        click.echo(f"softcheck: saved {case.id} in {target}", err=True)
+    if not failures:
+        click.echo("softcheck: nothing to save: no generated case failed", err=True)

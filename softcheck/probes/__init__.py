@@ -1,0 +1,1 @@
+"""Ways of calling a variant that expose a broken contract."""

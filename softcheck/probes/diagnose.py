@@ -1,0 +1,100 @@
+"""Second runs that tell why a value is wrong: memory never written, or strides ignored."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from oracles.formats import Bits, Format, bits_hex, decode, encode
+from softcheck.cases.case import Layout
+from softcheck.contract import VALUE_KINDS, FindingKind, Violation
+from softcheck.judge.measurement import Measurement
+from softcheck.probes.poison import filled, nan_filled
+from softcheck.variants.call import call, place
+
+_SENTINEL = 0.34375
+"""A value that softmax may return but that no case's answer equals by design; exact in every format."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A judged call: what was called, on what, what came back, and how to judge another output of the same input."""
+
+    function: Callable[[torch.Tensor], Any]
+    bits: Bits
+    fmt: Format
+    layout: Layout
+    device: torch.device
+    output: Bits
+    judge: Callable[[Bits], Measurement]
+
+    def again(self, layout: Layout) -> Bits | None:
+        """The output of another call on the same values, or None where there is none."""
+        return call(self.function, place(self.bits, self.fmt, layout, self.device)).output
+
+
+def diagnose(attempt: Attempt, measurement: Measurement) -> Measurement:
+    """The measurement with its value violations attributed to their cause where a second run shows it.
+
+    Violations that the second runs don't explain stay as they are.
+    """
+    violations = measurement.violations
+    if any(v.kind in VALUE_KINDS for v in violations):
+        violations = _unwritten(attempt, violations)
+        violations = _layout_ignored(attempt, violations)
+    return msgspec.structs.replace(measurement, violations=violations)
+
+
+def _unwritten(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+    """Names elements that hold one poison after one run and another poison after the next."""
+    fmt = attempt.fmt
+    poisoned = np.isnan(decode(attempt.output, fmt))
+    if not poisoned.any():
+        return violations
+    with filled(_SENTINEL):
+        second = attempt.again(attempt.layout)
+    if second is None:
+        return violations
+    unwritten = poisoned & (second == encode(np.array([_SENTINEL]), fmt)[0])
+    if not unwritten.any():
+        return violations
+    row, column = (int(i[0]) for i in np.nonzero(unwritten))
+    found = Violation(
+        FindingKind.UNWRITTEN_OUTPUT,
+        f"{int(unwritten.sum())} of {unwritten.size} output elements were never written (they hold whatever the memory "
+        f"held before), first at row {row}, column {column}; expected every element to be stored",
+        count=int(unwritten.sum()),
+        row=row,
+        column=column,
+        input_bits=bits_hex(attempt.bits[row, column], fmt),
+        output_bits=bits_hex(attempt.output[row, column], fmt),
+    )
+    unexplained = poisoned & ~unwritten & ~np.isnan(decode(attempt.bits, fmt)).any(axis=1, keepdims=True)
+    kept = violations if unexplained.any() else tuple(v for v in violations if v.kind is not FindingKind.NAN_MISMATCH)
+    return (found, *kept)
+
+
+def _layout_ignored(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+    """Replaces the value violations that vanish on a contiguous copy of the same input by one ``wrong_layout``."""
+    columns = attempt.bits.shape[1]
+    if attempt.layout.is_contiguous(columns):
+        return violations
+    with nan_filled():
+        packed = attempt.again(Layout())
+    if packed is None:
+        return violations
+    also_packed = {v.kind for v in attempt.judge(packed).violations}
+    caused = [v for v in violations if v.kind in VALUE_KINDS and v.kind not in also_packed]
+    if not caused:
+        return violations
+    strides = attempt.layout.strides(columns)
+    found = msgspec.structs.replace(
+        caused[0],
+        kind=FindingKind.WRONG_LAYOUT,
+        message=f"right on a contiguous copy, wrong with strides {strides} and offset {attempt.layout.offset}: "
+        f"{caused[0].message}",
+    )
+    return (found, *(v for v in violations if v not in caused))

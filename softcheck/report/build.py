@@ -1,0 +1,295 @@
+"""Draws the report model from what a run measured."""
+
+import collections
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+import msgspec
+
+from oracles import ball
+from oracles.formats import FORMATS, decode
+from softcheck.cases.case import Case
+from softcheck.contract import Violation
+from softcheck.judge.histogram import percentile
+from softcheck.judge.measurement import Extreme
+from softcheck.report.model import (
+    CaseResult,
+    CopyBaseline,
+    Environment,
+    Finding,
+    Report,
+    VariantResult,
+    Verdict,
+    Witness,
+)
+from softcheck.report.reproduce import GENERATED, finding_id, reproduce_command
+from softcheck.run.check import Run, explanation
+from softcheck.run.session import Result, rows_to_run
+from softcheck.variants.declaration import Declaration, KnownDefect
+
+
+def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> Report:
+    """The report of a run. ``command`` is what the user typed; ``corpora`` the ones named, for reproducing commands."""
+    rows = [_Row(run, name, dtype, corpora).result() for name in run.options.variants for dtype in run.options.dtypes]
+    return Report(
+        environment=_environment(run, command),
+        variants=tuple(rows),
+        cases=_cases(run),
+        speed=tuple(
+            CopyBaseline(
+                dtype=s.dtype,
+                rows=s.rows,
+                columns=s.columns,
+                gb_per_s=_gb_per_s(s.dtype, s.rows, s.columns, s.copy_seconds),
+                torch_gb_per_s=_gb_per_s(s.dtype, s.rows, s.columns, s.torch_seconds),
+            )
+            for s in run.speeds
+        ),
+        notes=(*_truncation_note(run), *run.notes),
+        seconds=run.seconds,
+    )
+
+
+def exit_code(report: Report) -> int:
+    """0 clean; 1 a promise was broken; 2 a variant could not be judged at all; 3 nothing was run.
+
+    A declared defect that no longer shows is a broken promise too.
+    """
+    if all(row.cases_run == 0 for row in report.variants):
+        return 2 if any(row.verdict == "error" for row in report.variants) else 3
+    if any(row.verdict == "error" and row.cases_run == 0 for row in report.variants):
+        return 2
+    return 1 if any(row.verdict in {"fail", "error"} for row in report.variants) else 0
+
+
+class _Row:
+    """Everything about one variant in one dtype."""
+
+    def __init__(self, run: Run, name: str, dtype: str, corpora: Sequence[str]) -> None:
+        self.run = run
+        self.name = name
+        self.dtype = dtype
+        self.corpora = corpora
+        self.results = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
+        self.measured = [(r.case, r.measurement) for r in self.results]
+
+    def result(self) -> VariantResult:
+        if self.name in self.run.refused:
+            return self._empty("error", self.run.refused[self.name])
+        declaration = self.run.declarations.get(self.name)
+        if declaration is None:
+            return self._empty("unsupported", "not loaded before the run was interrupted")
+        if self.dtype not in declaration.dtypes:
+            return self._empty("unsupported", f"declares {', '.join(declaration.dtypes)}")
+        if not self.results:
+            return self._empty("unsupported", "no selected case lies within what it declares")
+        findings = self._findings(declaration)
+        verdict, reason = self._verdict(declaration, findings)
+        figures = [m for _, m in self.measured]
+        elements = sum(m.elements for m in figures)
+        histogram: collections.Counter[int] = collections.Counter()
+        for m in figures:
+            histogram.update(m.histogram)
+        worst = self._worst()
+        judged = elements > 0
+        speed = self._seconds_per_call()
+        return msgspec.structs.replace(
+            self._empty(verdict, reason),
+            cases_run=len(self.results),
+            elements=elements,
+            max_ulp=worst[1].value if worst else None,
+            mean_ulp=sum(m.ulp_sum for m in figures) / elements if judged else None,
+            p999_ulp=_percentile(histogram, worst),
+            witness=_witness(*worst) if worst else None,
+            max_ulp_ftz=_largest(m.max_ulp_ftz for m in figures),
+            max_bound_share=_largest(m.max_bound_share.value if m.max_bound_share else None for m in figures),
+            flushed=sum(m.flushed for m in figures) if judged else None,
+            max_sum_deviation=_largest(m.max_sum_deviation for m in figures),
+            sum_violations=sum(m.sum_violations for m in figures) if judged else None,
+            special_mismatches=sum(m.special_mismatches for m in figures)
+            if any(m.special_rows for m in figures)
+            else None,
+            rejudged_rows=sum(m.rejudged_rows for m in figures) if judged else None,
+            max_abs_difference_to_torch=_largest(m.max_abs_difference_to_torch for m in figures),
+            findings=tuple(findings),
+            gb_per_s=_gb_per_s(self.dtype, *speed[:3]) if speed else None,
+            speed_vs_torch=speed[3] / speed[2] if speed else None,
+            seconds=sum(r.seconds for r in self.results),
+        )
+
+    def _empty(self, verdict: Verdict, reason: str | None) -> VariantResult:
+        return VariantResult(
+            name=self.name,
+            dtype=self.dtype,
+            verdict=verdict,
+            reason=reason,
+            cases_run=0,
+            elements=0,
+            max_ulp=None,
+            mean_ulp=None,
+            p999_ulp=None,
+            ulp_is="at least",
+            witness=None,
+            max_ulp_ftz=None,
+            max_bound_share=None,
+            flushed=None,
+            max_sum_deviation=None,
+            sum_violations=None,
+            special_mismatches=None,
+            rejudged_rows=None,
+            max_abs_difference_to_torch=None,
+            findings=(),
+            gb_per_s=None,
+            speed_vs_torch=None,
+            seconds=0.0,
+        )
+
+    def _findings(self, declaration: Declaration) -> list[Finding]:
+        found = [
+            self._finding(case, violation, declaration)
+            for case, measurement in self.measured
+            for violation in measurement.violations
+        ]
+        # What is not explained comes first, then by kind; of each kind the smallest input, the easiest to look into.
+        size = {case.id: case.shape[0] * case.shape[1] for case, _ in self.measured}
+        return sorted(found, key=lambda f: (f.known is not None, f.kind, size[f.case], f.case))
+
+    def _finding(self, case: Case, violation: Violation, declaration: Declaration) -> Finding:
+        return Finding(
+            id=finding_id(self.name, self.dtype, violation.kind, case.id),
+            kind=violation.kind,
+            case=case.id,
+            message=violation.message,
+            reproduce=reproduce_command(self.name, case, self.run.ready.backend, self.corpora),
+            count=violation.count,
+            row=violation.row,
+            column=violation.column,
+            input_bits=violation.input_bits,
+            output_bits=violation.output_bits,
+            known=explanation(violation, case.id, self.dtype, declaration, self.run.ready.backend),
+        )
+
+    def _verdict(self, declaration: Declaration, findings: list[Finding]) -> tuple[Verdict, str | None]:
+        if any(f.known is None for f in findings):
+            return "fail", None
+        stale = [d for d in declaration.known_defects if self._is_stale(d)]
+        if stale:
+            kinds = ", ".join(stale[0].kinds)
+            return "error", (
+                f"declares a defect that was not found ({kinds} on {stale[0].cases}: {stale[0].reason}); "
+                "remove it from the declaration if it is mended"
+            )
+        return ("known", None) if findings else ("pass", None)
+
+    def _is_stale(self, defect: KnownDefect) -> bool:
+        """A declared defect is strict only where every edge case had its chance to show it."""
+        if not self.run.options.whole_corpus or self.run.interrupted:
+            return False
+        if not defect.applies(self.dtype, self.run.ready.backend):
+            return False
+        could_show = [(c, m) for c, m in self.measured if any(defect.explains(k, c.id) for k in defect.kinds)]
+        return bool(could_show) and not any(defect.explains(v.kind, c.id) for c, m in could_show for v in m.violations)
+
+    def _worst(self) -> tuple[Case, Extreme] | None:
+        candidates = [(c, m.max_ulp) for c, m in self.measured if m.max_ulp is not None]
+        return max(candidates, key=lambda item: item[1].value, default=None)
+
+    def _seconds_per_call(self) -> tuple[int, int, float, float] | None:
+        for speeds in self.run.speeds:
+            timed = speeds.seconds.get(self.name)
+            if speeds.dtype == self.dtype and timed is not None and timed.seconds is not None:
+                return speeds.rows, speeds.columns, timed.seconds, speeds.torch_seconds
+        return None
+
+
+def _witness(case: Case, extreme: Extreme) -> Witness:
+    row = case.bits(extreme.row + 1)[extreme.row]
+    return Witness(
+        case=case.id,
+        row=extreme.row,
+        column=extreme.column,
+        input_bits=extreme.input_bits,
+        output_bits=extreme.output_bits,
+        exact=ball.decimal(decode(row, FORMATS[case.dtype]), extreme.column),
+    )
+
+
+def _percentile(histogram: Mapping[int, int], worst: tuple[Case, Extreme] | None) -> float | None:
+    """The 99.9th percentile. A bin's upper edge may lie above the maximum, which the percentile can't exceed."""
+    found = percentile(histogram, 0.999)
+    return None if found is None or worst is None else min(found, worst[1].value)
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((v for v in values if v is not None), default=None)
+
+
+def _gb_per_s(dtype: str, rows: int, columns: int, seconds: float) -> float:
+    """GB/s as every softmax benchmark counts it: each element read once and written once."""
+    return 2 * rows * columns * FORMATS[dtype].itemsize / seconds / 1e9
+
+
+def _cases(run: Run) -> tuple[CaseResult, ...]:
+    seen: dict[str, Result] = {}
+    for result in run.results:
+        seen.setdefault(result.case.id, result)
+    return tuple(
+        CaseResult(
+            id=case_id,
+            family=result.case.family,
+            shape=result.case.shape,
+            rows_run=result.measurement.rows,
+            definition=result.case if result.case.family == GENERATED else None,
+        )
+        for case_id, result in sorted(seen.items())
+    )
+
+
+def _truncation_note(run: Run) -> tuple[str, ...]:
+    cut = {r.case.id for r in run.results if rows_to_run(r.case, run.ready.backend) is not None}
+    if not cut:
+        return ()
+    return (f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole",)
+
+
+def _environment(run: Run, command: Sequence[str]) -> Environment:
+    try:
+        own_version = version("softcheck")
+    except PackageNotFoundError:
+        own_version = "not installed"
+    ready = run.ready
+    return Environment(
+        backend=ready.backend,
+        device=ready.device,
+        torch=ready.torch,
+        triton=ready.triton,
+        python=ready.python,
+        softcheck=own_version,
+        seed=run.options.seed,
+        git_commit=_git_commit(),
+        driver=ready.driver,
+        command=shlex.join(command),
+    )
+
+
+def _git_commit() -> str | None:
+    """Commit of the working directory's repository, for the record; None outside one."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"],  # noqa: S607 - git is found as the user's shell would
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=5,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None
+
+
+def command_line() -> list[str]:
+    """What the user typed, with the program's own name in place of its path."""
+    return ["softcheck", *sys.argv[1:]]

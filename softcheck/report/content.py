@@ -1,0 +1,207 @@
+"""What the readable formats say, in the same words and order: heading, columns, findings, closing line."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from oracles.formats import FORMATS, decode
+from softcheck.report import figures
+from softcheck.report.model import Environment, Finding, Report, VariantResult, Verdict, Witness
+
+INTERPRETER_HEADING = "interpreter: logic checked, not GPU arithmetic; no speed"
+
+_DECIMAL_DIGITS = {"float16": 5, "bfloat16": 4, "float32": 9, "float64": 17}
+"""Significant decimal digits that tell all values of a format apart: ceil(1 + p log10 2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the verdict table; ``part`` says which half it falls in where the table is split."""
+
+    title: str
+    cell: Callable[[VariantResult], str]
+    part: Literal["both", "accuracy", "contract"]
+    numeric: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    """Findings of one kind on one variant, all explained by the same declared defect or by none."""
+
+    result: VariantResult
+    first: Finding
+    cases: int
+
+    @property
+    def others(self) -> str:
+        """What is left out, and where to see it; empty where nothing is."""
+        more = self.cases - 1
+        return f"and {figures.plural(more, 'more case')}: see --format json" if more else ""
+
+    @property
+    def extent(self) -> str:
+        """``wrong_layout in 12 cases``."""
+        return f"{self.first.kind} in {figures.plural(self.cases, 'case')}"
+
+
+def heading(report: Report) -> list[str]:
+    """Lines that say where and with what the figures were measured; the first is about the backend."""
+    e = report.environment
+    driver = "" if e.driver is None else f", driver {e.driver}"
+    device = f"{one_line(e.device)}{driver}"
+    commit = "" if e.git_commit is None else f" ({e.git_commit[:12]})"
+    versions = f"softcheck {e.softcheck}{commit}, torch {e.torch}, triton {e.triton}, python {e.python}"
+    return [
+        *([INTERPRETER_HEADING, f"device {device}"] if e.backend == "interpreter" else [f"cuda: {device}"]),
+        versions,
+        f"{case_count(report)}; seed {e.seed}; command: {command(e.command)}",
+    ]
+
+
+def case_count(report: Report) -> str:
+    """``168 cases in 19 families``."""
+    families = len({case.family for case in report.cases})
+    return f"{figures.plural(len(report.cases), 'case')} in {families} {'family' if families == 1 else 'families'}"
+
+
+def columns(environment: Environment) -> list[Column]:
+    """Columns of the verdict table in order; speed is not a column where it can't be measured."""
+    speed = [
+        Column("GB/s", lambda r: figures.speed(r.gb_per_s), "accuracy"),
+        Column("vs torch", lambda r: figures.ratio(r.speed_vs_torch), "accuracy"),
+    ]
+    return [
+        Column("variant", lambda r: one_line(r.name), "both", numeric=False),
+        Column("verdict", lambda r: r.verdict, "both", numeric=False),
+        Column("max ULP", figures.max_ulp, "accuracy"),
+        Column("mean ULP", lambda r: figures.figure(r.mean_ulp), "accuracy"),
+        Column("p99.9 ULP", lambda r: figures.figure(r.p999_ulp), "accuracy"),
+        Column("error/ bound", lambda r: figures.bound_share(r.max_bound_share), "accuracy"),
+        Column("flushed", lambda r: figures.count(r.flushed), "contract"),
+        Column("max |Σ\N{MINUS SIGN}1|", lambda r: figures.figure(r.max_sum_deviation), "contract"),
+        Column("sum viol.", lambda r: figures.count(r.sum_violations), "contract"),
+        Column("special mism.", lambda r: figures.count(r.special_mismatches), "contract"),
+        *(speed if environment.backend == "cuda" else []),
+        Column("findings", kinds, "contract", numeric=False),
+    ]
+
+
+def place(witness: Witness | Finding) -> str:
+    """Case, row and column in few characters."""
+    row = "" if witness.row is None else f" row {witness.row}"
+    column = "" if witness.column is None else f" column {witness.column}"
+    return f"{one_line(witness.case)}{row}{column}"
+
+
+def kinds(result: VariantResult) -> str:
+    """Kinds of findings with the number of cases; those that a declared defect explains come last."""
+    if not result.findings:
+        return "none" if result.cases_run else figures.NOT_MEASURED
+    new = _count_kinds(f for f in result.findings if f.known is None)
+    known = _count_kinds(f for f in result.findings if f.known is not None)
+    return f"{new} (known: {known})" if new and known else new or known
+
+
+def _count_kinds(findings: Iterable[Finding]) -> str:
+    counted = Counter(str(f.kind) for f in findings)
+    return ", ".join(f"{kind} {figures.TIMES}{number}" for kind, number in counted.most_common())
+
+
+def by_dtype(report: Report) -> dict[str, list[VariantResult]]:
+    """Results in sections of one dtype each, both in the order of the report."""
+    sections: dict[str, list[VariantResult]] = {}
+    for result in report.variants:
+        sections.setdefault(result.dtype, []).append(result)
+    return sections
+
+
+def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
+    """Findings that a declared defect explains (``known``) or the others, one group per variant, dtype, kind and defect."""
+    groups = []
+    for result in report.variants:
+        grouped: dict[tuple[str, str | None], list[Finding]] = {}
+        for finding in result.findings:
+            if (finding.known is not None) == known:
+                grouped.setdefault((finding.kind, finding.known), []).append(finding)
+        groups += [FindingGroup(result, found[0], len({f.case for f in found})) for found in grouped.values()]
+    return groups
+
+
+def subject(result: VariantResult) -> str:
+    """``one_block float16``."""
+    return f"{one_line(result.name)} {result.dtype}"
+
+
+def worst_element(result: VariantResult) -> str | None:
+    """The witness of the maximum in one line; None where there is none."""
+    witness = result.witness
+    if witness is None:
+        return None
+    text = (
+        f"{figures.max_ulp(result)} ULP at {place(witness)}: input {value_of(witness.input_bits, result.dtype)}, "
+        f"output {value_of(witness.output_bits, result.dtype)}, exact {one_line(witness.exact)}"
+    )
+    if result.flushed and result.max_ulp_ftz is not None:
+        text += f"; {figures.figure(result.max_ulp_ftz)} ULP where flushed results count as the format's own"
+    if result.max_abs_difference_to_torch is not None:
+        text += f"; largest difference from torch {figures.figure(result.max_abs_difference_to_torch)}"
+    return text
+
+
+def value_of(bits: str, dtype: str) -> str:
+    """A bit pattern with its value: ``3c00 = 1 (0x1p+0)``; the pattern alone where it is not one of the dtype."""
+    fmt = FORMATS.get(dtype)
+    if fmt is None or len(bits) != fmt.hex_digits or not set(bits) <= set("0123456789abcdefABCDEF"):
+        return one_line(bits)
+    value = float(decode(np.array([int(bits, 16)], dtype=fmt.storage), fmt)[0])
+    return f"{bits} = {value:.{_DECIMAL_DIGITS[dtype]}g} ({_hex_float(value)})"
+
+
+def _hex_float(value: float) -> str:
+    """``float.hex`` without the zeros that it pads with."""
+    significand, mark, exponent = value.hex().partition("p")
+    return significand.rstrip("0").rstrip(".") + mark + exponent if mark else significand
+
+
+def speed_lines(report: Report) -> list[str]:
+    """The yardsticks measured beside the variants; GB/s counts bytes read and written."""
+    return [
+        f"{s.dtype} {s.rows}{figures.TIMES}{s.columns}: device copy {figures.speed(s.gb_per_s)} GB/s, "
+        f"torch {figures.speed(s.torch_gb_per_s)} GB/s"
+        for s in report.speed
+    ]
+
+
+def summary(report: Report) -> str:
+    """The closing line: ``15 variants: 9 pass, 6 known; 168 cases in 19 families; 42 s``."""
+    tally = Counter(result.verdict for result in report.variants)
+    verdicts = ", ".join(f"{tally[v]} {v}" for v in get_args(Verdict) if tally[v]) or "nothing judged"
+    names = len({result.name for result in report.variants})
+    dtypes = len({result.dtype for result in report.variants})
+    where = f" in {figures.plural(dtypes, 'dtype')}" if dtypes > 1 else ""
+    return f"{figures.plural(names, 'variant')}{where}: {verdicts}; {case_count(report)}; {figures.duration(report.seconds)}"
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Foreign text made safe to print: one line, no control characters, at most ``limit`` characters.
+
+    Messages may hold a compiler's whole output or terminal escape sequences; the JSON format keeps them in full.
+    """
+    printable = "".join(_printable(character) for character in " ".join(text.split()))
+    return printable if len(printable) <= limit else printable[: limit - 1] + "…"
+
+
+def command(text: str) -> str:
+    """A shell command as it is, so that it can be copied; only what would not print is escaped."""
+    return one_line(text, limit=10_000)
+
+
+def _printable(character: str) -> str:
+    """The character, or its escape where it would move the cursor, reorder the text or not encode."""
+    if unicodedata.category(character) in {"Cc", "Cf", "Cs"}:
+        return character.encode("unicode_escape").decode("ascii")
+    return character

@@ -1,0 +1,74 @@
+"""Figures as text. What is printed is true as printed: bounds round to their safe side, and nothing unmeasured is 0."""
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+
+from softcheck.report.model import VariantResult
+
+NOT_MEASURED = "\N{EN DASH}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+def figure(value: float | None, rounding: str = ROUND_HALF_EVEN) -> str:
+    """A number in at most seven characters or so, three decimals around 1; a dash where nothing was measured.
+
+    ``rounding`` is one of the ``decimal`` module's modes.
+    """
+    if value is None:
+        return NOT_MEASURED
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0:
+        return "0"
+    exact = Decimal(repr(value))
+    magnitude = exact.adjusted()
+    if magnitude < -3 or magnitude > 5:
+        return f"{exact.quantize(Decimal((0, (1,), magnitude - 1)), rounding):.1e}"
+    last_place = -3 if magnitude < 1 else -1 if magnitude < 3 else 0
+    return str(exact.quantize(Decimal((0, (1,), last_place)), rounding))
+
+
+def count(value: int | None) -> str:
+    """A whole number with thousands separated, or a dash."""
+    return NOT_MEASURED if value is None else f"{value:,}"
+
+
+def max_ulp(result: VariantResult) -> str:
+    """The maximum with its sense: ``= 0.501`` over everything there is, ``≥ 0.501`` (rounded down) over samples."""
+    if result.max_ulp is None:
+        return NOT_MEASURED
+    if result.ulp_is == "exact":
+        return f"= {figure(result.max_ulp)}"
+    return f"≥ {figure(result.max_ulp, ROUND_FLOOR)}"
+
+
+def bound_share(value: float | None) -> str:
+    """Error over bound, two decimals, rounded away from 1: what reads ``1.00`` is exactly on the bound."""
+    if value is None or not math.isfinite(value) or value >= 100:
+        return figure(value, ROUND_CEILING)
+    return str(Decimal(repr(value)).quantize(Decimal("0.01"), ROUND_CEILING if value > 1 else ROUND_FLOOR))
+
+
+def speed(value: float | None) -> str:
+    """GB/s, in whole numbers from 100 on."""
+    return NOT_MEASURED if value is None else f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def ratio(value: float | None) -> str:
+    """Times faster (above 1) or slower than the reference."""
+    return NOT_MEASURED if value is None else f"{value:.2f}{TIMES}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, or minutes and seconds from two minutes on."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+def plural(number: int, singular: str) -> str:
+    """``1 case``, ``2 cases``."""
+    return f"{number:,} {singular}" if number == 1 else f"{number:,} {singular}s"

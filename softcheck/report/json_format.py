@@ -1,0 +1,100 @@
+"""The canonical JSON of a report: every other format is drawn from the same model.
+
+JSON has no NaN and no infinity. Where a figure is one of them (an error in float64 ULPs may overflow float64), the
+strings ``"nan"``, ``"inf"`` and ``"-inf"`` stand in the number's place, and ``load`` turns them back. Null always means
+"not measured". Bit patterns are strings of hexadecimal digits.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from softcheck.cases.case import Case
+from softcheck.errors import UsageError
+from softcheck.report.model import SCHEMA_VERSION, Report
+from softcheck.report.output import PLAIN, Display
+
+
+def render(report: Report, _display: Display = PLAIN) -> str:
+    """Indented JSON, keys in the order of the model, ending in a newline."""
+    return msgspec.json.format(msgspec.json.encode(_plain(report)), indent=2).decode() + "\n"
+
+
+def load(path: str | Path) -> Report:
+    """Read a report back from a file; raises UsageError as ``parse`` does, or where the file can't be read."""
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{str(path)!r} can't be read ({error}); expected a file that --format json wrote") from None
+    return parse(data, source=str(path))
+
+
+def parse(data: bytes | str, *, source: str = "report") -> Report:
+    """The report that ``render`` wrote as JSON text; ``source`` names it in errors.
+
+    Strict: raises UsageError for text that is not JSON, another schema version, a missing or unknown field, and a value
+    of the wrong type, and says where.
+    """
+    try:
+        found = msgspec.json.decode(data)
+        _check_version(found, source)
+        # Lenient conversion is the only way to let "inf" stand for a float; _check_same refuses what else it lets through.
+        report = msgspec.convert(found, Report, strict=False)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
+        raise UsageError(f"{source}: {error}; expected a report as --format json writes it") from None
+    except RecursionError:
+        raise UsageError(f"{source}: nested too deeply; expected a report as --format json writes it") from None
+    _check_same(found, _plain(report), "$", source)
+    return report
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's own types."""
+    match value:
+        case Case():
+            return msgspec.json.decode(msgspec.json.encode(value))
+        case msgspec.Struct():
+            return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+        case tuple():
+            return [_plain(item) for item in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case str():
+            # A file name that is not valid UTF-8 reaches us with lone surrogates, which JSON can't hold.
+            return str(value).encode("utf-8", "backslashreplace").decode()
+        case _:
+            return value
+
+
+def _check_version(found: Any, source: str) -> None:
+    if not isinstance(found, dict):
+        raise UsageError(f"{source}: holds {_shown(found)}; expected an object with the fields of a report")
+    version = found.get("schema_version")
+    if version != SCHEMA_VERSION or isinstance(version, bool):
+        raise UsageError(
+            f"{source}: schema_version is {_shown(version)}, this softcheck reads {SCHEMA_VERSION}; "
+            "make the report again or use the softcheck that wrote it"
+        )
+
+
+def _check_same(found: Any, read: Any, where: str, source: str) -> None:
+    """Refuse the first value that was not read as it stands in the file. Fields that were left to a default may be absent."""
+    if isinstance(found, dict) and isinstance(read, dict):
+        for name, value in found.items():
+            if name not in read:
+                raise UsageError(
+                    f"{source}: unknown field {_shown(name)} at {where}; expected one of: {', '.join(read)}"
+                )
+            _check_same(value, read[name], f"{where}.{name}", source)
+    elif isinstance(found, list) and isinstance(read, list) and len(found) == len(read):
+        for i, (a, b) in enumerate(zip(found, read, strict=True)):
+            _check_same(a, b, f"{where}[{i}]", source)
+    elif isinstance(found, bool) is not isinstance(read, bool) or found != read:
+        raise UsageError(f"{source}: {where} holds {_shown(found)}, expected {_shown(read)}")
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else text[:79] + "…"

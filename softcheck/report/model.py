@@ -1,0 +1,118 @@
+"""The report model: the one structure that every output format is drawn from, and the canonical JSON's schema."""
+
+from typing import Final, Literal
+
+import msgspec
+
+from softcheck.cases.case import Case
+from softcheck.contract import FindingKind
+
+Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
+
+SCHEMA_VERSION: Final = 1
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and with what the figures were measured."""
+
+    backend: Literal["cuda", "interpreter"]
+    device: str
+    torch: str
+    triton: str
+    python: str
+    softcheck: str
+    seed: int
+    git_commit: str | None
+    driver: str | None = None
+    command: str
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """The element that shows a maximum. Bits are hexadecimal; ``exact`` is the exact softmax in decimal."""
+
+    case: str
+    row: int
+    column: int
+    input_bits: str
+    output_bits: str
+    exact: str
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One broken promise, with the command that shows it again."""
+
+    id: str
+    """Twelve hexadecimal digits; stable for the same variant, dtype, kind and case."""
+    kind: FindingKind
+    case: str
+    message: str
+    reproduce: str
+    count: int = 1
+    row: int | None = None
+    column: int | None = None
+    input_bits: str | None = None
+    output_bits: str | None = None
+    known: str | None = None
+    """The declared defect's reason, where one explains this finding."""
+
+
+class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table: one variant in one dtype. A figure that was not measured is null, never 0."""
+
+    name: str
+    dtype: str
+    verdict: Verdict
+    reason: str | None
+    """Why the verdict is unsupported or error."""
+    cases_run: int
+    elements: int
+    max_ulp: float | None
+    mean_ulp: float | None
+    p999_ulp: float | None
+    ulp_is: Literal["exact", "at least"]
+    witness: Witness | None
+    max_ulp_ftz: float | None
+    max_bound_share: float | None
+    flushed: int | None
+    max_sum_deviation: float | None
+    sum_violations: int | None
+    special_mismatches: int | None
+    rejudged_rows: int | None
+    max_abs_difference_to_torch: float | None
+    findings: tuple[Finding, ...]
+    gb_per_s: float | None
+    speed_vs_torch: float | None
+    seconds: float
+
+
+class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A case that was run. ``definition`` is the case itself where no corpus holds it (generated ones)."""
+
+    id: str
+    family: str
+    shape: tuple[int, int]
+    rows_run: int
+    definition: Case | None = None
+
+
+class CopyBaseline(msgspec.Struct, frozen=True, kw_only=True):
+    """Device copy measured beside the variants; GB/s counts bytes read and written."""
+
+    dtype: str
+    rows: int
+    columns: int
+    gb_per_s: float
+    torch_gb_per_s: float
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one run found."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    environment: Environment
+    variants: tuple[VariantResult, ...]
+    cases: tuple[CaseResult, ...]
+    speed: tuple[CopyBaseline, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was left out of this run and why."""
+    seconds: float

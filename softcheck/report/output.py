@@ -1,0 +1,131 @@
+"""Where a report goes: a file, written whole or not at all, or standard output; and what that place can show."""
+
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from softcheck.errors import UsageError
+
+STANDARD_OUTPUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """What the reader's end can show. ``width`` in characters; None means that nothing may wrap."""
+
+    width: int | None = None
+    color: bool = False
+
+
+PLAIN = Display()
+
+
+def display_of(path: str) -> Display:
+    """What a file or, for ``-``, standard output can show.
+
+    A terminal has a width and colours; a pipe or a file has neither. NO_COLOR, when not empty, removes colours
+    (https://no-color.org); FORCE_COLOR, when not empty or 0, adds them to a pipe; NO_COLOR wins over FORCE_COLOR.
+    """
+    if path != STANDARD_OUTPUT:
+        return PLAIN
+    terminal = sys.stdout.isatty()
+    forced = os.environ.get("FORCE_COLOR", "") not in {"", "0"}
+    capable = terminal and os.environ.get("TERM") != "dumb"
+    return Display(
+        width=shutil.get_terminal_size().columns if terminal else None,
+        color=(capable or forced) and not os.environ.get("NO_COLOR"),
+    )
+
+
+def check_writable(path: str) -> None:
+    """Find out before a run whether its result can be stored; leaves an existing file as it is.
+
+    Raises UsageError for a directory, a missing parent folder, or a place that refuses a new file.
+    """
+    if path == STANDARD_OUTPUT:
+        return
+    target = _target(path)
+    if target.is_dir():
+        raise UsageError(f"--output {path!r} is a directory; expected a file, such as {str(target / 'report.json')!r}")
+    if _is_special(target) or target.is_file():
+        if not os.access(target, os.W_OK):
+            raise UsageError(f"--output {path!r} may not be written; change its permissions or name another file")
+        if _is_special(target):
+            return
+    if not target.parent.is_dir():
+        raise UsageError(f"--output {path!r}: there is no folder {str(target.parent)!r}; make it or name another file")
+    try:
+        handle, temporary = _temporary(target)
+        os.close(handle)
+        Path(temporary).unlink()
+    except OSError as error:
+        raise UsageError(
+            f"--output {path!r}: no file can be made in {str(target.parent)!r} ({error.strerror}); name another folder"
+        ) from None
+
+
+def write(text: str, path: str) -> None:
+    """Write to a file, atomically, or to standard output for ``-``. A file that exists keeps its permissions.
+
+    Raises UsageError where the file can't be written; what it held before is then untouched. Characters that the place
+    can't encode are written as escapes.
+    """
+    if path == STANDARD_OUTPUT:
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+        return
+    target = _target(path)
+    data = text.encode("utf-8", "backslashreplace")
+    try:
+        if _is_special(target):
+            target.write_bytes(data)
+        else:
+            _replace(target, data)
+    except OSError as error:
+        raise UsageError(f"--output {path!r} can't be written ({error.strerror}); name another file") from None
+
+
+def _target(path: str) -> Path:
+    """The file itself behind symbolic links, so that a link stays a link."""
+    try:
+        return Path(path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageError(f"--output {path!r} is not a usable path ({error}); name another file") from None
+
+
+def _is_special(target: Path) -> bool:
+    """Whether the target is a device or a pipe, which must be written to and never replaced."""
+    return target.exists() and not target.is_file() and not target.is_dir()
+
+
+def _temporary(target: Path) -> tuple[int, str]:
+    return tempfile.mkstemp(prefix=".softcheck-", suffix=".tmp", dir=target.parent)
+
+
+def _replace(target: Path, data: bytes) -> None:
+    handle, temporary = _temporary(target)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(_mode(target))
+        Path(temporary).replace(target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            Path(temporary).unlink()
+        raise
+
+
+def _mode(target: Path) -> int:
+    """Permissions of the file that is replaced, or those that a new file gets from the process's umask."""
+    if target.exists():
+        return target.stat().st_mode & 0o7777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask

@@ -1,0 +1,165 @@
+"""The report for a terminal: a table of verdicts, then what to look at and how to see it again."""
+
+from collections.abc import Iterator
+from io import StringIO
+from itertools import groupby
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from softcheck.report import content, figures
+from softcheck.report.content import Column, FindingGroup
+from softcheck.report.model import Report, VariantResult, Verdict
+from softcheck.report.output import PLAIN, Display
+
+UNBOUNDED_WIDTH = 2000
+"""Width where nothing may wrap: wider than any row of the table."""
+
+LEAST_WIDTH = 80
+"""A narrower terminal wraps the lines itself: a broken line can be read, a column squeezed to nothing can't."""
+
+FINDINGS_WIDTH = 24
+"""Least width of the list of findings: the longest kind with its count."""
+
+STYLES: dict[Verdict, str] = {
+    "pass": "green",
+    "fail": "bold red",
+    "known": "yellow",
+    "unsupported": "dim",
+    "error": "bold magenta",
+}
+
+
+def render(report: Report, display: Display = PLAIN) -> str:
+    """The report as text for a terminal of the given width, or unwrapped.
+
+    The table gains a column with the witness where there is room, and is cut in two where there is too little.
+    """
+    drawn = StringIO()
+    console = _console(drawn, display)
+    for line in content.heading(report):
+        _print(console, line)
+    for dtype, results in content.by_dtype(report).items():
+        _print(console)
+        _print(console, content.one_line(dtype), style="bold")
+        for i, table in enumerate(_fitting(console, report, results)):
+            if i:
+                _print(console)
+            console.print(table)
+    for title, lines in _blocks(report):
+        _print(console)
+        _print(console, title, style="bold")
+        for line in lines:
+            _print(console, f"  {line}")
+    _print(console)
+    _print(console, content.summary(report), style="bold")
+    return "".join(line.rstrip() + "\n" for line in drawn.getvalue().splitlines())
+
+
+def _console(file: StringIO, display: Display) -> Console:
+    return Console(
+        file=file,
+        width=UNBOUNDED_WIDTH if display.width is None else max(display.width, LEAST_WIDTH),
+        color_system="standard" if display.color else None,
+        force_terminal=display.color,
+        no_color=not display.color,
+        legacy_windows=False,
+        # The display has been decided; the environment must not decide again.
+        _environ={},
+    )
+
+
+def _print(console: Console, text: str = "", style: str = "") -> None:
+    """One line, wrapped by the terminal alone, so that commands can be copied; the text is never taken for markup."""
+    console.print(Text(text, style=style), soft_wrap=True)
+
+
+def _fitting(console: Console, report: Report, results: list[VariantResult]) -> list[Table]:
+    """The widest arrangement of the columns that fits the console."""
+    columns = content.columns(report.environment)
+    at = content.Column("at", _place, "accuracy", numeric=False)
+    halves = [[c for c in columns if c.part in {"both", part}] for part in ("accuracy", "contract")]
+    arrangements = (
+        _table([*columns[:3], at, *columns[3:]], results),
+        _table(columns, results),
+        _table(columns, results, gap=1),
+    )
+    unbounded = console.options.update(width=UNBOUNDED_WIDTH)
+    for table in arrangements:
+        if console.measure(table, options=unbounded).minimum <= console.width:
+            return [table]
+    return [_table(half, results, squeeze=True) for half in halves]
+
+
+def _place(result: VariantResult) -> str:
+    return figures.NOT_MEASURED if result.witness is None else content.place(result.witness)
+
+
+def _table(columns: list[Column], results: list[VariantResult], *, gap: int = 2, squeeze: bool = False) -> Table:
+    """A table whose list of findings may wrap, down to a readable width; squeezed, so may the names, to any width."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
+    for column in columns:
+        title = column.title.replace(" ", "\n")
+        foldable = column.title == "findings" or (squeeze and column.title == "variant")
+        widest = max(map(cell_len, [*title.split("\n"), *(column.cell(result) for result in results)]))
+        table.add_column(
+            title,
+            justify="right" if column.numeric else "left",
+            no_wrap=not foldable,
+            min_width=None if squeeze else min(widest, FINDINGS_WIDTH) if foldable else widest,
+            overflow="fold",
+        )
+    for result in results:
+        table.add_row(*(Text(c.cell(result), style=_style(c, result)) for c in columns))
+    return table
+
+
+def _style(column: Column, result: VariantResult) -> str:
+    return STYLES[result.verdict] if column.title == "verdict" else ""
+
+
+def _blocks(report: Report) -> Iterator[tuple[str, list[str]]]:
+    """Titles and lines of what stands below the table; a block without lines is left out."""
+    worst = [(result, content.worst_element(result)) for result in report.variants]
+    blocks = {
+        "findings": _finding_lines(report),
+        "declared defects": _defect_lines(report),
+        "unsupported or in error": [
+            f"{content.subject(r)}: {r.verdict}: {content.one_line(r.reason)}" for r in report.variants if r.reason
+        ],
+        "worst elements": [f"{content.subject(result)}: {text}" for result, text in worst if text],
+        "speed of copy and torch": content.speed_lines(report),
+        "notes": [content.one_line(note) for note in report.notes],
+    }
+    yield from ((title, lines) for title, lines in blocks.items() if lines)
+
+
+def _finding_lines(report: Report) -> list[str]:
+    lines = []
+    for name, groups in groupby(content.finding_groups(report, known=False), lambda g: content.subject(g.result)):
+        lines.append(name)
+        for group in groups:
+            lines += [f"  {text}" for text in _group_lines(group)]
+    return lines
+
+
+def _group_lines(group: FindingGroup) -> list[str]:
+    lines = [
+        f"{group.extent}: {content.one_line(group.first.message)}",
+        f"  at {content.place(group.first)}, finding {content.one_line(group.first.id)}",
+        f"  $ {content.command(group.first.reproduce)}",
+    ]
+    return [*lines, f"  {group.others}"] if group.others else lines
+
+
+def _defect_lines(report: Report) -> list[str]:
+    lines = []
+    groups = content.finding_groups(report, known=True)
+    for (name, reason), explained in groupby(groups, lambda g: (content.subject(g.result), g.first.known)):
+        lines.append(f"{name}: {content.one_line(reason or '')}")
+        for group in explained:
+            lines += [f"  {group.extent}", f"    $ {content.command(group.first.reproduce)}"]
+    return lines

@@ -1,0 +1,1 @@
+"""Running variants on cases in worker processes."""

@@ -1,0 +1,167 @@
+"""One whole check: load the variants, run the cases, search with generated ones, time. Imports no torch."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from softcheck.cases.case import Case
+from softcheck.contract import Violation
+from softcheck.run.generate import Generated, generate
+from softcheck.run.plan import plan
+from softcheck.run.process import DeviceChoice
+from softcheck.run.protocol import Ready
+from softcheck.run.session import Result, Session, Speeds
+from softcheck.variants.declaration import Backend, Declaration
+
+TIMED_SHAPE = (8192, 8192)
+"""Rows and columns of the timed input: several times the L2 of any current GPU in every dtype."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to check. ``cases`` are already selected; ``whole_corpus`` says that no edge case was left out of them."""
+
+    variants: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    cases: tuple[Case, ...]
+    whole_corpus: bool
+    device: DeviceChoice = "auto"
+    jobs: int | None = None
+    seed: int = 0
+    generate: int = 0
+    speed: bool = True
+    seconds_per_call: float = 120.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """Everything measured, as it came."""
+
+    options: Options
+    ready: Ready
+    declarations: dict[str, Declaration] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Variants that can't be judged at all, with the reason."""
+    results: list[Result] = field(default_factory=list)
+    generated: list[Generated] = field(default_factory=list)
+    speeds: list[Speeds] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What a caller may watch: a stage's name when it begins, and (done, total) within it."""
+
+    stage: Callable[[str], None] = lambda _: None
+    progress: Callable[[int, int], None] = lambda _done, _total: None
+
+
+def check(options: Options, events: Events | None = None) -> Run:
+    """Runs everything that the options ask for. Ctrl-C ends it early and returns what was measured, ``interrupted``.
+
+    Raises NothingRunError where the device that was asked for is missing.
+    """
+    events = Events() if events is None else events
+    begun = time.monotonic()
+    session = Session(options.device, jobs=options.jobs, seconds_per_call=options.seconds_per_call)
+    run = Run(options=options, ready=session.ready)
+    try:
+        _load(session, run, events)
+        _run_cases(session, run, events)
+        _generate(session, run, events)
+        _time(session, run, events)
+    except KeyboardInterrupt:
+        run.interrupted = True
+        run.notes.append("interrupted: the figures are of what had been measured by then")
+    finally:
+        session.close()
+        run.seconds = time.monotonic() - begun
+    return run
+
+
+def unexplained(violation: Violation, case_id: str, dtype: str, declaration: Declaration, backend: Backend) -> bool:
+    """Whether no declared defect accounts for a violation."""
+    return explanation(violation, case_id, dtype, declaration, backend) is None
+
+
+def explanation(
+    violation: Violation, case_id: str, dtype: str, declaration: Declaration, backend: Backend
+) -> str | None:
+    """The reason of the declared defect that accounts for a violation, or None."""
+    for defect in declaration.known_defects:
+        if defect.applies(dtype, backend) and defect.explains(violation.kind, case_id):
+            return defect.reason
+    return None
+
+
+def _load(session: Session, run: Run, events: Events) -> None:
+    events.stage("loading variants")
+    for done, spec in enumerate(run.options.variants, start=1):
+        loaded = session.load(spec)
+        if isinstance(loaded, str):
+            run.refused[spec] = loaded
+        else:
+            run.declarations[spec] = loaded
+        events.progress(done, len(run.options.variants))
+
+
+def _run_cases(session: Session, run: Run, events: Events) -> None:
+    planned = plan(run.options.cases, run.declarations, run.options.dtypes)
+    run.notes.extend(planned.notes)
+    events.stage("running cases")
+    run.notes.extend(session.run(planned.tasks, run.results.append, events.progress))
+
+
+def _generate(session: Session, run: Run, events: Events) -> None:
+    if run.options.generate == 0:
+        return
+    events.stage("searching with generated cases")
+    searches = [
+        (name, declaration, dtype)
+        for name, declaration in run.declarations.items()
+        for dtype in run.options.dtypes
+        if dtype in declaration.dtypes
+    ]
+    for done, (name, declaration, dtype) in enumerate(searches, start=1):
+
+        def is_failure(result: Result, dtype: str = dtype, declaration: Declaration = declaration) -> bool:
+            return any(
+                unexplained(violation, result.case.id, dtype, declaration, run.ready.backend)
+                for violation in result.measurement.violations
+            )
+
+        found = generate(
+            session,
+            name,
+            dtype,
+            examples=run.options.generate,
+            seed=run.options.seed,
+            max_columns=declaration.column_limit(dtype),
+            is_failure=is_failure,
+            on_result=run.results.append,
+        )
+        run.generated.append(found)
+        if found.failure is not None:
+            run.results.append(found.failure)
+        events.progress(done, len(searches))
+
+
+def _time(session: Session, run: Run, events: Events) -> None:
+    if run.ready.backend != "cuda" or not run.options.speed:
+        return
+    events.stage("timing")
+    for done, dtype in enumerate(run.options.dtypes, start=1):
+        names = [
+            name
+            for name, declaration in run.declarations.items()
+            if dtype in declaration.dtypes and (declaration.column_limit(dtype) or TIMED_SHAPE[1]) >= TIMED_SHAPE[1]
+        ]
+        if names:
+            speeds = session.time(names, dtype, TIMED_SHAPE, run.options.seed)
+            if isinstance(speeds, str):
+                run.notes.append(f"{dtype}: no speed: {speeds}")
+            else:
+                run.speeds.append(speeds)
+        events.progress(done, len(run.options.dtypes))

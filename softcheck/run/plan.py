@@ -1,0 +1,52 @@
+"""Which variant runs which case, and what is left out by declaration."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from softcheck.cases.case import Case
+from softcheck.variants.declaration import Declaration
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Tasks in order, each a case with the variants that promise to take it, and notes on what is left out."""
+
+    tasks: tuple[tuple[Case, tuple[str, ...]], ...]
+    notes: tuple[str, ...]
+
+
+def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes: Sequence[str]) -> Plan:
+    """Every case of the dtypes with every variant whose declaration covers it.
+
+    The largest cases come first, so that no worker is left alone with one at the end.
+    """
+    beyond: dict[tuple[str, str, str], int] = {}
+    tasks = []
+    for case in cases:
+        if case.dtype not in dtypes:
+            continue
+        takers = []
+        for name, declaration in declarations.items():
+            if case.dtype not in declaration.dtypes:
+                continue
+            reason = left_out(case, declaration)
+            if reason is None:
+                takers.append(name)
+            else:
+                key = (name, case.dtype, reason)
+                beyond[key] = beyond.get(key, 0) + 1
+        tasks.append((case, tuple(takers)))
+    tasks.sort(key=lambda task: -task[0].shape[0] * task[0].shape[1])
+    notes = tuple(f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in beyond.items())
+    return Plan(tuple(tasks), notes)
+
+
+def left_out(case: Case, declaration: Declaration) -> str | None:
+    """Why a declaration does not cover a case of one of its dtypes, or None where it does."""
+    columns = case.shape[1]
+    limit = declaration.column_limit(case.dtype)
+    if limit is not None and columns > limit:
+        return f"wider than the declared {limit} columns"
+    if "strided" not in declaration.layouts and not case.layout.is_contiguous(columns):
+        return "strided layouts are not declared"
+    return None

@@ -1,0 +1,130 @@
+"""A worker process as the parent sees it: started with spawn semantics, spoken to over a pipe, replaced when it dies."""
+
+import collections
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection, Pipe
+from types import TracebackType
+from typing import Literal, Self
+
+from softcheck.errors import NothingRunError, SoftcheckError
+from softcheck.run.protocol import NoDevice, Ready, Reply, Request, decode_reply, encode_request
+
+DeviceChoice = Literal["auto", "cuda", "interpreter"]
+
+_START_SECONDS = 180.0
+"""Importing torch and opening a GPU can take this long on a cold, busy machine."""
+
+
+class WorkerDiedError(SoftcheckError):
+    """The worker process ended, or was ended, in the middle of a request."""
+
+    def __init__(self, message: str, *, timed_out: bool) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+
+
+class Worker:
+    """One worker process. Not thread-safe: one thread owns it."""
+
+    def __init__(self, device: DeviceChoice) -> None:
+        self._connection, theirs = Pipe()
+        self._stderr: collections.deque[bytes] = collections.deque(maxlen=40)
+        self._process = _start(device, theirs)
+        theirs.close()
+        self._drain = threading.Thread(target=self._read_stderr, daemon=True)
+        self._drain.start()
+        first = self._receive(_START_SECONDS)
+        if isinstance(first, NoDevice):
+            self.close()
+            raise NothingRunError(first.message)
+        if not isinstance(first, Ready):
+            self.close()
+            raise SoftcheckError(f"the worker answered {first!r} at its start, expected Ready")
+        self.ready = first
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def ask(self, request: Request, *, until: type[Reply] | tuple[type[Reply], ...], seconds: float) -> Iterator[Reply]:
+        """Sends a request and yields replies up to and including the first of the ``until`` types.
+
+        ``seconds`` limits the wait for each reply. Raises WorkerDiedError where the process ends or the limit passes; the
+        process is dead then.
+        """
+        try:
+            self._connection.send_bytes(encode_request(request))
+        except OSError:
+            raise self._died(timed_out=False) from None
+        while True:
+            reply = self._receive(seconds)
+            yield reply
+            if isinstance(reply, until):
+                return
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._connection.close()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._drain.join(timeout=5.0)
+        if self._process.stderr is not None and not self._drain.is_alive():
+            self._process.stderr.close()
+
+    def _receive(self, seconds: float) -> Reply:
+        deadline = time.monotonic() + seconds
+        try:
+            if not self._connection.poll(max(0.0, deadline - time.monotonic())):
+                raise self._died(timed_out=True, seconds=seconds)
+            reply: Reply = decode_reply(self._connection.recv_bytes())
+        except (EOFError, OSError):
+            raise self._died(timed_out=False) from None
+        return reply
+
+    def _died(self, *, timed_out: bool, seconds: float = 0.0) -> WorkerDiedError:
+        if not timed_out:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=5.0)
+        code = self._process.poll()
+        self.close()
+        if timed_out:
+            return WorkerDiedError(f"no answer within {seconds:g} s; the worker was ended", timed_out=True)
+        how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+        tail = b"".join(self._stderr).decode(errors="replace").strip().splitlines()
+        said = f"; its last words: {' '.join(tail[-1].split())[:200]}" if tail else ""
+        return WorkerDiedError(f"the worker process ended with {how}{said}", timed_out=False)
+
+    def _read_stderr(self) -> None:
+        """Keeps the last lines only, so that a variant that prints megabytes fills nothing and blocks nothing."""
+        stream = self._process.stderr
+        assert stream is not None
+        while line := stream.readline(4096):
+            self._stderr.append(line)
+
+
+def _start(device: DeviceChoice, theirs: Connection) -> subprocess.Popen[bytes]:
+    environment = dict(os.environ)
+    # Triton reads this when a kernel is decorated; "auto" decides in the worker, which knows whether there is a GPU.
+    environment.pop("TRITON_INTERPRET", None)
+    command = [sys.executable, "-m", "softcheck.run.worker", device, str(theirs.fileno())]
+    return subprocess.Popen(  # noqa: S603 - our own module, no shell
+        command,
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        # Ctrl-C is the parent's to handle; it still wants the results that are under way.
+        start_new_session=True,
+    )

@@ -1,0 +1,116 @@
+"""Messages between the parent, which imports no torch, and its worker processes. MessagePack over a pipe."""
+
+from typing import Literal
+
+import msgspec
+
+from softcheck.cases.case import Case
+from softcheck.judge.measurement import Measurement
+from softcheck.variants.declaration import Backend, Declaration
+
+
+class Load(msgspec.Struct, frozen=True, tag=True):
+    """Import a variant and try it once on a small ordinary input."""
+
+    spec: str
+
+
+class RunCase(msgspec.Struct, frozen=True, tag=True):
+    """Run variants, loaded before, on the first rows of one case and judge each output."""
+
+    case: Case
+    variants: tuple[str, ...]
+    first_rows: int | None = None
+
+
+class Time(msgspec.Struct, frozen=True, tag=True):
+    """Time variants beside torch.softmax and a device copy."""
+
+    variants: tuple[str, ...]
+    dtype: str
+    rows: int
+    columns: int
+    seed: int
+
+
+Request = Load | RunCase | Time
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The worker is up; what it runs on."""
+
+    backend: Backend
+    device: str
+    torch: str
+    triton: str
+    python: str
+    driver: str | None
+
+
+class NoDevice(msgspec.Struct, frozen=True, tag=True):
+    """The worker was asked for a device that is not there."""
+
+    message: str
+
+
+class Loaded(msgspec.Struct, frozen=True, tag=True):
+    """A variant is ready; its declaration."""
+
+    spec: str
+    declaration: Declaration
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """A variant can't be loaded, or is no softmax function at all."""
+
+    spec: str
+    message: str
+
+
+class Started(msgspec.Struct, frozen=True, tag=True):
+    """A variant is about to run on a case: whom to blame if the worker dies now."""
+
+    variant: str
+
+
+class Measured(msgspec.Struct, frozen=True, tag=True):
+    """A variant's judged result on a case. ``fatal`` says that the worker can't go on after it."""
+
+    variant: str
+    measurement: Measurement
+    seconds: float
+    fatal: bool = False
+
+
+class Timed(msgspec.Struct, frozen=True, tag=True):
+    """One variant's median time; None with a reason where it could not be timed or its timed output was wrong."""
+
+    variant: str
+    seconds: float | None
+    reason: str | None = None
+
+
+class TimedBaselines(msgspec.Struct, frozen=True, tag=True):
+    """Median seconds of a device copy and of torch.softmax in the same rounds."""
+
+    copy_seconds: float
+    torch_seconds: float
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """The request is finished."""
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The request could not be carried out for a reason that is no variant's fault."""
+
+    message: str
+    kind: Literal["usage", "internal"]
+
+
+Reply = Ready | NoDevice | Loaded | Refused | Started | Measured | Timed | TimedBaselines | Done | Failed
+
+encode_request = msgspec.msgpack.Encoder().encode
+decode_request = msgspec.msgpack.Decoder(Request).decode
+encode_reply = msgspec.msgpack.Encoder().encode
+decode_reply = msgspec.msgpack.Decoder(Reply).decode

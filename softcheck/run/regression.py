@@ -1,0 +1,57 @@
+"""Turning a failing input into a saved regression: confirm that it fails, shrink it, name it."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from softcheck.cases.case import Case
+from softcheck.contract import FindingKind, Violation
+from softcheck.errors import UsageError
+from softcheck.run.session import Session
+from softcheck.run.shrink import shrink
+
+FAMILY = "regression"
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """A failing case, as small as was found, with what it breaks and the size that it had."""
+
+    case: Case
+    violation: Violation
+    was: tuple[int, int]
+
+
+def shrink_failure(session: Session, variant: str, case: Case, kind: FindingKind | None) -> Shrunk:
+    """The smallest input like ``case`` on which ``variant`` still breaks the same promise.
+
+    ``kind`` is the promise; None takes the first that is broken. Raises UsageError where nothing fails.
+    """
+    declared = session.load(variant)
+    if isinstance(declared, str):
+        raise UsageError(f"{variant}: {declared}")
+
+    def violations(candidate: Case) -> tuple[Violation, ...]:
+        (result,) = session.run_case(candidate, [variant])
+        return result.measurement.violations
+
+    def broken(candidate: Case, wanted: FindingKind | None) -> Violation | None:
+        return next((v for v in violations(candidate) if wanted is None or v.kind == wanted), None)
+
+    first = broken(case, kind)
+    if first is None:
+        expected = "any promise" if kind is None else kind.value
+        raise UsageError(
+            f"{variant} does not break {expected} on this input, so it is no regression of it; leave --variant out to "
+            "save the input as it is"
+        )
+    smallest = shrink(case, lambda candidate: broken(candidate, first.kind) is not None, row=first.row)
+    last = broken(smallest, first.kind)
+    return Shrunk(smallest, first if last is None else last, case.shape)
+
+
+def named(case: Case, name: str | None, provenance: str, tags: tuple[str, ...]) -> Case:
+    """The case as a regression; the name defaults to the digest of its input."""
+    return msgspec.structs.replace(
+        case, id=f"{FAMILY}/{case.digest if name is None else name}/{case.dtype}", provenance=provenance, tags=tags
+    )

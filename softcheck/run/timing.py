@@ -1,0 +1,94 @@
+"""Times variants on a GPU beside torch.softmax and a device copy, in the same rounds, with the input out of L2."""
+
+import random
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from oracles.formats import FORMATS, decode
+from softcheck.cases.case import Layout
+from softcheck.cases.recipe import Normal, Recipe
+from softcheck.errors import UsageError
+from softcheck.judge.judge import judge, reference
+from softcheck.run.protocol import Done, Reply, Time, Timed, TimedBaselines
+from softcheck.variants.call import describe, place, to_bits
+
+_WARM_UP = 5
+_ROUNDS = 30
+_JUDGED_ROWS = 64
+
+Launch = Callable[[], object]
+
+
+def measure(
+    functions: dict[str, Callable[[torch.Tensor], Any]], request: Time, device: torch.device
+) -> Iterator[Reply]:
+    """Yields one Timed per variant, then the baselines and Done. Only a judged output is timed.
+
+    Before each timed launch twice the L2 is overwritten; each figure is the median over rounds, in each of which every
+    contender runs once, in random order. Seconds are those between two device events around the call, so they hold the
+    launch where the device waits for it.
+    """
+    if device.type != "cuda":
+        raise UsageError("timing needs a CUDA device; under the interpreter only logic is checked")
+    fmt = FORMATS[request.dtype]
+    bits = Recipe(Normal(seed=request.seed, scale=2.0)).bits(_JUDGED_ROWS, request.columns, fmt)
+    block = place(bits, fmt, Layout(), device).view
+    view = block.repeat(-(-request.rows // _JUDGED_ROWS), 1)[: request.rows].contiguous()
+    exact = reference(decode(bits, fmt), fmt, "nan")
+    contenders: dict[str, Launch] = {}
+    for name, function in functions.items():
+        try:
+            output = function(view)
+            torch.cuda.synchronize(device)
+            judged = judge(bits, to_bits(output[:_JUDGED_ROWS], fmt), fmt, fully_masked="nan", reference=exact)
+        except Exception as error:  # noqa: BLE001 - one variant's failure must not lose the others' figures
+            yield Timed(name, None, describe(error))
+            continue
+        wrong = next((v for v in judged.violations), None)
+        if wrong is not None and wrong.kind.value not in _SPEED_STILL_MEANS_SOMETHING:
+            yield Timed(name, None, f"the output on the timed shape is wrong: {wrong.message}")
+            continue
+        contenders[name] = lambda function=function: function(view)  # type: ignore[misc]
+    target = torch.empty_like(view)
+    baselines: dict[str, Launch] = {
+        "\0copy": lambda: target.copy_(view),
+        "\0torch": lambda: torch.softmax(view, dim=-1),
+    }
+    seconds = _interleaved({**contenders, **baselines}, device, request.seed)
+    for name in contenders:
+        yield Timed(name, seconds[name])
+    yield TimedBaselines(seconds["\0copy"], seconds["\0torch"])
+    yield Done()
+
+
+_SPEED_STILL_MEANS_SOMETHING = frozenset({"ulp_exceeds_bound", "sum_violation", "order_violation"})
+"""An inaccurate kernel that does all the work may be timed; one that skips work may not."""
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+def _interleaved(contenders: dict[str, Launch], device: torch.device, seed: int) -> dict[str, float]:
+    properties = torch.cuda.get_device_properties(device)
+    flush = torch.empty(2 * properties.L2_cache_size, dtype=torch.uint8, device=device)
+    for launch in contenders.values():
+        for _ in range(_WARM_UP):
+            launch()
+    order = list(contenders)
+    shuffler = random.Random(seed)  # noqa: S311 - an order, not a secret
+    spans: dict[str, list[float]] = {name: [] for name in contenders}
+    for round_number in range(_ROUNDS):
+        shuffler.shuffle(order)
+        for name in order:
+            flush.fill_(round_number % 251 + 1)
+            begin, end = _event(), _event()
+            begin.record()
+            contenders[name]()
+            end.record()
+            end.synchronize()
+            spans[name].append(begin.elapsed_time(end) / 1e3)
+    return {name: statistics.median(times) for name, times in spans.items()}

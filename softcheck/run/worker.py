@@ -1,0 +1,223 @@
+"""The worker process: runs variants, judges their outputs, sends small measurements back. Started by run.process."""
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import torch
+
+from oracles.formats import FORMATS, Bits, decode
+from oracles.reference import FullyMasked, Reference
+from softcheck.cases.case import Layout
+from softcheck.errors import SoftcheckError, UsageError
+from softcheck.judge.judge import judge, reference
+from softcheck.judge.measurement import Measurement, unmeasured
+from softcheck.probes.diagnose import Attempt, diagnose
+from softcheck.probes.poison import nan_filled
+from softcheck.run import timing
+from softcheck.run.protocol import (
+    Done,
+    Failed,
+    Load,
+    Loaded,
+    Measured,
+    NoDevice,
+    Ready,
+    Refused,
+    Reply,
+    Request,
+    RunCase,
+    Started,
+    decode_request,
+    encode_reply,
+)
+from softcheck.variants.call import Called, call, place, returned_wrongly
+from softcheck.variants.registry import LoadedVariant, load
+
+
+class _Session:
+    """Variants loaded so far, on one device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.loaded: dict[str, LoadedVariant] = {}
+
+    def answer(self, request: Request) -> Iterator[Reply]:
+        """Replies to one request; the last one is Done, Loaded, Refused or Failed."""
+        if isinstance(request, Load):
+            yield self._load(request.spec)
+        elif isinstance(request, RunCase):
+            yield from self._run(request)
+        else:
+            functions = {name: self._variant(name).function for name in request.variants}
+            yield from timing.measure(functions, request, self.device)
+
+    def _variant(self, spec: str) -> LoadedVariant:
+        if spec not in self.loaded:
+            self.loaded[spec] = load(spec)
+        return self.loaded[spec]
+
+    def _load(self, spec: str) -> Reply:
+        try:
+            variant = self._variant(spec)
+        except UsageError as error:
+            return Refused(spec, str(error))
+        wrong = self._try_once(variant)
+        return Loaded(spec, variant.declaration) if wrong is None else Refused(spec, wrong)
+
+    def _try_once(self, variant: LoadedVariant) -> str | None:
+        """What makes a function no softmax at all: refused arguments or a wrong kind of return on an ordinary input.
+
+        Only what the signature and the return value show is refused here. An exception from inside is left to the
+        cases, which report it as a finding beside the others.
+        """
+        dtype = variant.declaration.dtypes[0]
+        fmt = FORMATS[dtype]
+        bits = np.zeros((2, 8), dtype=fmt.storage)
+        view = place(bits, fmt, Layout(), self.device).view
+        try:
+            output = variant.function(view)
+        except Exception:  # noqa: BLE001 - reported by the first case with its input
+            return None
+        wrong = returned_wrongly(output, view)
+        if wrong is None:
+            return None
+        return f"on a {dtype} input of shape [2, 8] {variant.name} {wrong.message}"
+
+    def _run(self, request: RunCase) -> Iterator[Reply]:
+        case = request.case
+        bits = case.bits(request.first_rows)
+        values = decode(bits, case.format)
+        references: dict[FullyMasked, Reference] = {}
+        for name in request.variants:
+            variant = self._variant(name)
+            masked = variant.declaration.fully_masked
+            if masked not in references:
+                references[masked] = reference(values, case.format, masked)
+            yield Started(name)
+            begun = time.perf_counter()
+            measurement, fatal = self._measure(variant, request, bits, references[masked])
+            yield Measured(name, measurement, time.perf_counter() - begun, fatal)
+            if fatal:
+                return
+        yield Done()
+
+    def _measure(
+        self, variant: LoadedVariant, request: RunCase, bits: Bits, exact: Reference
+    ) -> tuple[Measurement, bool]:
+        case = request.case
+        fmt = case.format
+        placed = place(bits, fmt, case.layout, self.device)
+        with nan_filled():
+            called = call(variant.function, placed)
+        if called.output is None:
+            return unmeasured(bits.shape, called.violations), called.fatal
+
+        def judged(output: Bits) -> Measurement:
+            return judge(bits, output, fmt, fully_masked=variant.declaration.fully_masked, reference=exact)
+
+        measurement = judged(called.output)
+        attempt = Attempt(
+            function=variant.function,
+            bits=bits,
+            fmt=fmt,
+            layout=case.layout,
+            device=self.device,
+            output=called.output,
+            judge=judged,
+        )
+        measurement = diagnose(attempt, measurement)
+        return self._with_torch(_merge(measurement, called), placed.view, called.output), False
+
+    def _with_torch(self, measurement: Measurement, view: torch.Tensor, output: Bits) -> Measurement:
+        """Adds the largest absolute difference to torch.softmax, the figure that most other comparisons print."""
+        if output.size == 0:
+            return measurement
+        fmt = FORMATS[str(view.dtype).removeprefix("torch.")]
+        theirs = torch.softmax(view, dim=-1).to(torch.float64).cpu().numpy()
+        with np.errstate(invalid="ignore"):
+            difference = np.abs(decode(output, fmt) - theirs)
+        finite = difference[np.isfinite(difference)]
+        if finite.size == 0:
+            return measurement
+        return msgspec.structs.replace(measurement, max_abs_difference_to_torch=float(finite.max()))
+
+
+def _merge(measurement: Measurement, called: Called) -> Measurement:
+    return msgspec.structs.replace(measurement, violations=(*called.violations, *measurement.violations))
+
+
+def _open_device(choice: str) -> tuple[torch.device, Ready] | NoDevice:
+    """The device that was asked for. Sets TRITON_INTERPRET before any kernel is decorated."""
+    has_gpu = torch.cuda.is_available()
+    if choice == "cuda" and not has_gpu:
+        return NoDevice(
+            "--device cuda: torch sees no CUDA device. Run on a machine with a GPU and a CUDA build of torch, "
+            "or ask for --device interpreter, which checks logic but not GPU arithmetic"
+        )
+    on_gpu = has_gpu and choice != "interpreter"
+    if not on_gpu:
+        os.environ["TRITON_INTERPRET"] = "1"
+    import triton
+
+    name = torch.cuda.get_device_name(0) if on_gpu else f"{platform.machine()} CPU"
+    ready = Ready(
+        backend="cuda" if on_gpu else "interpreter",
+        device=name,
+        torch=str(torch.__version__),
+        triton=str(triton.__version__),
+        python=platform.python_version(),
+        driver=_driver_version() if on_gpu else None,
+    )
+    return torch.device("cuda" if on_gpu else "cpu"), ready
+
+
+def _driver_version() -> str | None:
+    """The NVIDIA kernel driver's version, as Linux shows it."""
+    try:
+        words = Path("/proc/driver/nvidia/version").read_text(encoding="ascii").partition("\n")[0].split()
+    except OSError:
+        return None
+    return next((word for word in words if word[:1].isdigit() and "." in word), None)
+
+
+def _serve(connection: Connection, answer: Callable[[Request], Iterator[Reply]]) -> None:
+    while True:
+        try:
+            message = connection.recv_bytes()
+        except EOFError:
+            return
+        try:
+            for reply in answer(decode_request(message)):
+                connection.send_bytes(encode_reply(reply))
+                if isinstance(reply, Measured) and reply.fatal:
+                    return
+        except SoftcheckError as error:
+            connection.send_bytes(encode_reply(Failed(str(error), "usage")))
+        except MemoryError as error:
+            connection.send_bytes(encode_reply(Failed(f"out of host memory: {error}", "usage")))
+
+
+def main() -> None:
+    """Entry of the process: ``python -m softcheck.run.worker DEVICE FILE_DESCRIPTOR``."""
+    choice, descriptor = sys.argv[1], int(sys.argv[2])
+    connection = Connection(descriptor)
+    # Two workers on two cores: torch's own thread pool would only make them fight.
+    torch.set_num_threads(1)
+    opened = _open_device(choice)
+    if isinstance(opened, NoDevice):
+        connection.send_bytes(encode_reply(opened))
+        return
+    device, ready = opened
+    connection.send_bytes(encode_reply(ready))
+    _serve(connection, _Session(device).answer)
+
+
+if __name__ == "__main__":
+    main()

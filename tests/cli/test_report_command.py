@@ -1,0 +1,176 @@
+"""``softcheck report`` as a user types it: exit codes, messages, nothing lost."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+KERNELS = Path(__file__).parents[1] / "kernels"
+HOSTILE = str(KERNELS / "hostile.py")
+FAST = ["--device", "interpreter", "--case", "ties/*/float16", "--dtype", "float16"]
+
+
+def softcheck(*arguments, cwd=None, **environment):
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-m", "softcheck.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
+    )
+
+
+def report_json(*arguments, **more):
+    done = softcheck("report", *FAST, "--format", "json", *arguments, **more)
+    return done, json.loads(done.stdout) if done.stdout else None
+
+
+def test_correct_variant_passes_with_exit_0():
+    done, report = report_json("--variant", "one_block")
+    assert done.returncode == 0, done.stderr
+    (row,) = report["variants"]
+    assert row["verdict"] == "pass"
+    assert row["cases_run"] > 0
+    assert 0 < row["max_ulp"] <= 0.51
+    assert row["gb_per_s"] is None, "no speed is measured under the interpreter"
+    assert report["environment"]["backend"] == "interpreter"
+
+
+def test_all_zero_output_fails_with_exit_1_and_a_command_that_reproduces_it():
+    done, report = report_json("--variant", f"{HOSTILE}:all_zero")
+    assert done.returncode == 1
+    (row,) = report["variants"]
+    assert row["verdict"] == "fail"
+    kinds = {f["kind"] for f in row["findings"]}
+    assert {"ulp_exceeds_bound", "sum_violation"} <= kinds
+    import shlex
+
+    again = shlex.split(row["findings"][0]["reproduce"])
+    assert again[0] == "softcheck"
+    assert softcheck(*again[1:]).returncode == 1
+
+
+def test_one_refused_variant_does_not_lose_the_others():
+    done, report = report_json("--variant", "torch", "--variant", f"{HOSTILE}:as_list")
+    assert done.returncode == 2
+    verdicts = {row["name"]: row["verdict"] for row in report["variants"]}
+    assert verdicts == {"torch": "pass", f"{HOSTILE}:as_list": "error"}
+    assert "returned list, expected a torch.Tensor" in done.stderr
+
+
+def test_raising_variant_is_a_finding_and_the_others_go_on():
+    done, report = report_json("--variant", f"{HOSTILE}:exits", "--variant", "torch", "--case", "widths/*/float16")
+    assert done.returncode == 1
+    by_name = {row["name"]: row for row in report["variants"]}
+    assert by_name["torch"]["verdict"] == "pass"
+    assert {f["kind"] for f in by_name[f"{HOSTILE}:exits"]["findings"]} == {"crash"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--dtype", "float61"], "or 'float16'"),
+        (["--dtype", "float16", "--variant", "one_blok"], "did you mean 'one_block'"),
+        (["--dtype", "float16", "--corpus", "egde"], "did you mean 'edge'"),
+        (["--dtype", "float16", "--family", "tie"], "did you mean 'ties'"),
+        (["--dtype", "float16", "--case", "ties/none/float16"], "no case id matches"),
+        (["--variant", "missing.py:softmax"], "missing.py"),
+        (["--variant", f"{HOSTILE}:helthy"], "did you mean 'healthy'"),
+        (["--format", "tabel"], "did you mean 'table'"),
+        (["--output", "/nonexistent/report.json"], "/nonexistent"),
+    ],
+)
+def test_wrong_usage_exits_2_with_a_hint(arguments, said):
+    done = softcheck("report", "--device", "interpreter", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_module_that_raises_on_import_exits_2():
+    done = softcheck("report", *FAST, "--variant", f"{KERNELS / 'broken_import.py'}:softmax")
+    assert done.returncode == 2
+    assert "RuntimeError: no such driver" in done.stderr
+
+
+@pytest.mark.parametrize("content", [None, "", "{not json}\n"])
+def test_missing_empty_or_malformed_corpus_exits_2(tmp_path, content):
+    folder = tmp_path / "mine"
+    if content is not None:
+        folder.mkdir()
+        (folder / "cases.jsonl").write_text(content)
+    done = softcheck("report", "--device", "interpreter", "--corpus", str(folder))
+    assert done.returncode == 2
+    assert str(folder) in done.stderr
+
+
+def test_gpu_that_is_not_there_exits_3_with_what_to_do():
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    done = softcheck("report", "--device", "cuda", "--dtype", "float16")
+    assert done.returncode == 3
+    assert "--device interpreter" in done.stderr
+
+
+def test_variant_that_covers_no_selected_case_exits_3(tmp_path):
+    kernel = tmp_path / "narrow.py"
+    kernel.write_text(
+        "import torch\nfrom softcheck import variant\n\n"
+        "@variant(dtypes=('float32',))\ndef f(x):\n    return torch.softmax(x, -1)\n"
+    )
+    done = softcheck("report", *FAST, "--variant", f"{kernel}:f")
+    assert done.returncode == 3
+    assert "nothing was run" in done.stderr
+
+
+def test_report_is_written_to_a_file_and_not_printed(tmp_path):
+    target = tmp_path / "report.json"
+    done = softcheck("report", *FAST, "--variant", "torch", "--format", "json", "--output", str(target))
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert json.loads(target.read_text())["schema_version"] == 1
+
+
+def test_settings_come_from_command_line_then_environment_then_pyproject(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.softcheck]\nformat = "json"\nseed = 5\nvariant = ["torch"]\n')
+    narrow = ["report", "--device", "interpreter", "--dtype", "float16", "--case", "ties/*/float16"]
+    seeds = []
+    for more, environment in (([], {}), ([], {"SOFTCHECK_SEED": "6"}), (["--seed", "7"], {"SOFTCHECK_SEED": "6"})):
+        done = softcheck(*narrow, *more, cwd=tmp_path, **environment)
+        assert done.returncode == 0, done.stderr
+        seeds.append(json.loads(done.stdout)["environment"]["seed"])
+    assert seeds == [5, 6, 7]
+
+
+def test_unknown_setting_in_pyproject_is_refused(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[tool.softcheck]\nsede = 5\n")
+    done = softcheck("report", *FAST, "--variant", "torch", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "did you mean 'seed'" in done.stderr
+
+
+def test_generated_cases_find_a_planted_fault_and_print_a_command_that_saves_it(tmp_path):
+    done, report = report_json(
+        "--variant", f"{HOSTILE}:leaves_tail", "--case", "one-column/*/float16", "--generate", "60", cwd=tmp_path
+    )
+    assert done.returncode == 1
+    generated = [f for f in report["variants"][0]["findings"] if f["case"].startswith("generated/")]
+    assert generated
+    assert generated[0]["reproduce"].startswith("softcheck corpus add --variant ")
+
+
+def test_help_answers_without_torch():
+    probe = "import sys, softcheck.cli.main as m\ntry: m.main(['--help'])\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"
+    begun = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "report" in done.stdout
+    assert time.perf_counter() - begun < 3.0, "far above its 0.3 s, so that a busy machine does not fail it"

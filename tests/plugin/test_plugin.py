@@ -1,0 +1,77 @@
+"""The pytest plugin in a stranger's project."""
+
+pytest_plugins = ["pytester"]
+
+KERNELS = """
+import torch
+
+def right(x):
+    return torch.softmax(x, dim=-1)
+
+def zero(x):
+    return torch.zeros_like(x)
+"""
+
+SUITE = """
+import pytest
+
+@pytest.mark.accuracy(variants=["kernels.py:{name}"], dtypes=["float16"], families=["ties"])
+def test_softmax(accuracy):
+    accuracy.check()
+"""
+
+
+def run(pytester, name, *arguments):
+    pytester.makepyfile(kernels=KERNELS)
+    pytester.makepyfile(test_mine=SUITE.format(name=name))
+    return pytester.runpytest_subprocess(
+        "-p", "no:xdist", "--softcheck-device=interpreter", "-m", "accuracy", *arguments
+    )
+
+
+def test_right_kernel_passes_and_the_test_is_named_by_variant_dtype_and_family(pytester):
+    result = run(pytester, "right", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["softcheck *: device interpreter", "*kernels.py:right-float16-ties*PASSED*"])
+
+
+def test_wrong_kernel_fails_with_value_expectation_bits_and_command(pytester):
+    result = run(pytester, "zero")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*kernels.py:zero, float16: * broken promises*",
+            "*ulp_exceeds_bound on ties/*/float16*",
+            "*softcheck report --variant kernels.py:zero --dtype float16 --case ties/*",
+        ]
+    )
+
+
+def test_option_points_the_suite_at_another_variant(pytester):
+    run(pytester, "right", "--softcheck-variant", "kernels.py:zero").assert_outcomes(failed=1)
+
+
+def test_undeclared_dtype_is_skipped_with_the_reason(pytester):
+    result = run(pytester, "right", "--softcheck-dtype", "float64", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*kernels.py:right declares float16, bfloat16, float32, not float64*"])
+
+
+def test_declared_defect_is_an_expected_failure(pytester):
+    result = run(pytester, "right", "--softcheck-variant", "eager", "--softcheck-family", "normal")
+    result.assert_outcomes(xfailed=1)
+
+
+def test_misspelt_variant_and_marker_argument_are_usage_errors(pytester):
+    result = run(pytester, "right", "--softcheck-variant", "torhc")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*unknown variant 'torhc'; did you mean 'torch'*"])
+    pytester.makepyfile(test_mine=SUITE.format(name="right").replace("families", "familys"))
+    result = pytester.runpytest_subprocess("-p", "no:xdist", "-m", "accuracy")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*unknown argument*familys*"])
+
+
+def test_marker_is_registered(pytester):
+    result = pytester.runpytest_subprocess("--markers")
+    result.stdout.fnmatch_lines(["@pytest.mark.accuracy(variants, dtypes, families, corpora)*"])

@@ -1,0 +1,193 @@
+"""The readable formats against saved texts, and what must hold of them whatever the report."""
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from sample_reports import BROKEN, FAILING, INTERPRETED, MEASURED, PASSING
+
+from softcheck.errors import UsageError
+from softcheck.report import content, formats, markdown
+from softcheck.report.output import PLAIN, Display
+
+DASH = "\N{EN DASH}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+GOLDEN = Path(__file__).parent / "golden"
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+RENDERINGS = {
+    "interpreter-piped.txt": (INTERPRETED, "table", PLAIN),
+    "interpreter-120.txt": (INTERPRETED, "table", Display(width=120)),
+    "interpreter-80.txt": (INTERPRETED, "table", Display(width=80)),
+    "cuda-120.txt": (MEASURED, "table", Display(width=120)),
+    "interpreter.md": (INTERPRETED, "markdown", PLAIN),
+    "cuda.md": (MEASURED, "markdown", PLAIN),
+    "interpreter.json": (INTERPRETED, "json", PLAIN),
+}
+
+
+@pytest.mark.parametrize("name", RENDERINGS)
+def test_equals_the_saved_text(name):
+    text = formats.render(*RENDERINGS[name])
+    saved = GOLDEN / name
+    if os.environ.get("SOFTCHECK_UPDATE_GOLDEN"):
+        saved.write_text(text, encoding="utf-8")
+    assert text == saved.read_text(encoding="utf-8"), "read the change, then save it with SOFTCHECK_UPDATE_GOLDEN=1"
+
+
+def table_lines(text):
+    """Lines of the verdict tables: from a rule to the next blank line."""
+    lines, inside = [], False
+    for line in text.splitlines():
+        inside = (inside or set(line) == {"─"}) and bool(line)
+        lines += [line] if inside else []
+    return lines
+
+
+@pytest.mark.parametrize("report", [INTERPRETED, MEASURED])
+@pytest.mark.parametrize("width", [80, 100, 120, 160, 250])
+def test_no_table_line_is_wider_than_the_terminal_and_no_figure_is_cut(report, width):
+    text = formats.render(report, "table", Display(width=width))
+    lines = table_lines(text)
+    assert lines
+    assert max(map(len, lines)) <= width
+    words = set(" ".join(lines).split())
+    for result in report.variants:
+        assert {result.verdict, content.figures.figure(result.p999_ulp)} <= words
+        assert set(re.findall(r"[a-z_]{3,}", content.kinds(result))) <= set(re.findall(r"[a-z_]{3,}", " ".join(words)))
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_every_count_of_findings_survives_wrapping(width):
+    lines = table_lines(formats.render(INTERPRETED, "table", Display(width=width)))
+    assert sorted(re.findall(f"{TIMES}([0-9]+)", " ".join(lines))) == ["1", "1", "1", "2", "3"]
+
+
+def test_a_pipe_gets_one_line_per_variant_with_its_witness():
+    lines = table_lines(formats.render(INTERPRETED, "table"))[1:]
+    assert len(lines) == len(INTERPRETED.variants)
+    assert "normal/781-columns/float16 row 3 column 780" in lines[0]
+
+
+def test_the_interpreter_is_named_first_and_has_no_speed_columns():
+    table = formats.render(INTERPRETED, "table")
+    assert table.splitlines()[0] == "interpreter: logic checked, not GPU arithmetic; no speed"
+    assert "interpreter: logic checked, not GPU arithmetic; no speed" in formats.render(INTERPRETED, "markdown")
+    for text in (table, formats.render(INTERPRETED, "markdown")):
+        assert "GB/s" not in text
+    assert "GB/s" in formats.render(MEASURED, "table")
+    assert "GB/s" in formats.render(MEASURED, "markdown")
+
+
+def test_what_was_not_measured_is_a_dash_in_every_column():
+    row = next(line for line in table_lines(formats.render(MEASURED, "table")) if line.startswith("eager_compiled"))
+    assert row.split()[2:] == [DASH] * 12
+    cells = next(line for line in formats.render(MEASURED, "markdown").splitlines() if "| `eager_compiled`" in line)
+    assert [c.strip() for c in cells.strip("|").split("|")][2:] == [DASH] * 11
+
+
+def test_color_adds_escapes_and_nothing_else():
+    plain = formats.render(INTERPRETED, "table", Display(width=120, color=False))
+    color = formats.render(INTERPRETED, "table", Display(width=120, color=True))
+    assert "\x1b" not in plain
+    assert "\x1b[1;31mfail" in color
+    assert "\x1b[32mpass" in color
+    stripped = [line.rstrip() for line in ESCAPE.sub("", color).splitlines()]
+    assert stripped == plain.splitlines()
+
+
+@pytest.mark.parametrize("name", ["table", "markdown"])
+def test_long_foreign_messages_are_cut_and_disarmed(name):
+    text = formats.render(INTERPRETED, name)
+    assert "\x1b" not in text
+    assert "\\x1b[31m" in text
+    assert "x = tl.load(p)" in text
+    assert text.count("a very long compiler message") < 20
+    assert formats.render(INTERPRETED, "json").count("a very long compiler message") == 30
+
+
+@pytest.mark.parametrize("name", ["table", "markdown"])
+def test_one_example_per_kind_and_the_number_of_the_others(name):
+    text = formats.render(INTERPRETED, name)
+    assert "--case odd_columns/127/float16" in text
+    assert "--case odd_columns/129/float16" not in text
+    assert "and 2 more cases: see --format json" in text
+
+
+def test_declared_defects_stand_apart_with_their_reason():
+    text = formats.render(INTERPRETED, "table")
+    findings, defects = text.split("\nfindings\n")[1].split("\ndeclared defects\n")
+    assert "wrong_layout" not in findings
+    assert "my_kernels.py:softmax float16: assumes packed rows" in defects
+    assert "notebook_basic float16: masked lanes hold undefined values" in defects
+
+
+def test_the_closing_line_counts_every_verdict():
+    assert content.summary(INTERPRETED) == (
+        "5 variants: 1 pass, 1 fail, 1 known, 1 unsupported, 1 error; 4 cases in 3 families; 42 s"
+    )
+    assert content.summary(MEASURED) == (
+        "2 variants in 2 dtypes: 2 pass, 2 unsupported; 3 cases in 2 families; 2 min 10 s"
+    )
+    assert content.summary(msgspec.structs.replace(INTERPRETED, variants=())).startswith("0 variants: nothing judged;")
+
+
+def test_reasons_of_errors_are_shown_in_full():
+    for name in ("table", "markdown"):
+        text = formats.render(INTERPRETED, name).replace("\\", "")
+        assert BROKEN.reason in text
+
+
+def test_a_hostile_name_can_neither_break_a_table_nor_mention_anyone():
+    hostile = msgspec.structs.replace(PASSING, name="a|b`<img src=x>`\n@team [x](y)")
+    report = msgspec.structs.replace(INTERPRETED, variants=(hostile,), notes=("@team <b>|*",))
+    text = formats.render(report, "markdown")
+    row = next(line for line in text.splitlines() if "≥ 0.501 |" in line)
+    assert len(re.findall(r"(?<!\\)\|", row)) == len(content.columns(report.environment)) + 1
+    assert "| ``a\\|b`<img src=x>` @team [x](y)`` |" in row
+    assert "- &#64;team &lt;b&gt;\\|\\*" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("a", "`a`"), ("a`b", "``a`b``"), ("`a`", "`` `a` ``"), ("a``b`c", "```a``b`c```"), ("", "`  `")],
+)
+def test_code_spans_hold_backticks(text, expected):
+    assert markdown.code(text) == expected
+
+
+def test_rich_markup_in_a_name_is_text():
+    report = msgspec.structs.replace(
+        INTERPRETED, variants=(msgspec.structs.replace(PASSING, name="[red]x[/red] :smile:"),)
+    )
+    assert "[red]x[/red] :smile:" in formats.render(report, "table", Display(width=200, color=True))
+
+
+@pytest.mark.parametrize(
+    ("bits", "dtype", "expected"),
+    [
+        ("3c00", "float16", "3c00 = 1 (0x1p+0)"),
+        ("0001", "float16", "0001 = 5.9605e-08 (0x1p-24)"),
+        ("8000", "float16", "8000 = -0 (-0x0p+0)"),
+        ("7e00", "float16", "7e00 = nan (nan)"),
+        ("ff80", "bfloat16", "ff80 = -inf (-inf)"),
+        ("3dcccccd", "float32", "3dcccccd = 0.100000001 (0x1.99999ap-4)"),
+        ("3fb999999999999a", "float64", "3fb999999999999a = 0.10000000000000001 (0x1.999999999999ap-4)"),
+        ("xyz", "float16", "xyz"),
+        ("3c00", "float8", "3c00"),
+    ],
+)
+def test_bits_are_shown_with_their_value(bits, dtype, expected):
+    assert content.value_of(bits, dtype) == expected
+
+
+def test_the_flush_tolerant_figure_is_shown_only_where_something_was_flushed():
+    assert "30.5 ULP where flushed" in content.worst_element(FAILING)
+    assert "flushed" not in content.worst_element(PASSING)
+
+
+def test_an_unknown_format_names_the_near_one():
+    with pytest.raises(UsageError, match="no output format 'markdwn'; did you mean 'markdown'"):
+        formats.renderer("markdwn")

@@ -1,0 +1,47 @@
+"""Plans cover every declared case and name what they leave out."""
+
+import numpy as np
+
+from softcheck.cases.case import PACKED, Layout
+from softcheck.cases.importing import case_from_bits
+from softcheck.run.plan import plan
+from softcheck.variants.declaration import Declaration
+
+
+def case(columns, name, layout=PACKED):
+    bits = np.zeros((2, columns), dtype=np.uint16)
+    return case_from_bits(bits, "float16", provenance="test", name=name, layout=layout)
+
+
+CASES = [case(4, "narrow"), case(64, "wide"), case(8, "strided", Layout(row_stride=10))]
+
+
+def names(planned):
+    return {c.id.split("/")[1]: takers for c, takers in planned.tasks}
+
+
+def test_every_variant_takes_every_case_it_declares():
+    planned = plan(CASES, {"a": Declaration(), "b": Declaration()}, ["float16"])
+    assert names(planned) == {"narrow": ("a", "b"), "wide": ("a", "b"), "strided": ("a", "b")}
+    assert planned.notes == ()
+
+
+def test_what_is_left_out_is_named_and_counted():
+    limits = Declaration(max_columns={"float16": 32}, layouts=("contiguous",))
+    planned = plan(CASES, {"a": limits}, ["float16"])
+    assert names(planned)["wide"] == ()
+    assert names(planned)["strided"] == ()
+    assert planned.notes == (
+        "a, float16: 1 cases not run: wider than the declared 32 columns",
+        "a, float16: 1 cases not run: strided layouts are not declared",
+    )
+
+
+def test_undeclared_dtype_takes_nothing():
+    planned = plan(CASES, {"a": Declaration(dtypes=("float32",))}, ["float16"])
+    assert all(takers == () for _, takers in planned.tasks)
+
+
+def test_largest_first():
+    sizes = [c.shape[0] * c.shape[1] for c, _ in plan(CASES, {"a": Declaration()}, ["float16"]).tasks]
+    assert sizes == sorted(sizes, reverse=True)

@@ -1,0 +1,126 @@
+"""Hostile variants cost one finding each; healthy ones beside them lose nothing."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from softcheck.cases.case import PACKED, Layout
+from softcheck.cases.importing import case_from_bits
+from softcheck.contract import FindingKind
+from softcheck.errors import NothingRunError
+from softcheck.run.session import Session, rows_to_run
+
+KERNELS = Path(__file__).parents[1] / "kernels"
+
+
+def hostile(name):
+    return f"{KERNELS / 'hostile.py'}:{name}"
+
+
+def case_of(values, name="case", layout=PACKED):
+    bits = np.asarray(values, dtype=np.float16).view(np.uint16)
+    return case_from_bits(bits, "float16", provenance="test", name=name, layout=layout)
+
+
+TWO = case_of([[0.0, 1.0], [2.0, -1.0]], "two")
+THREE = case_of([[0.0, 1.0, 2.0], [5.0, -1.0, 0.5]], "three")
+STRIDED = case_of([[0.0, 1.0, 2.0], [5.0, -1.0, 0.5]], "strided", Layout(row_stride=5, offset=1))
+
+
+@pytest.fixture(scope="module")
+def session():
+    opened = Session("interpreter", jobs=2, seconds_per_call=8.0)
+    yield opened
+    opened.close()
+
+
+def kinds(session, variant, case):
+    (result,) = session.run_case(case, [hostile(variant)])
+    return {v.kind for v in result.measurement.violations}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("exits", FindingKind.CRASH),
+        ("aborts", FindingKind.CRASH),
+        ("hangs", FindingKind.TIMEOUT),
+        ("raises", FindingKind.RAISED),
+    ],
+)
+def test_hostile_variant_costs_one_finding_and_the_rest_goes_on(session, name, kind):
+    order = [hostile("healthy"), hostile(name), hostile("shouts")]
+    found = {}
+    notes = session.run([(TWO, order), (THREE, order)], lambda r: found.setdefault((r.variant, r.case.id), r), print)
+    assert notes == []
+    assert len(found) == 6
+    for (variant, case_id), result in found.items():
+        expected = {kind} if variant == hostile(name) and case_id == THREE.id else set()
+        assert {v.kind for v in result.measurement.violations} == expected, (variant, case_id)
+    untouched = found[hostile("shouts"), THREE.id].measurement
+    assert untouched == found[hostile("healthy"), THREE.id].measurement
+
+
+@pytest.mark.parametrize(
+    ("variant", "case", "kind"),
+    [
+        ("writes_input", THREE, FindingKind.INPUT_MODIFIED),
+        ("writes_gap", STRIDED, FindingKind.OUT_OF_BOUNDS_WRITE),
+        ("leaves_tail", THREE, FindingKind.UNWRITTEN_OUTPUT),
+        ("ignores_strides", STRIDED, FindingKind.WRONG_LAYOUT),
+        ("float32_out", THREE, FindingKind.WRONG_DTYPE),
+        ("transposed", THREE, FindingKind.WRONG_SHAPE),
+        ("all_zero", THREE, FindingKind.ULP_EXCEEDS_BOUND),
+        ("uniform", THREE, FindingKind.ULP_EXCEEDS_BOUND),
+    ],
+)
+def test_planted_fault_is_named(session, variant, case, kind):
+    assert kind in kinds(session, variant, case)
+
+
+@pytest.mark.parametrize(
+    ("variant", "case"),
+    [("leaves_tail", TWO), ("ignores_strides", THREE), ("healthy", STRIDED), ("healthy", THREE)],
+)
+def test_where_the_fault_does_not_show_nothing_is_found(session, variant, case):
+    assert kinds(session, variant, case) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nothing", "returned NoneType, expected a torch.Tensor"),
+        ("as_list", "returned list, expected a torch.Tensor"),
+        ("transposed", "returned shape [8, 2], expected [2, 8]"),
+        ("float32_out", "returned torch.float32, expected torch.float16"),
+        ("on_meta", "returned a tensor on meta"),
+        ("two_arguments", "two_arguments"),
+    ],
+)
+def test_what_is_no_softmax_function_is_refused_when_loaded(session, name, said):
+    refusal = session.load(hostile(name))
+    assert isinstance(refusal, str)
+    assert said in refusal
+
+
+def test_module_that_raises_on_import_is_refused_with_its_error(session):
+    refusal = session.load(f"{KERNELS / 'broken_import.py'}:softmax")
+    assert isinstance(refusal, str)
+    assert "RuntimeError: no such driver" in refusal
+
+
+def test_missing_gpu_is_said_before_anything_runs():
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(NothingRunError, match="interpreter"):
+        Session("cuda")
+
+
+def test_interpreter_cuts_large_cases_and_a_gpu_none():
+    large = case_of(np.zeros((100, 4)), "large")
+    assert rows_to_run(large, "interpreter") == 40
+    assert rows_to_run(large, "cuda") is None
+    assert rows_to_run(TWO, "interpreter") is None

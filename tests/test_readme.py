@@ -1,0 +1,69 @@
+"""The README keeps its word: its commands are valid, and the outputs that it quotes as checked are what they print."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import patch
+
+import click
+import pytest
+import readme_blocks
+
+from softcheck.cli.main import cli
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = readme_blocks.commands(README)
+CHECKED = [block for block in readme_blocks.blocks(README) if block.checked]
+
+
+def parse(arguments: list[str]) -> None:
+    """Let click parse a command line, subcommands and options included, without running the command."""
+    with patch.object(click.Command, "invoke", return_value=None):
+        cli.main(args=arguments, prog_name="softcheck", standalone_mode=False)
+
+
+def test_the_readme_starts_from_nothing_with_two_commands():
+    assert readme_blocks.install_commands(README) == [
+        "pip install -c constraints.txt -e . && softcheck report --dtype float16",
+        "pip install -c constraints.txt -e '.[test]' && pytest",
+    ]
+
+
+@pytest.mark.parametrize("command", [c for c in dict.fromkeys(COMMANDS) if readme_blocks.invocations(c)])
+def test_command_is_a_valid_invocation(command, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for arguments in readme_blocks.invocations(command):
+        parse(arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["report", "--no-such-option"], ["no-such-command"], ["corpus", "no-such-command"], ["report", "--dtype"]],
+)
+def test_an_invalid_invocation_is_noticed(arguments):
+    with pytest.raises(click.UsageError):
+        parse(arguments)
+
+
+def test_some_quoted_output_is_checked():
+    assert CHECKED, "mark an output that does not depend on the machine with <!-- checked: COMMAND -->"
+
+
+@pytest.mark.parametrize("block", CHECKED, ids=lambda block: f"line {block.line}")
+def test_quoted_output_is_what_the_command_prints(block):
+    program, *arguments = shlex.split(block.checked)
+    assert program == "softcheck", "only softcheck's own output can be checked"
+    assert block.commands in ([], [block.checked]), "the block shows another command than the one that is checked"
+    environment = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR"}}
+    done = subprocess.run(
+        [sys.executable, "-m", "softcheck.cli.main", *arguments],
+        cwd=ROOT,
+        env={**environment, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+    )
+    assert block.output == done.stdout, f"{block.checked} (exit {done.returncode}); stderr: {done.stderr}"
