@@ -6,4 +6,6 @@
 from softcheck.contract import FindingKind
 from softcheck.variants.declaration import Arithmetic, Declaration, KnownDefect, variant
 
+__version__ = "0.1.0"
+
 __all__ = ["Arithmetic", "Declaration", "FindingKind", "KnownDefect", "variant"]

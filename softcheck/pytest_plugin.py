@@ -49,14 +49,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Version, device and what the run is narrowed to."""
-    from importlib.metadata import version
+    from softcheck import __version__
 
     narrowed = [
         f"{name} {', '.join(config.getoption(f'--softcheck-{name}'))}"
         for name in ("variant", "dtype", "family", "case")
         if config.getoption(f"--softcheck-{name}")
     ]
-    return f"softcheck {version('softcheck')}: device {config.getoption('--softcheck-device')}" + "".join(
+    return f"softcheck {__version__}: device {config.getoption('--softcheck-device')}" + "".join(
         f"; {part}" for part in narrowed
     )
 

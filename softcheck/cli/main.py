@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from softcheck import __version__
 from softcheck.errors import SoftcheckError
 
 _COMMANDS = {
@@ -38,7 +39,7 @@ class _Lazy(click.Group):
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="softcheck")
+@click.version_option(__version__, prog_name="softcheck")
 def cli() -> None:
     """Judge GPU softmax kernels: ULP errors against exact oracles, the softmax contract, and speed.
 

@@ -5,12 +5,12 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
 from oracles import ball
 from oracles.formats import FORMATS, decode
+from softcheck import __version__
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.judge.histogram import percentile
@@ -48,7 +48,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
             )
             for s in run.speeds
         ),
-        notes=(*_truncation_note(run), *run.notes),
+        notes=(*_truncation_note(run), *run.notes, *_not_timed(run)),
         seconds=run.seconds,
     )
 
@@ -248,6 +248,15 @@ def _cases(run: Run) -> tuple[CaseResult, ...]:
     )
 
 
+def _not_timed(run: Run) -> list[str]:
+    return [
+        f"{timed.variant}, {speeds.dtype}: not timed: {timed.reason}"
+        for speeds in run.speeds
+        for timed in speeds.seconds.values()
+        if timed.seconds is None
+    ]
+
+
 def _truncation_note(run: Run) -> tuple[str, ...]:
     cut = {r.case.id for r in run.results if rows_to_run(r.case, run.ready.backend) is not None}
     if not cut:
@@ -256,10 +265,6 @@ def _truncation_note(run: Run) -> tuple[str, ...]:
 
 
 def _environment(run: Run, command: Sequence[str]) -> Environment:
-    try:
-        own_version = version("softcheck")
-    except PackageNotFoundError:
-        own_version = "not installed"
     ready = run.ready
     return Environment(
         backend=ready.backend,
@@ -267,7 +272,7 @@ def _environment(run: Run, command: Sequence[str]) -> Environment:
         torch=ready.torch,
         triton=ready.triton,
         python=ready.python,
-        softcheck=own_version,
+        softcheck=__version__,
         seed=run.options.seed,
         git_commit=_git_commit(),
         driver=ready.driver,
