@@ -7,7 +7,7 @@ import click
 
 from oracles.formats import FORMATS, bits_hex, decode
 from softcheck.cases.case import Case, parse_rows
-from softcheck.cases.corpus import builtin_names, corpus_files, default_corpora, encode_case, load, verify
+from softcheck.cases.corpus import builtin_names, corpus_files, decode_case, default_corpora, encode_case, load, verify
 from softcheck.cases.corpus_edit import add
 from softcheck.cases.importing import case_from_bits, read_array
 from softcheck.cases.selection import select
@@ -36,6 +36,7 @@ def command() -> None:
 @click.option("--file", "array_file", type=click.Path(), metavar="FILE", help="Input matrix: .npy or .safetensors.")
 @click.option("--tensor", metavar="NAME", help="Which tensor of a .safetensors file.")
 @click.option("--bits", metavar="HEX", help="Bit patterns: elements parted by spaces, rows by semicolons.")
+@click.option("--line", metavar="JSON", help="A whole case as a corpus stores it, recipe and layout included.")
 @click.option("--dtype", metavar="DTYPE", help="Format of the bits, or of patterns in a .npy file.")
 @click.option("--variant", metavar="NAME|FILE:FUNCTION", help="What fails on it; needed to shrink. A finding says it.")
 @click.option("--shrink/--no-shrink", default=True, help="Look for the smallest input that still fails.")
@@ -51,6 +52,7 @@ def add_command(
     array_file: str | None,
     tensor: str | None,
     bits: str | None,
+    line: str | None,
     dtype: str | None,
     variant: str | None,
     shrink: bool,
@@ -61,12 +63,14 @@ def add_command(
     device: DeviceChoice,
 ) -> None:
     """Save a failing input as a regression, shrunk first. An exact duplicate is refused."""
-    if sum(source is not None for source in (finding, array_file, bits)) != 1:
-        raise UsageError("say what to add by exactly one of --finding (with --report), --file and --bits")
+    if sum(source is not None for source in (finding, array_file, bits, line)) != 1:
+        raise UsageError("say what to add by exactly one of --finding (with --report), --file, --bits and --line")
     kind: FindingKind | None = None
     if finding is not None:
         case, found, found_in = _from_report(report_file, finding)
         variant, kind = variant or found_in, found.kind
+    elif line is not None:
+        case = decode_case(line.encode())
     else:
         case = _from_bits(bits, dtype) if bits is not None else _from_file(str(array_file), dtype, tensor)
     origin = "added by hand"

@@ -108,6 +108,8 @@ def _exit_code(report: Report) -> int:
     for row in report.variants:
         if row.verdict == "error" and row.cases_run == 0:
             click.echo(f"softcheck: {row.name}: {row.reason}", err=True)
+    for error in report.errors:
+        click.echo(f"softcheck: {error}", err=True)
     if code == 3:
         click.echo(
             "softcheck: nothing was run: no selected variant covers a selected case; see --dtype, --case", err=True

@@ -48,16 +48,19 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
             )
             for s in run.speeds
         ),
+        errors=tuple(run.errors),
         notes=(*_truncation_note(run), *run.notes, *_not_timed(run)),
         seconds=run.seconds,
     )
 
 
 def exit_code(report: Report) -> int:
-    """0 clean; 1 a promise was broken; 2 a variant could not be judged at all; 3 nothing was run.
+    """0 clean; 1 a promise was broken; 2 a variant or a case could not be judged at all; 3 nothing was run.
 
     A declared defect that no longer shows is a broken promise too.
     """
+    if report.errors:
+        return 2
     if all(row.cases_run == 0 for row in report.variants):
         return 2 if any(row.verdict == "error" for row in report.variants) else 3
     if any(row.verdict == "error" and row.cases_run == 0 for row in report.variants):
@@ -179,7 +182,7 @@ class _Row:
         if stale:
             kinds = ", ".join(stale[0].kinds)
             return "error", (
-                f"declares a defect that was not found ({kinds} on {stale[0].cases}: {stale[0].reason}); "
+                f"declares a defect that was not found ({kinds} on {', '.join(stale[0].cases)}: {stale[0].reason}); "
                 "remove it from the declaration if it is mended"
             )
         return ("known", None) if findings else ("pass", None)

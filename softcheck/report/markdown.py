@@ -74,6 +74,7 @@ def _blocks(report: Report) -> Iterator[tuple[str, list[str]]]:
         "Unsupported or in error": [
             f"- {_subject(r)}, {_verdict(r)}: {escape(content.one_line(r.reason))}" for r in report.variants if r.reason
         ],
+        "Cases that could not be run": [f"- {escape(content.one_line(error))}" for error in report.errors],
         "Worst elements": [f"- {_subject(result)}: {escape(text)}" for result, text in worst if text],
         "Speed of copy and torch": [f"- {escape(line)}" for line in content.speed_lines(report)],
         "Notes": [f"- {escape(content.one_line(note))}" for note in report.notes],

@@ -113,6 +113,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     variants: tuple[VariantResult, ...]
     cases: tuple[CaseResult, ...]
     speed: tuple[CopyBaseline, ...] = ()
+    errors: tuple[str, ...] = ()
+    """Cases that could not be run through no fault of a variant, each with the reason."""
     notes: tuple[str, ...] = ()
     """What was left out of this run and why."""
     seconds: float

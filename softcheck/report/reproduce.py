@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 
 from softcheck.cases.case import Case
+from softcheck.cases.corpus import encode_case
 
 GENERATED = "generated"
 """Family of cases that hypothesis made; no corpus holds them."""
@@ -21,9 +22,11 @@ def reproduce_command(variant: str, case: Case, backend: str, corpora: Sequence[
 
 
 def add_command(variant: str, case: Case) -> str:
-    """The command that saves a case's bits as a regression found with a variant."""
-    bits = "; ".join(case.rows or ())
-    return shlex.join(["softcheck", "corpus", "add", "--variant", variant, "--dtype", case.dtype, "--bits", bits])
+    """The command that saves a case as a regression found with a variant: by its bits where they say it all."""
+    words = ["softcheck", "corpus", "add", "--variant", variant]
+    if case.rows is not None and case.layout.is_contiguous(case.shape[1]):
+        return shlex.join([*words, "--dtype", case.dtype, "--bits", "; ".join(case.rows)])
+    return shlex.join([*words, "--line", encode_case(case).decode().strip()])
 
 
 def finding_id(variant: str, dtype: str, kind: str, case_id: str) -> str:

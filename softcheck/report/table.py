@@ -130,6 +130,7 @@ def _blocks(report: Report) -> Iterator[tuple[str, list[str]]]:
         "unsupported or in error": [
             f"{content.subject(r)}: {r.verdict}: {content.one_line(r.reason)}" for r in report.variants if r.reason
         ],
+        "cases that could not be run": [content.one_line(error) for error in report.errors],
         "worst elements": [f"{content.subject(result)}: {text}" for result, text in worst if text],
         "speed of copy and torch": content.speed_lines(report),
         "notes": [content.one_line(note) for note in report.notes],

@@ -45,6 +45,8 @@ class Run:
     results: list[Result] = field(default_factory=list)
     generated: list[Generated] = field(default_factory=list)
     speeds: list[Speeds] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """Cases that could not be made or placed, with the reason."""
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
     seconds: float = 0.0
@@ -111,7 +113,7 @@ def _run_cases(session: Session, run: Run, events: Events) -> None:
     planned = plan(run.options.cases, run.declarations, run.options.dtypes)
     run.notes.extend(planned.notes)
     events.stage("running cases")
-    run.notes.extend(session.run(planned.tasks, run.results.append, events.progress))
+    run.errors.extend(session.run(planned.tasks, run.results.append, events.progress))
 
 
 def _generate(session: Session, run: Run, events: Events) -> None:
@@ -138,7 +140,7 @@ def _generate(session: Session, run: Run, events: Events) -> None:
             dtype,
             examples=run.options.generate,
             seed=run.options.seed,
-            max_columns=declaration.column_limit(dtype),
+            declaration=declaration,
             is_failure=is_failure,
             on_result=run.results.append,
         )

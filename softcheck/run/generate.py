@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from softcheck.cases.case import Case
 from softcheck.run.session import Result, Session
+from softcheck.variants.declaration import Declaration
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,10 @@ class Generated:
     dtype: str
     examples: int
     failure: Result | None
+
+
+_MOST_COLUMNS = 1100
+"""Beyond two tiles of the widest built-in tile, and short enough that thousands of examples run in minutes."""
 
 
 class _FoundError(AssertionError):
@@ -28,14 +33,14 @@ def generate(
     *,
     examples: int,
     seed: int,
-    max_columns: int | None,
+    declaration: Declaration,
     is_failure: Callable[[Result], bool],
     on_result: Callable[[Result], None],
 ) -> Generated:
     """Judges a variant on generated cases until one fails or ``examples`` have passed.
 
     Every judged example reaches ``on_result`` except the steps of shrinking; a failure is the smallest that hypothesis
-    found. ``max_columns`` is the variant's declared limit.
+    found. Cases stay within what the declaration covers.
     """
     import hypothesis
 
@@ -43,7 +48,7 @@ def generate(
 
     smallest: list[Result] = []
     count = 0
-    limit = 1100 if max_columns is None else min(1100, max_columns)
+    limit = min(_MOST_COLUMNS, declaration.column_limit(dtype) or _MOST_COLUMNS)
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -55,7 +60,7 @@ def generate(
         report_multiple_bugs=False,
         verbosity=hypothesis.Verbosity.quiet,
     )
-    @hypothesis.given(strategies.cases(dtype, max_columns=limit))
+    @hypothesis.given(strategies.cases(dtype, max_columns=limit, allow_layouts="strided" in declaration.layouts))
     def judged(case: Case) -> None:
         nonlocal count
         (result,) = session.run_case(case, [variant])
@@ -68,6 +73,7 @@ def generate(
 
     try:
         judged()
-    except _FoundError:
+    except (_FoundError, hypothesis.errors.Flaky):
+        # Flaky: the smallest example passed when it was run once more. It failed before, so it is a finding.
         return Generated(variant, dtype, count + 1, smallest[0])
     return Generated(variant, dtype, count, None)

@@ -137,7 +137,7 @@ class Session:
     ) -> list[str]:
         """Runs every task on the pool; results reach ``on_result`` in the calling thread as they come.
 
-        Returns one note per case that could not be made.
+        Returns one message per case that could not be made or placed.
         """
         todo = collections.deque(task for task in tasks if task[1])
         total = len(todo)
@@ -147,17 +147,17 @@ class Session:
         ]
         for thread in threads:
             thread.start()
-        notes = []
+        errors = []
         for count in range(1, total + 1):
             outcome = done.get()
             for result in outcome.results:
                 on_result(result)
             if outcome.error is not None:
-                notes.append(str(outcome.error))
+                errors.append(str(outcome.error))
             progress(count, total)
         for thread in threads:
             thread.join()
-        return notes
+        return errors
 
     def time(self, variants: Sequence[str], dtype: str, shape: tuple[int, int], seed: int) -> Speeds | str:
         """Times variants side by side on one shape, or says why that failed."""

@@ -15,6 +15,7 @@ import torch
 from oracles.formats import FORMATS, Bits, decode
 from oracles.reference import FullyMasked, Reference
 from softcheck.cases.case import Layout
+from softcheck.cases.check import check_layout
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge.judge import judge, reference
 from softcheck.judge.measurement import Measurement, unmeasured
@@ -93,6 +94,7 @@ class _Session:
     def _run(self, request: RunCase) -> Iterator[Reply]:
         case = request.case
         bits = case.bits(request.first_rows)
+        check_layout(bits, case)
         values = decode(bits, case.format)
         references: dict[FullyMasked, Reference] = {}
         for name in request.variants:
@@ -113,7 +115,10 @@ class _Session:
     ) -> tuple[Measurement, bool]:
         case = request.case
         fmt = case.format
-        placed = place(bits, fmt, case.layout, self.device)
+        try:
+            placed = place(bits, fmt, case.layout, self.device)
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            raise UsageError(f"the input can't be placed in the device's memory: {error}") from None
         with nan_filled():
             called = call(variant.function, placed)
         if called.output is None:

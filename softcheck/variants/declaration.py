@@ -39,8 +39,8 @@ class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     kinds: tuple[FindingKind, ...]
     """Findings that this defect explains; at least one of them must be found."""
     reason: str
-    cases: str = "*"
-    """Glob over case ids where the defect may show."""
+    cases: tuple[str, ...] = ("*",)
+    """Globs over case ids where the defect may show."""
     dtypes: tuple[str, ...] | None = None
     backends: tuple[Backend, ...] | None = None
 
@@ -50,7 +50,7 @@ class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     def explains(self, kind: FindingKind, case_id: str) -> bool:
         """Whether a finding of this kind on this case is the declared one."""
-        return kind in self.kinds and fnmatchcase(case_id, self.cases)
+        return kind in self.kinds and any(fnmatchcase(case_id, glob) for glob in self.cases)
 
 
 class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -174,3 +174,65 @@ def test_help_answers_without_torch():
     assert done.returncode == 0, done.stderr
     assert "report" in done.stdout
     assert time.perf_counter() - begun < 3.0, "far above its 0.3 s, so that a busy machine does not fail it"
+
+
+def test_recipe_that_needs_more_memory_than_there_is_exits_2_and_loses_nothing(tmp_path):
+    lines = (Path(__file__).parents[2] / "corpora" / "edge" / "ties.jsonl").read_text().splitlines()
+    right = next(line for line in lines if '"float16"' in line)
+    huge = {
+        "id": "huge/too-large/float16",
+        "dtype": "float16",
+        "shape": [1000000, 1000000000000],
+        "digest": "0" * 16,
+        "recipe": {"start": {"make": "constant", "value": 1.0}},
+        "provenance": "test",
+    }
+    (tmp_path / "mine.jsonl").write_text(f"{right}\n{json.dumps(huge)}\n")
+    done = softcheck(
+        *("report", "--device", "interpreter", "--variant", "torch", "--corpus", str(tmp_path / "mine.jsonl")),
+        *("--dtype", "float16", "--format", "json"),
+    )
+    assert done.returncode == 2
+    assert "Ask for fewer rows or columns" in done.stderr
+    report = json.loads(done.stdout)
+    assert report["variants"][0]["cases_run"] == 1
+    assert "huge/too-large/float16" in report["errors"][0]
+
+
+def test_ctrl_c_prints_the_report_so_far_and_exits_130(tmp_path):
+    import signal
+
+    waiting = tmp_path / "waiting.py"
+    waiting.write_text(
+        "import time, pathlib, torch\n\ndef f(x):\n    if x.shape[1] == 7:\n"
+        f"        pathlib.Path({str(tmp_path / 'started')!r}).touch()\n        time.sleep(60)\n"
+        "    return torch.softmax(x, -1)\n"
+    )
+    arguments = [
+        "--device",
+        "interpreter",
+        "--dtype",
+        "float16",
+        "--family",
+        "widths",
+        "--format",
+        "json",
+        "--jobs",
+        "2",
+    ]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "softcheck.cli.main", "report", "--variant", f"{waiting}:f", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    for _ in range(300):
+        if (tmp_path / "started").exists():
+            break
+        time.sleep(0.1)
+    time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    output, _ = running.communicate(timeout=30)
+    assert running.returncode == 130
+    report = json.loads(output)
+    assert report["variants"][0]["cases_run"] > 0
+    assert any("interrupted" in note for note in report["notes"])

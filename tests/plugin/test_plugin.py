@@ -1,5 +1,7 @@
 """The pytest plugin in a stranger's project."""
 
+import pytest
+
 pytest_plugins = ["pytester"]
 
 KERNELS = """
@@ -75,3 +77,24 @@ def test_misspelt_variant_and_marker_argument_are_usage_errors(pytester):
 def test_marker_is_registered(pytester):
     result = pytester.runpytest_subprocess("--markers")
     result.stdout.fnmatch_lines(["@pytest.mark.accuracy(variants, dtypes, families, corpora)*"])
+
+
+GENERATED = """
+import pytest
+
+@pytest.mark.accuracy(variants=["kernels.py:{name}"], dtypes=["float16"])
+def test_softmax(generated_accuracy):
+    generated_accuracy.search()
+"""
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("right", {"passed": 1}), ("zero", {"failed": 1})])
+def test_generated_cases_find_a_wrong_kernel_and_print_the_command_that_saves_it(pytester, name, outcome):
+    pytester.makepyfile(kernels=KERNELS)
+    pytester.makepyfile(test_mine=GENERATED.format(name=name))
+    result = pytester.runpytest_subprocess(
+        "-p", "no:xdist", "--softcheck-device=interpreter", "--softcheck-generate=20"
+    )
+    result.assert_outcomes(**outcome)
+    if name == "zero":
+        result.stdout.fnmatch_lines(["*softcheck corpus add --variant kernels.py:zero --dtype float16 --bits *"])

@@ -80,7 +80,7 @@ def test_declared_defect_is_known():
 @pytest.mark.parametrize(
     ("more", "violation"),
     [
-        ({"cases": "layout/*"}, ULP),
+        ({"cases": ("layout/*",)}, ULP),
         ({"dtypes": ("bfloat16",)}, ULP),
         ({"backends": ("cuda",)}, ULP),
         ({}, Violation(FindingKind.SUM_VIOLATION, "0.9")),
@@ -99,7 +99,7 @@ def test_declared_defect_that_does_not_show_is_an_error():
 
 
 @pytest.mark.parametrize(
-    ("more", "whole"), [({"cases": "layout/*"}, True), ({"backends": ("cuda",)}, True), ({}, False)]
+    ("more", "whole"), [({"cases": ("layout/*",)}, True), ({"backends": ("cuda",)}, True), ({}, False)]
 )
 def test_defect_that_had_no_chance_to_show_is_no_error(more, whole):
     assert report_of(defect(**more), [(case("ties"), measured())], whole=whole).variants[0].verdict == "pass"

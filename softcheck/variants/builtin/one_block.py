@@ -25,7 +25,7 @@ _ROW_OFFSET = KnownDefect(
         FindingKind.WRONG_LAYOUT,
     ),
     reason="row times row stride is computed in 32 bits and wraps from 2^31 elements on",
-    cases="address/*",
+    cases=("address/*",),
     backends=("cuda",),
 )
 

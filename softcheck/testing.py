@@ -1,0 +1,103 @@
+"""What the pytest fixtures hand to a test: one variant in one dtype, to judge on saved or on generated cases."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from softcheck.cases.case import Case
+from softcheck.contract import Violation
+from softcheck.report.reproduce import reproduce_command
+from softcheck.run.check import explanation
+from softcheck.run.generate import generate
+from softcheck.run.plan import left_out
+from softcheck.run.session import Result, Session
+from softcheck.variants.declaration import Declaration
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """One variant in one dtype, and the worker that runs it."""
+
+    session: Session
+    variant: str
+    dtype: str
+
+    def declaration(self) -> Declaration:
+        """The variant's declaration. Fails the test where it can't be loaded, skips it for an undeclared dtype."""
+        declaration = self.session.load(self.variant)
+        if isinstance(declaration, str):
+            pytest.fail(f"{self.variant}: {declaration}", pytrace=False)
+        if self.dtype not in declaration.dtypes:
+            pytest.skip(f"{self.variant} declares {', '.join(declaration.dtypes)}, not {self.dtype}")
+        return declaration
+
+    def explained(self, result: Result, violation: Violation, declaration: Declaration) -> str | None:
+        """The reason of the declared defect behind a violation, or None."""
+        return explanation(violation, result.case.id, self.dtype, declaration, self.session.ready.backend)
+
+    def describe(self, result: Result, violation: Violation) -> str:
+        """Kind, case, what the judge says, and the command that shows it again."""
+        command = reproduce_command(self.variant, result.case, self.session.ready.backend)
+        return f"  {violation.kind} on {result.case.id}\n    {violation.message}\n    {command}"
+
+    def fail(self, broken: list[str]) -> None:
+        """Ends the test with every broken promise."""
+        heading = f"{self.variant}, {self.dtype}: {len(broken)} broken promises"
+        pytest.fail("\n".join([heading, *broken]), pytrace=False)
+
+
+@dataclass(frozen=True)
+class Accuracy(_Subject):
+    """One variant on the saved cases of one family in one dtype."""
+
+    cases: tuple[Case, ...]
+
+    def check(self) -> None:
+        """Judges every case and fails with each broken promise: value, expected, ULP, bound, bits, and how to reproduce.
+
+        Skips, with the reason, what the variant does not declare. Ends as an expected failure where all that was found
+        are declared defects.
+        """
+        declaration = self.declaration()
+        covered = [case for case in self.cases if left_out(case, declaration) is None]
+        if not covered:
+            pytest.skip(f"{self.variant} does not declare these cases: {left_out(self.cases[0], declaration)}")
+        broken: list[str] = []
+        known: list[str] = []
+        for case in covered:
+            (result,) = self.session.run_case(case, [self.variant])
+            for violation in result.measurement.violations:
+                reason = self.explained(result, violation, declaration)
+                (known if reason else broken).append(reason or self.describe(result, violation))
+        if broken:
+            self.fail(broken)
+        if known:
+            pytest.xfail(known[0])
+
+
+@dataclass(frozen=True)
+class GeneratedAccuracy(_Subject):
+    """One variant in one dtype on cases that hypothesis makes."""
+
+    examples: int
+
+    def search(self, *, seed: int = 0) -> None:
+        """Judges generated cases; fails with the smallest failing one and the command that saves it as a regression."""
+        declaration = self.declaration()
+
+        def undeclared(result: Result) -> list[Violation]:
+            return [v for v in result.measurement.violations if self.explained(result, v, declaration) is None]
+
+        found = generate(
+            self.session,
+            self.variant,
+            self.dtype,
+            examples=self.examples,
+            seed=seed,
+            declaration=declaration,
+            is_failure=lambda result: bool(undeclared(result)),
+            on_result=lambda _: None,
+        )
+        if found.failure is not None:
+            failure = found.failure
+            self.fail([self.describe(failure, violation) for violation in undeclared(failure)])
