@@ -11,11 +11,13 @@ from softcheck.errors import SoftcheckError
 
 _COMMANDS = {
     "report": "softcheck.cli.report",
+    "render": "softcheck.cli.render",
     "list": "softcheck.cli.listing",
     "corpus": "softcheck.cli.corpus",
 }
 _SUMMARIES = {
     "report": "Judge variants and print a verdict table.",
+    "render": "Draw a saved report anew, in any format.",
     "list": "Show variants, corpora, case families, oracles and output formats.",
     "corpus": "Add, show, verify and run saved cases.",
 }

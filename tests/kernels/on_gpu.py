@@ -1,0 +1,34 @@
+"""Variants that harm the device they run on."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _far(output, x, BLOCK: tl.constexpr):
+    index = tl.arange(0, BLOCK)
+    tl.store(output + index, tl.load(x + (1 << 40) + index))
+
+
+def reads_far_away(x):
+    output = torch.empty_like(x)
+    _far[(1,)](output, x, 64)
+    return output
+
+
+def asks_for_everything(x):
+    torch.empty(1 << 50, dtype=torch.uint8, device=x.device)
+    return torch.softmax(x, dim=-1)
+
+
+@triton.jit
+def _odd_block(output, x, BLOCK: tl.constexpr):
+    index = tl.arange(0, BLOCK)
+    tl.store(output + index, tl.load(x + index))
+
+
+def does_not_compile(x):
+    output = torch.empty_like(x)
+    _odd_block[(1,)](output, x, 63)
+    return output
