@@ -54,7 +54,7 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
 @option("--time-limit", type=click.FloatRange(min=1), default=120.0, show_default=True, help="Seconds per call.")
 @option("--speed/--no-speed", default=True, help="Time the variants, where there is a GPU.")
 @option(
-    "--format", "output_format", default="table", callback=_format, show_default=True, help="table, json or markdown."
+    "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
 )
 @option("--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out.")
 def command(

@@ -1,11 +1,12 @@
 """The largest error that a kernel's arithmetic can produce on each element: proven, not tuned.
 
-Section 7 of docs/design.md, in units of ulp(g) of the output format. With d_j = max x - x_j, exact softmax g_j and
-logarithmic errors throughout (a relative error e is at most -log(1 - e) in the logarithm, either way):
+Derived step by step in docs/bounds.md, in units of ulp(g) of the output format. With d_j = max x - x_j, exact softmax g_j
+and logarithmic errors throughout (a relative error e is at most -log(1 - e) in the logarithm, either way):
 
     A_j = c d_j + eta_e                      (eta_e only where d_j > 0: exp(0) = 1 is exact)
-    B_j = A_j + sum_i g_i A_i + h u + eta_d
-    |y_j - g_j| <= g_j (exp(B_j) - 1) + tau + rounding to the output format
+    C   = log(sum_i g_i exp(A_i)) + h u + eta_d + n tau
+    B_j = A_j + C
+    |y_j - g_j| <= g_j (exp(B_j) - 1) + tau exp(h u + eta_d + n tau) + rounding to the output format
 """
 
 import math
@@ -21,13 +22,14 @@ _LOG2E_CONSTANT = 0.224
 """Relative error of log2(e) rounded to float32, in units of 2^-24; float64's is 0.127 units of 2^-53."""
 
 _DIVISION = {"div_full": 5.0, "div_rn": 1.0, "reciprocal": 6.0}
-"""Logarithmic error of a division in u. div.full is within 2 ULP (PTX ISA), 4 u; a multiplication adds one."""
+"""Logarithmic error of a division in u. div.full and div.approx are within 2 ULP of the correctly rounded quotient (PTX
+ISA, CUDA C++ programming guide): 2.5 ULP of the exact one, 5 u. A multiplication by the reciprocal adds one."""
 
 _VANISHED = 800.0
 """A d beyond which every kernel gives less than tau: exp(-800) is below 2^-1154, and 800 c is at most 4."""
 
 _LARGEST_EXPONENT = 700.0
-"""exp of it is finite in float64; a B beyond promises nothing anyway."""
+"""exp of it is finite in float64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def depth(columns: int) -> int:
 
 
 def model(arithmetic: Arithmetic, fmt: Format) -> Model:
-    """The bound's constants. Sources: section 7 of docs/design.md; PTX ISA for ex2.approx and div.full.
+    """The bound's constants; docs/bounds.md gives the source of each.
 
     Operations on 16-bit intermediates are computed in float32 and then rounded, so they have both roundings.
     """
@@ -92,9 +94,10 @@ def model(arithmetic: Arithmetic, fmt: Format) -> Model:
     narrow = inner.width == 16
     u = FLOAT32.unit_roundoff if narrow else inner.unit_roundoff
     stored = _log_error(inner.unit_roundoff) if narrow else 0.0
-    # libdevice's exp is within 1 ULP of the rounded difference; ex2.approx also rounds its argument, a product with a constant.
+    # libdevice's exp takes the rounded difference; ex2.approx takes its product with a rounded constant, rounded once more.
     difference = stored if narrow else _log_error(u)
     argument = difference if arithmetic.exp == "libdevice" else difference + (1 + _LOG2E_CONSTANT) * _log_error(u)
+    # Both are within 2 ULP of the correctly rounded result, and so within 2.5 ULP, 5 u, of the exact one.
     exponential = 5 * _log_error(u) + stored
     return Model(
         exponent=argument * (1 + argument),
@@ -120,6 +123,7 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
     columns = values.shape[1]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         logarithmic, weighted = _logarithmic_errors(values, probabilities, constants)
+        masked = np.isneginf(values)
         additions = depth(columns) * constants.addition + columns * constants.underflow + constants.denominator
         common = weighted + additions + constants.division + depth(columns) * constants.rescale
         logarithmic += common[:, None]
@@ -127,9 +131,10 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
         limit *= exact.high
         if constants.prescaled:
             _add_underflown(limit, values, probabilities, logarithmic, exact)
-        limit += exact.in_ulps(constants.underflow)
+        limit += exact.in_ulps(constants.underflow) * _smallest_sum_inverse(values, common - weighted, constants)
+        # Errors too large for this arithmetic promise nothing, however small g is.
+        limit[(logarithmic > _LARGEST_EXPONENT) & ~masked] = np.finfo(np.float64).max
         rounding = _rounding(limit, logarithmic, constants)
-        masked = np.isneginf(values)
         if masked.any():
             rounding = np.where(masked, 0.0, rounding)
         elements = limit + rounding if constants.rounds_result else limit
@@ -156,7 +161,7 @@ def _log_error(relative: float) -> float:
 
 
 def _logarithmic_errors(values: Values, probabilities: Values, constants: Model) -> tuple[Values, Values]:
-    """A of each element, [rows, columns], and its mean weighted by the probabilities, [rows]."""
+    """A of each element, [rows, columns], and the logarithm of exp(A)'s mean weighted by the probabilities, [rows]."""
     top = values.max(axis=1, keepdims=True)
     if constants.prescaled:
         # One fused multiply and add may leave a nonzero exponent even at the maximum, so eta_e is everywhere.
@@ -168,7 +173,25 @@ def _logarithmic_errors(values: Values, probabilities: Values, constants: Model)
         below = errors > 0
         errors *= constants.exponent
         errors += constants.exponential * below
-    return errors, np.einsum("ij,ij->i", probabilities, errors)
+    # The mean of A itself would bound how far the sum can fall, but not how far it can rise: exp is convex. Up to 1,
+    # exp(A) - 1 is at most A + A^2.
+    if np.fmax.reduce(errors, axis=None, initial=0.0) <= 1:
+        growth = errors * errors
+        growth += errors
+    else:
+        growth = np.expm1(np.minimum(errors, _LARGEST_EXPONENT))
+    return errors, np.log1p(np.einsum("ij,ij->i", probabilities, growth))
+
+
+def _smallest_sum_inverse(values: Values, common: Values, constants: Model) -> Values:
+    """How much dividing by the computed sum can enlarge what underflowed in a numerator, [rows, 1].
+
+    The largest logit's own exponential is exactly 1, so the sum is at least 1 but for its rounding, ``common``. Only a
+    fused scaling leaves an exponent there: the rounding error of one product, less than c/2 times the logit.
+    """
+    if constants.prescaled:
+        common = common + 0.5 * constants.exponent * np.abs(values.max(axis=1)) + constants.exponential
+    return np.exp(np.minimum(common, _LARGEST_EXPONENT))[:, None]
 
 
 def _add_underflown(limit: Values, values: Values, probabilities: Values, logarithmic: Values, exact: Scaled) -> None:

@@ -12,6 +12,7 @@ Renderer = Callable[[Report, Display], str]
 
 FORMATS: dict[str, str] = {
     "table": "softcheck.report.table",
+    "summary": "softcheck.report.summary",
     "json": "softcheck.report.json_format",
     "markdown": "softcheck.report.markdown",
 }

@@ -38,6 +38,11 @@ def render(report: Report, display: Display = PLAIN) -> str:
 
     The table gains a column with the witness where there is room, and is cut in two where there is too little.
     """
+    return draw(report, display, details=True)
+
+
+def draw(report: Report, display: Display, *, details: bool) -> str:
+    """Heading, tables and summary line; with ``details``, witnesses and everything that stands below the tables too."""
     drawn = StringIO()
     console = _console(drawn, display)
     for line in content.heading(report):
@@ -45,11 +50,11 @@ def render(report: Report, display: Display = PLAIN) -> str:
     for dtype, results in content.by_dtype(report).items():
         _print(console)
         _print(console, content.one_line(dtype), style="bold")
-        for i, table in enumerate(_fitting(console, report, results)):
+        for i, table in enumerate(_fitting(console, report, results, details=details)):
             if i:
                 _print(console)
             console.print(table)
-    for title, lines in _blocks(report):
+    for title, lines in _blocks(report) if details else ():
         _print(console)
         _print(console, title, style="bold")
         for line in lines:
@@ -77,13 +82,13 @@ def _print(console: Console, text: str = "", style: str = "") -> None:
     console.print(Text(text, style=style), soft_wrap=True)
 
 
-def _fitting(console: Console, report: Report, results: list[VariantResult]) -> list[Table]:
+def _fitting(console: Console, report: Report, results: list[VariantResult], *, details: bool) -> list[Table]:
     """The widest arrangement of the columns that fits the console."""
     columns = content.columns(report.environment)
     at = content.Column("at", _place, "accuracy", numeric=False)
     halves = [[c for c in columns if c.part in {"both", part}] for part in ("accuracy", "contract")]
     arrangements = (
-        _table([*columns[:3], at, *columns[3:]], results),
+        *([_table([*columns[:3], at, *columns[3:]], results)] if details else []),
         _table(columns, results),
         _table(columns, results, gap=1),
     )

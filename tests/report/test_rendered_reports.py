@@ -22,6 +22,7 @@ RENDERINGS = {
     "interpreter-120.txt": (INTERPRETED, "table", Display(width=120)),
     "interpreter-80.txt": (INTERPRETED, "table", Display(width=80)),
     "cuda-120.txt": (MEASURED, "table", Display(width=120)),
+    "cuda-summary.txt": (MEASURED, "summary", PLAIN),
     "interpreter.md": (INTERPRETED, "markdown", PLAIN),
     "cuda.md": (MEASURED, "markdown", PLAIN),
     "interpreter.json": (INTERPRETED, "json", PLAIN),
