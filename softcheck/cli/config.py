@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from oracles.formats import FORMATS
 from softcheck.errors import UsageError, near_matches
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -17,6 +18,16 @@ def option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
     long = next(name for name in names if name.startswith("--")).split("/")[0]
     variable = "SOFTCHECK_" + long.removeprefix("--").replace("-", "_").upper()
     return click.option(*names, envvar=variable, show_envvar=True, **attributes)
+
+
+def dtype_option(
+    _context: click.Context, _option: click.Parameter, value: str | tuple[str, ...]
+) -> str | tuple[str, ...]:
+    """Callback of --dtype, given once or many times; raises UsageError with near matches for an unknown one."""
+    for name in (value,) if isinstance(value, str) else value:
+        if name not in FORMATS:
+            raise UsageError(f"unknown dtype {name!r}; {near_matches(name, list(FORMATS))}")
+    return value if isinstance(value, str) else tuple(dict.fromkeys(value))
 
 
 def read_defaults(context: click.Context, command: click.Command) -> None:

@@ -11,12 +11,14 @@ from softcheck.errors import SoftcheckError
 
 _COMMANDS = {
     "report": "softcheck.cli.report",
+    "exhaust": "softcheck.cli.exhaust",
     "render": "softcheck.cli.render",
     "list": "softcheck.cli.listing",
     "corpus": "softcheck.cli.corpus",
 }
 _SUMMARIES = {
     "report": "Judge variants and print a verdict table.",
+    "exhaust": "Judge every input of one or two columns.",
     "render": "Draw a saved report anew, in any format.",
     "list": "Show variants, corpora, case families, oracles and output formats.",
     "corpus": "Add, show, verify and run saved cases.",

@@ -1,7 +1,6 @@
 """``softcheck report``: judge variants and draw the report."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -11,7 +10,7 @@ from softcheck.cases.case import Case
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.selection import select
 from softcheck.cli import progress
-from softcheck.cli.config import ConfiguredCommand, option
+from softcheck.cli.config import ConfiguredCommand, dtype_option, option
 from softcheck.errors import UsageError, near_matches
 from softcheck.report.build import build, command_line, exit_code
 from softcheck.report.formats import FORMATS, render
@@ -24,13 +23,6 @@ from softcheck.variants.registry import BUILTIN, resolve
 INTERRUPTED = 130
 
 
-def _dtype(_context: click.Context, _option: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    for value in values:
-        if value not in DTYPES:
-            raise UsageError(f"unknown dtype {value!r}; {near_matches(value, list(DTYPES))}")
-    return tuple(dict.fromkeys(values))
-
-
 def _format(_context: click.Context, _option: click.Parameter, value: str) -> str:
     if value not in FORMATS:
         raise UsageError(f"unknown format {value!r}; {near_matches(value, list(FORMATS))}")
@@ -41,7 +33,7 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
 @option(
     "--variant", multiple=True, metavar="NAME|FILE:FUNCTION", help="A variant to judge; all built-in ones if left out."
 )
-@option("--dtype", multiple=True, callback=_dtype, help="float16, bfloat16, float32 or float64; all if left out.")
+@option("--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; all if left out.")
 @option("--case", "globs", multiple=True, metavar="GLOB", help="Only cases whose id matches.")
 @option("--family", multiple=True, help="Only cases of this family.")
 @option("--tag", multiple=True, help="Only cases with this tag.")

@@ -12,6 +12,7 @@ from softcheck.judge import bounds, ulp
 from softcheck.judge.block import Block, rows_of
 from softcheck.judge.histogram import Histogram
 from softcheck.judge.measurement import Extreme, Measurement
+from softcheck.judge.merge import larger
 from softcheck.judge.tally import Tally, worst
 from softcheck.variants.declaration import Arithmetic
 
@@ -117,6 +118,7 @@ class _Summary:
     max_sum_deviation: float | None = None
     sum_violations: int = 0
     special_rows: int = 0
+    fully_masked_rows: int = 0
     special_mismatches: int = 0
     rejudged_rows: int = 0
     tally: Tally = field(default_factory=Tally)
@@ -134,16 +136,17 @@ class _Summary:
             self.elements += errors.size
             self.ulp_sum = min(self.ulp_sum + float(errors.sum()), ulp.LARGEST)
             self.histogram.add(errors)
-            self.max_ulp = _larger(self.max_ulp, worst(block, block.errors))
+            self.max_ulp = larger(self.max_ulp, worst(block, block.errors))
             as_if_flushing = ulp.error_as_if_flushing(block.errors, block.output, block.exact)
             self.max_ulp_ftz = max(self.max_ulp_ftz or 0.0, float(np.nanmax(as_if_flushing)))
-            self.max_bound_share = _larger(self.max_bound_share, worst(block, block.shares))
+            self.max_bound_share = larger(self.max_bound_share, worst(block, block.shares))
             self.flushed += int(np.count_nonzero(block.flushed))
         if block.summed_rows.any():
             deviation = float(np.nanmax(np.abs(block.sum_deviations)))
             self.max_sum_deviation = max(self.max_sum_deviation or 0.0, deviation)
             self.sum_violations += int(np.count_nonzero(block.sum_violations))
         self.special_rows += int(np.count_nonzero(~ordinary))
+        self.fully_masked_rows += int(np.count_nonzero(np.isneginf(block.logits).all(axis=1)))
         self.special_mismatches += int(np.count_nonzero(block.specials.mismatched))
         self.tally.add(block)
 
@@ -162,14 +165,8 @@ class _Summary:
             max_sum_deviation=self.max_sum_deviation,
             sum_violations=self.sum_violations,
             special_rows=self.special_rows,
+            fully_masked_rows=self.fully_masked_rows,
             special_mismatches=self.special_mismatches,
             rejudged_rows=self.rejudged_rows,
             violations=self.tally.violations(),
         )
-
-
-def _larger(a: Extreme | None, b: Extreme | None) -> Extreme | None:
-    """The larger of two extremes; the earlier one where they are equal."""
-    if a is None or b is None:
-        return a or b
-    return b if b.value > a.value else a

@@ -36,6 +36,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """Largest |sum - 1| over ordinary rows, summed without rounding error."""
     sum_violations: int
     special_rows: int
+    """Rows whose answer follows a convention: NaN, +inf, or every logit -inf."""
+    fully_masked_rows: int
+    """Those of them whose every logit is -inf."""
     special_mismatches: int
     rejudged_rows: int
     """Rows handed to the Arb oracle because the everyday oracle's own uncertainty could have flipped their verdict."""
@@ -58,6 +61,7 @@ def unmeasured(shape: tuple[int, ...], violations: tuple[Violation, ...]) -> Mea
         max_sum_deviation=None,
         sum_violations=0,
         special_rows=0,
+        fully_masked_rows=0,
         special_mismatches=0,
         rejudged_rows=0,
         violations=violations,

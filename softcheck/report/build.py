@@ -27,6 +27,7 @@ from softcheck.report.model import (
 )
 from softcheck.report.reproduce import GENERATED, finding_id, reproduce_command
 from softcheck.run.check import Run, explanation
+from softcheck.run.protocol import Ready
 from softcheck.run.session import Result, rows_to_run
 from softcheck.variants.declaration import Declaration, KnownDefect
 
@@ -35,7 +36,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
     """The report of a run. ``command`` is what the user typed; ``corpora`` the ones named, for reproducing commands."""
     rows = [_Row(run, name, dtype, corpora).result() for name in run.options.variants for dtype in run.options.dtypes]
     return Report(
-        environment=_environment(run, command),
+        environment=environment(run.ready, run.options.seed, command),
         variants=tuple(rows),
         cases=_cases(run),
         speed=tuple(
@@ -51,6 +52,35 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         errors=tuple(run.errors),
         notes=(*_truncation_note(run), *run.notes, *_not_timed(run)),
         seconds=run.seconds,
+    )
+
+
+def unmeasured_row(name: str, dtype: str, verdict: Verdict, reason: str | None) -> VariantResult:
+    """A row of the table without figures."""
+    return VariantResult(
+        name=name,
+        dtype=dtype,
+        verdict=verdict,
+        reason=reason,
+        cases_run=0,
+        elements=0,
+        max_ulp=None,
+        mean_ulp=None,
+        p999_ulp=None,
+        ulp_is="at least",
+        witness=None,
+        max_ulp_ftz=None,
+        max_bound_share=None,
+        flushed=None,
+        max_sum_deviation=None,
+        sum_violations=None,
+        special_mismatches=None,
+        rejudged_rows=None,
+        max_abs_difference_to_torch=None,
+        findings=(),
+        gb_per_s=None,
+        speed_vs_torch=None,
+        seconds=0.0,
     )
 
 
@@ -81,14 +111,14 @@ class _Row:
 
     def result(self) -> VariantResult:
         if self.name in self.run.refused:
-            return self._empty("error", self.run.refused[self.name])
+            return unmeasured_row(self.name, self.dtype, "error", self.run.refused[self.name])
         declaration = self.run.declarations.get(self.name)
         if declaration is None:
-            return self._empty("unsupported", "not loaded before the run was interrupted")
+            return unmeasured_row(self.name, self.dtype, "unsupported", "not loaded before the run was interrupted")
         if self.dtype not in declaration.dtypes:
-            return self._empty("unsupported", f"declares {', '.join(declaration.dtypes)}")
+            return unmeasured_row(self.name, self.dtype, "unsupported", f"declares {', '.join(declaration.dtypes)}")
         if not self.results:
-            return self._empty("unsupported", "no selected case lies within what it declares")
+            return unmeasured_row(self.name, self.dtype, "unsupported", "no selected case lies within what it declares")
         findings = self._findings(declaration)
         verdict, reason = self._verdict(declaration, findings)
         figures = [m for _, m in self.measured]
@@ -100,12 +130,12 @@ class _Row:
         judged = elements > 0
         speed = self._seconds_per_call()
         return msgspec.structs.replace(
-            self._empty(verdict, reason),
+            unmeasured_row(self.name, self.dtype, verdict, reason),
             cases_run=len(self.results),
             elements=elements,
             max_ulp=worst[1].value if worst else None,
             mean_ulp=sum(m.ulp_sum for m in figures) / elements if judged else None,
-            p999_ulp=_percentile(histogram, worst),
+            p999_ulp=percentile_of(histogram, worst[1] if worst else None),
             witness=_witness(*worst) if worst else None,
             max_ulp_ftz=_largest(m.max_ulp_ftz for m in figures),
             max_bound_share=_largest(m.max_bound_share.value if m.max_bound_share else None for m in figures),
@@ -121,33 +151,6 @@ class _Row:
             gb_per_s=_gb_per_s(self.dtype, *speed[:3]) if speed else None,
             speed_vs_torch=speed[3] / speed[2] if speed else None,
             seconds=sum(r.seconds for r in self.results),
-        )
-
-    def _empty(self, verdict: Verdict, reason: str | None) -> VariantResult:
-        return VariantResult(
-            name=self.name,
-            dtype=self.dtype,
-            verdict=verdict,
-            reason=reason,
-            cases_run=0,
-            elements=0,
-            max_ulp=None,
-            mean_ulp=None,
-            p999_ulp=None,
-            ulp_is="at least",
-            witness=None,
-            max_ulp_ftz=None,
-            max_bound_share=None,
-            flushed=None,
-            max_sum_deviation=None,
-            sum_violations=None,
-            special_mismatches=None,
-            rejudged_rows=None,
-            max_abs_difference_to_torch=None,
-            findings=(),
-            gb_per_s=None,
-            speed_vs_torch=None,
-            seconds=0.0,
         )
 
     def _findings(self, declaration: Declaration) -> list[Finding]:
@@ -220,10 +223,10 @@ def _witness(case: Case, extreme: Extreme) -> Witness:
     )
 
 
-def _percentile(histogram: Mapping[int, int], worst: tuple[Case, Extreme] | None) -> float | None:
-    """The 99.9th percentile. A bin's upper edge may lie above the maximum, which the percentile can't exceed."""
+def percentile_of(histogram: Mapping[int, int], worst: Extreme | None) -> float | None:
+    """The 99.9th percentile of the ULP errors. A bin's upper edge may lie above the maximum, which the percentile can't exceed."""
     found = percentile(histogram, 0.999)
-    return None if found is None or worst is None else min(found, worst[1].value)
+    return None if found is None or worst is None else min(found, worst.value)
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
@@ -267,8 +270,8 @@ def _truncation_note(run: Run) -> tuple[str, ...]:
     return (f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole",)
 
 
-def _environment(run: Run, command: Sequence[str]) -> Environment:
-    ready = run.ready
+def environment(ready: Ready, seed: int, command: Sequence[str]) -> Environment:
+    """Where and with what a run measured; ``command`` is what the user typed."""
     return Environment(
         backend=ready.backend,
         device=ready.device,
@@ -276,7 +279,7 @@ def _environment(run: Run, command: Sequence[str]) -> Environment:
         triton=ready.triton,
         python=ready.python,
         softcheck=__version__,
-        seed=run.options.seed,
+        seed=seed,
         git_commit=_git_commit(),
         driver=ready.driver,
         command=shlex.join(command),

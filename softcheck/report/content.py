@@ -167,6 +167,23 @@ def _hex_float(value: float) -> str:
     return significand.rstrip("0").rstrip(".") + mark + exponent if mark else significand
 
 
+def exhaustive_lines(report: Report) -> list[str]:
+    """For each set that was judged whole: how many rows of each class, and how the ULP errors are spread."""
+    lines = []
+    for result in report.exhaustive:
+        lines.append(
+            f"{one_line(result.name)} {one_line(result.dtype)}: {one_line(result.domain)}: {result.rows:,} rows "
+            f"({result.ordinary_rows:,} ordinary, {result.nan_rows:,} NaN, {result.fully_masked_rows:,} fully masked), "
+            f"{result.rows_per_second:,.0f} rows/s"
+        )
+        elements = sum(b.elements for b in result.histogram)
+        shares = (
+            f"{'0' if b.below == 0 else f'< {b.below:.3g}'}: {b.elements / elements:.3g}" for b in result.histogram
+        )
+        lines.append(f"  share of elements by ULP error: {', '.join(shares)}")
+    return lines
+
+
 def speed_lines(report: Report) -> list[str]:
     """The yardsticks measured beside the variants; GB/s counts bytes read and written."""
     return [

@@ -95,6 +95,31 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     definition: Case | None = None
 
 
+class Bin(msgspec.Struct, frozen=True, kw_only=True):
+    """Elements with an ULP error below ``below`` and at or above the bin before it; ``below`` 0 counts errors of 0."""
+
+    below: float
+    elements: int
+
+
+class Exhaustive(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands behind a row of the table that judged a whole set of inputs instead of a corpus."""
+
+    name: str
+    dtype: str
+    domain: str
+    """The set in words."""
+    is_complete: bool
+    """Whether the set is every row of this many columns that the format has."""
+    rows: int
+    ordinary_rows: int
+    nan_rows: int
+    """Rows with a NaN or a +inf, whose answer is NaN."""
+    fully_masked_rows: int
+    histogram: tuple[Bin, ...]
+    rows_per_second: float
+
+
 class CopyBaseline(msgspec.Struct, frozen=True, kw_only=True):
     """Device copy measured beside the variants; GB/s counts bytes read and written."""
 
@@ -112,6 +137,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
     variants: tuple[VariantResult, ...]
     cases: tuple[CaseResult, ...]
+    exhaustive: tuple[Exhaustive, ...] = ()
     speed: tuple[CopyBaseline, ...] = ()
     errors: tuple[str, ...] = ()
     """Cases that could not be run through no fault of a variant, each with the reason."""

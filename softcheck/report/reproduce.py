@@ -23,10 +23,15 @@ def reproduce_command(variant: str, case: Case, backend: str, corpora: Sequence[
 
 def add_command(variant: str, case: Case) -> str:
     """The command that saves a case as a regression found with a variant: by its bits where they say it all."""
-    words = ["softcheck", "corpus", "add", "--variant", variant]
     if case.rows is not None and case.layout.is_contiguous(case.shape[1]):
-        return shlex.join([*words, "--dtype", case.dtype, "--bits", "; ".join(case.rows)])
-    return shlex.join([*words, "--line", encode_case(case).decode().strip()])
+        return bits_command(variant, case.dtype, "; ".join(case.rows))
+    line = encode_case(case).decode().strip()
+    return shlex.join(["softcheck", "corpus", "add", "--variant", variant, "--line", line])
+
+
+def bits_command(variant: str, dtype: str, bits: str) -> str:
+    """The command that saves bit patterns, elements parted by spaces and rows by semicolons, as a regression."""
+    return shlex.join(["softcheck", "corpus", "add", "--variant", variant, "--dtype", dtype, "--bits", bits])
 
 
 def finding_id(variant: str, dtype: str, kind: str, case_id: str) -> str:

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from softcheck.cases.case import Case
+from softcheck.cases.exhaustive import Domain
 from softcheck.judge.measurement import Measurement
 from softcheck.variants.declaration import Backend, Declaration
 
@@ -33,7 +34,16 @@ class Time(msgspec.Struct, frozen=True, tag=True):
     seed: int
 
 
-Request = Load | RunCase | Time
+class RunDomain(msgspec.Struct, frozen=True, tag=True):
+    """Run one variant on a part of a domain and judge it."""
+
+    domain: Domain
+    start: int
+    count: int
+    variant: str
+
+
+Request = Load | RunCase | Time | RunDomain
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):

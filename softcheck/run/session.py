@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from softcheck.cases.case import Case
+from softcheck.cases.exhaustive import Domain
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import Measurement, unmeasured
@@ -21,6 +22,7 @@ from softcheck.run.protocol import (
     Ready,
     Refused,
     RunCase,
+    RunDomain,
     Started,
     Time,
     Timed,
@@ -131,6 +133,32 @@ class Session:
                     results.append(_ended(running, case, died))
                     waiting.remove(running)
         return results
+
+    def run_domain(self, variant: str, domain: Domain, start: int, count: int) -> Measurement:
+        """The measurement of one variant on a part of a domain.
+
+        Raises SoftcheckError where the part can't be run.
+        """
+        worker = self._take()
+        request = RunDomain(domain, start, count, variant)
+        found: Measurement | None = None
+        try:
+            for reply in worker.ask(request, until=(Done, Failed), seconds=self._seconds):
+                if isinstance(reply, Measured):
+                    found = reply.measurement
+                elif isinstance(reply, Failed):
+                    self._give(worker)
+                    raise SoftcheckError(f"{variant}: {reply.message}")
+        except WorkerDiedError as died:
+            self._forget(worker)
+            if found is not None:
+                return found
+            kind = FindingKind.TIMEOUT if died.timed_out else FindingKind.CRASH
+            violation = Violation(kind, f"{died}; expected an output for rows {start} to {start + count}", row=start)
+            return unmeasured((count, domain.columns), (violation,))
+        self._give(worker)
+        assert found is not None
+        return found
 
     def run(
         self, tasks: Sequence[tuple[Case, Sequence[str]]], on_result: Callable[[Result], None], progress: Progress

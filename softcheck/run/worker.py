@@ -19,6 +19,7 @@ from softcheck.cases.check import check_layout
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge.judge import judge, reference
 from softcheck.judge.measurement import Measurement, unmeasured
+from softcheck.judge.merge import shifted
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
 from softcheck.run import timing
@@ -34,6 +35,7 @@ from softcheck.run.protocol import (
     Reply,
     Request,
     RunCase,
+    RunDomain,
     Started,
     decode_request,
     encode_reply,
@@ -55,6 +57,8 @@ class _Session:
             yield self._load(request.spec)
         elif isinstance(request, RunCase):
             yield from self._run(request)
+        elif isinstance(request, RunDomain):
+            yield from self._run_domain(request)
         else:
             functions = {name: self._variant(name).function for name in request.variants}
             yield from timing.measure(functions, request, self.device)
@@ -108,6 +112,22 @@ class _Session:
             yield Measured(name, measurement, time.perf_counter() - begun, fatal)
             if fatal:
                 return
+        yield Done()
+
+    def _run_domain(self, request: RunDomain) -> Iterator[Reply]:
+        variant = self._variant(request.variant)
+        fmt = request.domain.format
+        bits = request.domain.bits(request.start, request.count)
+        yield Started(request.variant)
+        begun = time.perf_counter()
+        with nan_filled():
+            called = call(variant.function, place(bits, fmt, Layout(), self.device))
+        if called.output is None:
+            measurement = unmeasured(bits.shape, called.violations)
+        else:
+            masked = variant.declaration.fully_masked
+            measurement = _merge(judge(bits, called.output, fmt, fully_masked=masked), called)
+        yield Measured(request.variant, shifted(measurement, request.start), time.perf_counter() - begun, called.fatal)
         yield Done()
 
     def _measure(

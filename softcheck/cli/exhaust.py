@@ -1,0 +1,117 @@
+"""``softcheck exhaust``: judge every input of one or two columns."""
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from softcheck.cases.exhaustive import Domain, domain
+from softcheck.cli import progress
+from softcheck.cli.config import dtype_option
+from softcheck.errors import UsageError
+from softcheck.report.build import command_line, exit_code
+from softcheck.report.exhaustive import Exhausted, build
+from softcheck.report.formats import FORMATS, render
+from softcheck.report.output import check_writable, display_of, write
+from softcheck.run.exhaust import ROWS_AT_ONCE, Header, Journal, exhaust
+from softcheck.run.process import DeviceChoice
+from softcheck.run.session import Session
+from softcheck.variants.registry import resolve
+
+_FOLDER = Path(".softcheck")
+
+
+@click.command("exhaust")
+@click.argument("variants", nargs=-1, required=True, metavar="VARIANT...")
+@click.option(
+    "--dtype", default="float16", callback=dtype_option, show_default=True, help="float16, bfloat16 or float32."
+)
+@click.option("--columns", type=click.IntRange(1, 3), default=1, show_default=True)
+@click.option("--differences", is_flag=True, help="float32: rows (0, -d) and (d, 0) for every d >= 0.")
+@click.option("--sample-first", type=click.IntRange(min=1), metavar="N", help="Judge the first N rows only.")
+@click.option("--resume", is_flag=True, help="Go on where an interrupted run of the same kind stopped.")
+@click.option("--journal", type=click.Path(path_type=Path), help="Where parts are kept; below .softcheck if left out.")
+@click.option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
+@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
+@click.option("--format", "output_format", type=click.Choice(list(FORMATS)), default="table", show_default=True)
+@click.option("--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out.")
+def command(
+    *,
+    variants: tuple[str, ...],
+    dtype: str,
+    columns: int,
+    differences: bool,
+    sample_first: int | None,
+    resume: bool,
+    journal: Path | None,
+    device: DeviceChoice,
+    jobs: int | None,
+    output_format: str,
+    output: str,
+) -> None:
+    """Judge every row of one column, or of two, in a 16-bit format; the maximum found is then the maximum there is.
+
+    Without a GPU, pairs are taken from a sub-lattice of patterns at the edges of binades.
+    """
+    check_writable(output)
+    names = [resolve(spec).name for spec in dict.fromkeys(variants)]
+    if journal is not None and len(names) > 1:
+        raise UsageError("--journal is for one variant; leave it out and each gets its own below .softcheck")
+    domain(dtype, columns, differences=differences, first=sample_first)
+    session = Session(device, jobs=jobs)
+    try:
+        lattice = columns > 1 and not differences and session.ready.backend == "interpreter"
+        judged = domain(dtype, columns, differences=differences, first=sample_first, lattice=lattice)
+        notes = [f"{judged.describe()}; a GPU judges every pair"] if lattice else []
+        results = [_one(session, name, judged, journal, resume=resume) for name in names]
+    finally:
+        session.close()
+    notes += [_projection(result) for result in results if result.domain.first < result.domain.total]
+    report = build(results, session.ready, command=command_line(), notes=notes)
+    write(render(report, output_format, display_of(output)), output)
+    sys.exit(exit_code(report))
+
+
+def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resume: bool) -> Exhausted:
+    declaration = session.load(name)
+    if isinstance(declaration, str):
+        raise UsageError(f"{name}: {declaration}")
+    if judged.dtype not in declaration.dtypes:
+        raise UsageError(f"{name} declares {', '.join(declaration.dtypes)}, not {judged.dtype}")
+    ready = session.ready
+    header = Header(
+        variant=name,
+        domain=judged,
+        device=ready.device,
+        torch=ready.torch,
+        triton=ready.triton,
+        rows_at_once=ROWS_AT_ONCE[ready.backend],
+    )
+    kept = Journal(path or _default_journal(name, judged), header, resume=resume)
+    begun = time.monotonic()
+    try:
+        with progress.shown() as events:
+            events.stage(f"{name}, {judged.describe()}")
+            measurement = exhaust(session, name, judged, kept, progress=events.progress)
+    except KeyboardInterrupt:
+        click.echo(
+            f"softcheck: interrupted; go on with --resume ({len(kept.parts)} parts are in {kept.path})", err=True
+        )
+        session.close()
+        sys.exit(130)
+    finally:
+        kept.close()
+    kept.path.unlink()
+    return Exhausted(name, declaration, judged, measurement, time.monotonic() - begun)
+
+
+def _default_journal(name: str, judged: Domain) -> Path:
+    safe = re.sub(r"[^\w.-]+", "_", name)
+    return _FOLDER / f"exhaust-{safe}-{judged.kind}-{judged.dtype}-{judged.columns}.jsonl"
+
+
+def _projection(result: Exhausted) -> str:
+    whole = result.seconds * result.domain.total / max(1, result.measurement.rows)
+    return f"{result.variant}: all {result.domain.total:,} rows would take about {whole:,.0f} s at this speed"

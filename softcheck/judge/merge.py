@@ -1,0 +1,76 @@
+"""Joining measurements of parts of one input into the measurement of the whole."""
+
+from collections.abc import Iterable
+from functools import reduce
+
+import msgspec
+
+from softcheck.contract import FindingKind, Violation
+from softcheck.judge import histogram
+from softcheck.judge.measurement import Extreme, Measurement
+
+
+def shifted(measurement: Measurement, rows: int) -> Measurement:
+    """The same figures with every witness's row moved down by ``rows``. Messages keep the numbering of their part."""
+    return msgspec.structs.replace(
+        measurement,
+        max_ulp=_moved(measurement.max_ulp, rows),
+        max_bound_share=_moved(measurement.max_bound_share, rows),
+        violations=tuple(
+            v if v.row is None else msgspec.structs.replace(v, row=v.row + rows) for v in measurement.violations
+        ),
+    )
+
+
+def merge(parts: Iterable[Measurement]) -> Measurement:
+    """Figures over all parts: sums are added, of extremes the largest is kept, of witnesses the first.
+
+    Raises TypeError where there are no parts.
+    """
+    return reduce(_joined, parts)
+
+
+def _joined(a: Measurement, b: Measurement) -> Measurement:
+    return Measurement(
+        rows=a.rows + b.rows,
+        columns=a.columns,
+        elements=a.elements + b.elements,
+        max_ulp=larger(a.max_ulp, b.max_ulp),
+        ulp_sum=a.ulp_sum + b.ulp_sum,
+        histogram=histogram.merge([a.histogram, b.histogram]),
+        max_ulp_ftz=_largest(a.max_ulp_ftz, b.max_ulp_ftz),
+        max_bound_share=larger(a.max_bound_share, b.max_bound_share),
+        flushed=a.flushed + b.flushed,
+        max_sum_deviation=_largest(a.max_sum_deviation, b.max_sum_deviation),
+        sum_violations=a.sum_violations + b.sum_violations,
+        special_rows=a.special_rows + b.special_rows,
+        fully_masked_rows=a.fully_masked_rows + b.fully_masked_rows,
+        special_mismatches=a.special_mismatches + b.special_mismatches,
+        rejudged_rows=a.rejudged_rows + b.rejudged_rows,
+        violations=_violations(a.violations, b.violations),
+        max_abs_difference_to_torch=_largest(a.max_abs_difference_to_torch, b.max_abs_difference_to_torch),
+    )
+
+
+def _violations(a: tuple[Violation, ...], b: tuple[Violation, ...]) -> tuple[Violation, ...]:
+    first: dict[FindingKind, Violation] = {}
+    for violation in (*a, *b):
+        before = first.get(violation.kind)
+        count = violation.count + (before.count if before else 0)
+        first[violation.kind] = msgspec.structs.replace(before or violation, count=count)
+    return tuple(first[kind] for kind in FindingKind if kind in first)
+
+
+def _moved(extreme: Extreme | None, rows: int) -> Extreme | None:
+    return None if extreme is None else msgspec.structs.replace(extreme, row=extreme.row + rows)
+
+
+def larger(a: Extreme | None, b: Extreme | None) -> Extreme | None:
+    """The larger of two extremes; the earlier one where they are equal."""
+    if a is None or b is None:
+        return a or b
+    return b if b.value > a.value else a
+
+
+def _largest(a: float | None, b: float | None) -> float | None:
+    return max((v for v in (a, b) if v is not None), default=None)

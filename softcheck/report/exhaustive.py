@@ -1,0 +1,136 @@
+"""Draws the report model from exhaustive measurements."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from oracles import ball
+from oracles.formats import bits_hex, decode
+from softcheck.cases.exhaustive import Domain
+from softcheck.contract import Violation
+from softcheck.judge.histogram import BINS_PER_OCTAVE, upper_edge
+from softcheck.judge.measurement import Extreme, Measurement
+from softcheck.report.build import environment, percentile_of, unmeasured_row
+from softcheck.report.model import Bin, CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
+from softcheck.report.reproduce import bits_command, finding_id
+from softcheck.run.check import explanation
+from softcheck.run.protocol import Ready
+from softcheck.variants.declaration import Declaration
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """One variant judged on one domain."""
+
+    variant: str
+    declaration: Declaration
+    domain: Domain
+    measurement: Measurement
+    seconds: float
+
+    @property
+    def case_id(self) -> str:
+        """The domain's name, in the form of a case's id."""
+        return f"exhaustive/{self.domain.kind}-of-{self.domain.columns}/{self.domain.dtype}"
+
+
+def build(results: Sequence[Exhausted], ready: Ready, *, command: Sequence[str], notes: Sequence[str]) -> Report:
+    """The report of exhaustive runs on one device."""
+    return Report(
+        environment=environment(ready, 0, command),
+        variants=tuple(_row(result, ready) for result in results),
+        cases=tuple({r.case_id: _case(r) for r in results}.values()),
+        exhaustive=tuple(_behind(result) for result in results),
+        notes=tuple(notes),
+        seconds=sum(result.seconds for result in results),
+    )
+
+
+def _row(result: Exhausted, ready: Ready) -> VariantResult:
+    m = result.measurement
+    findings = tuple(_finding(result, violation, ready) for violation in m.violations)
+    verdict: Verdict = "fail" if any(f.known is None for f in findings) else "known" if findings else "pass"
+    return msgspec.structs.replace(
+        unmeasured_row(result.variant, result.domain.dtype, verdict, None),
+        cases_run=1,
+        elements=m.elements,
+        max_ulp=m.max_ulp.value if m.max_ulp else None,
+        mean_ulp=m.ulp_sum / m.elements if m.elements else None,
+        p999_ulp=percentile_of(m.histogram, m.max_ulp),
+        ulp_is="exact" if result.domain.is_complete else "at least",
+        witness=_witness(result, m.max_ulp) if m.max_ulp else None,
+        max_ulp_ftz=m.max_ulp_ftz,
+        max_bound_share=m.max_bound_share.value if m.max_bound_share else None,
+        flushed=m.flushed if m.elements else None,
+        max_sum_deviation=m.max_sum_deviation,
+        sum_violations=m.sum_violations if m.elements else None,
+        special_mismatches=m.special_mismatches if m.special_rows else None,
+        rejudged_rows=m.rejudged_rows if m.elements else None,
+        findings=findings,
+        seconds=result.seconds,
+    )
+
+
+def _finding(result: Exhausted, violation: Violation, ready: Ready) -> Finding:
+    dtype = result.domain.dtype
+    row = violation.row or 0
+    return Finding(
+        id=finding_id(result.variant, dtype, violation.kind, result.case_id),
+        kind=violation.kind,
+        case=result.case_id,
+        message=violation.message,
+        reproduce=bits_command(result.variant, dtype, _row_bits(result, row)),
+        count=violation.count,
+        row=violation.row,
+        column=violation.column,
+        input_bits=violation.input_bits,
+        output_bits=violation.output_bits,
+        known=explanation(violation, result.case_id, dtype, result.declaration, ready.backend),
+    )
+
+
+def _row_bits(result: Exhausted, row: int) -> str:
+    return " ".join(bits_hex(int(b), result.domain.format) for b in result.domain.bits(row, 1)[0])
+
+
+def _witness(result: Exhausted, extreme: Extreme) -> Witness:
+    return Witness(
+        case=result.case_id,
+        row=extreme.row,
+        column=extreme.column,
+        # The whole row: its number alone would tell a reader nothing.
+        input_bits=extreme.input_bits,
+        output_bits=extreme.output_bits,
+        exact=ball.decimal(decode(result.domain.bits(extreme.row, 1)[0], result.domain.format), extreme.column),
+    )
+
+
+def _case(result: Exhausted) -> CaseResult:
+    shape = (result.domain.total, result.domain.columns)
+    return CaseResult(id=result.case_id, family="exhaustive", shape=shape, rows_run=result.measurement.rows)
+
+
+def _behind(result: Exhausted) -> Exhaustive:
+    m = result.measurement
+    return Exhaustive(
+        name=result.variant,
+        dtype=result.domain.dtype,
+        domain=result.domain.describe(),
+        is_complete=result.domain.is_complete,
+        rows=m.rows,
+        ordinary_rows=m.rows - m.special_rows,
+        nan_rows=m.special_rows - m.fully_masked_rows,
+        fully_masked_rows=m.fully_masked_rows,
+        histogram=_octaves(m.histogram),
+        rows_per_second=m.rows / result.seconds if result.seconds else 0.0,
+    )
+
+
+def _octaves(histogram: dict[int, int]) -> tuple[Bin, ...]:
+    """The judge's bins joined to one per octave, for reading."""
+    joined: dict[int, int] = {}
+    for b, elements in sorted(histogram.items()):
+        last = 0 if b == 0 else 1 if b == 1 else 1 + BINS_PER_OCTAVE * -(-(b - 1) // BINS_PER_OCTAVE)
+        joined[last] = joined.get(last, 0) + elements
+    return tuple(Bin(below=upper_edge(b), elements=elements) for b, elements in joined.items())

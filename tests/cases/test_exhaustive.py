@@ -1,0 +1,69 @@
+"""Domains hold what they say, each row once, and any part of one equals the same part of the whole."""
+
+import numpy as np
+import pytest
+
+from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, decode
+from softcheck.cases.exhaustive import chunks, domain, lattice_patterns
+from softcheck.errors import UsageError
+
+
+def test_singles_are_every_pattern_once():
+    singles = domain("float16", 1)
+    assert singles.is_complete
+    assert np.array_equal(singles.bits(0, singles.total)[:, 0], np.arange(65536))
+
+
+def test_pairs_count_up_in_the_second_column_first():
+    pairs = domain("bfloat16", 2)
+    assert (pairs.total, pairs.is_complete) == (2**32, True)
+    assert pairs.bits(0x12345678, 2).tolist() == [[0x1234, 0x5678], [0x1234, 0x5679]]
+    assert pairs.bits(2**32 - 1, 1).tolist() == [[0xFFFF, 0xFFFF]]
+
+
+@pytest.mark.parametrize("fmt", [FLOAT16, BFLOAT16])
+def test_lattice_holds_specials_subnormals_and_both_signs_and_is_small(fmt):
+    patterns = lattice_patterns(fmt)
+    values = decode(patterns, fmt)
+    assert 50 < len(patterns) == len(set(patterns.tolist())) < 100
+    assert np.isnan(values).any()
+    assert {float("inf"), float("-inf"), 0.0, fmt.max, -fmt.max, fmt.least_subnormal} <= set(values.tolist())
+    pairs = domain(fmt.name, 2, lattice=True)
+    assert not pairs.is_complete
+    rows = pairs.bits(0, pairs.total)
+    assert len(np.unique(rows, axis=0)) == pairs.total == len(patterns) ** 2
+
+
+def test_differences_are_every_distance_on_both_sides_of_zero():
+    differences = domain("float32", 2, differences=True)
+    assert differences.total == 2 * (0x7F800000 + 1)
+    assert decode(differences.bits(2, 4), FLOAT32).tolist() == [
+        [0, -(2.0**-149)],
+        [2.0**-149, 0],
+        [0, -(2.0**-148)],
+        [2.0**-148, 0],
+    ]
+    assert decode(differences.bits(differences.total - 2, 2), FLOAT32).tolist() == [[0, -np.inf], [np.inf, 0]]
+
+
+def test_parts_join_to_the_whole():
+    part = domain("float16", 1, first=1000)
+    assert (part.is_complete, part.first) == (False, 1000)
+    cut = chunks(part, 300)
+    assert cut == [(0, 300), (300, 300), (600, 300), (900, 100)]
+    assert np.array_equal(np.concatenate([part.bits(*c) for c in cut]), part.bits(0, 1000))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("float32", 1, {}), "too many patterns"),
+        (("float16", 3, {}), "--sample-first"),
+        (("float16", 2, {"differences": True}), "float32"),
+        (("float16", 1, {"first": 0}), "at least 1"),
+    ],
+)
+def test_what_is_too_large_or_makes_no_sense_is_refused(arguments, said):
+    dtype, columns, more = arguments
+    with pytest.raises(UsageError, match=said):
+        domain(dtype, columns, **more)

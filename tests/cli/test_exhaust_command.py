@@ -1,0 +1,98 @@
+"""``softcheck exhaust``: everything there is, resumable, and a wrong kernel found."""
+
+import json
+
+import pytest
+from test_report_command import HOSTILE, softcheck
+
+FAST = ["--dtype", "float16", "--device", "interpreter", "--format", "json"]
+
+
+def exhaust(*arguments, **more):
+    done = softcheck("exhaust", *FAST, *arguments, **more)
+    return done, json.loads(done.stdout) if done.stdout else None
+
+
+def test_every_single_column_row_is_judged_and_the_maximum_is_exact(tmp_path):
+    done, report = exhaust("torch", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,), (behind,) = report["variants"], report["exhaustive"]
+    assert (row["verdict"], row["ulp_is"], row["max_ulp"]) == ("pass", "exact", 0.0)
+    assert (behind["rows"], behind["nan_rows"], behind["fully_masked_rows"]) == (65536, 2047, 1)
+    assert behind["ordinary_rows"] == sum(b["elements"] for b in behind["histogram"]) == 63488
+    assert not list((tmp_path / ".softcheck").iterdir()), "a finished run leaves no journal"
+
+
+def test_kernel_wrong_on_one_pattern_alone_is_found(tmp_path):
+    kernel = tmp_path / "rare.py"
+    kernel.write_text(
+        "import torch\n\ndef f(x):\n    y = torch.softmax(x, -1)\n    y[x == 0.333251953125] = 0.5\n    return y\n"
+    )
+    done, report = exhaust(f"{kernel}:f", cwd=tmp_path)
+    assert done.returncode == 1
+    finding = next(f for f in report["variants"][0]["findings"] if f["kind"] == "ulp_exceeds_bound")
+    assert finding["count"] == 1
+    assert finding["reproduce"].endswith("--dtype float16 --bits 3555")
+
+
+def test_run_that_was_killed_goes_on(tmp_path):
+    once = tmp_path / "once.py"
+    once.write_text(
+        "import os, pathlib, torch\n\ndef f(x):\n    if x.shape[0] > 2:\n"
+        f"        with open({str(tmp_path / 'calls')!r}, 'a') as calls:\n            calls.write('x')\n"
+        "    return torch.softmax(x, -1)\n"
+    )
+    journal = tmp_path / "journal.jsonl"
+    arguments = [f"{once}:f", "--sample-first", "8192", "--journal", str(journal)]
+    _, whole = exhaust(*arguments, cwd=tmp_path)
+    calls = len((tmp_path / "calls").read_text())
+    assert calls == 8
+    # A journal as a kill leaves it: some parts, the last one torn.
+    done = _keeping_its_journal(arguments, tmp_path)
+    assert done.returncode == 0
+    lines = journal.read_bytes().split(b"\n")
+    journal.write_bytes(b"\n".join(lines[:4]) + b"\n" + lines[4][:50])
+    (tmp_path / "calls").unlink()
+    done, resumed = exhaust(*arguments, "--resume", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "calls").read_text()) == calls - 3
+    same = [{k: v for k, v in r["variants"][0].items() if k != "seconds"} for r in (whole, resumed)]
+    assert same[0] == same[1]
+
+
+def _keeping_its_journal(arguments, folder):
+    """Runs once more with file removal disabled, since a finished run removes its journal."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, pathlib\nfrom softcheck.cli import main\n"
+        "pathlib.Path.unlink = lambda self, missing_ok=False: None\nmain.main(sys.argv[1:])\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, "exhaust", *FAST, *arguments], cwd=folder, capture_output=True, check=False
+    )
+
+
+def test_journal_of_another_run_is_refused(tmp_path):
+    journal = tmp_path / "journal.jsonl"
+    journal.write_text('{"variant": "x"}\n')
+    done, _ = exhaust("torch", "--resume", "--journal", str(journal), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no journal of softcheck exhaust" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["torhc"], "did you mean 'torch'"),
+        (["torch", "--columns", "3"], "--sample-first"),
+        (["torch", "--differences"], "float32"),
+        ([f"{HOSTILE}:as_list"], "returned list"),
+    ],
+)
+def test_wrong_usage_exits_2(tmp_path, arguments, said):
+    done, _ = exhaust(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
