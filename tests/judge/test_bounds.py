@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FORMATS, Format, decode, encode
-from softcheck.judge.bounds import bounds, depth, model, sum_allowance
+from softcheck.judge.bounds import Model, bounds, depth, model, sum_allowance
 from softcheck.judge.judge import reference
 from softcheck.judge.ulp import scaled
 from softcheck.variants.declaration import Arithmetic
@@ -159,7 +159,9 @@ def test_prescaled_bound_grows_with_the_logits_themselves() -> None:
     # At 1e9 the exponent's error is in the hundreds: an answer that should underflow may come out as anything.
     assert computed([[1e9, 1e9 - 192]], FLOAT32, **prescaled).elements[0, 1] * 2.0**-149 >= 1
     assert computed([[1e10, 1e10 - 1024]], FLOAT32, **prescaled).elements[0, 1] * 2.0**-149 >= 1
-    assert computed([[1e9, 1e9 - 1024]], FLOAT32, **prescaled).elements[0, 1] < 100
+    # 1024 below the maximum nothing is left of it, though a fused kernel's sum may be e^-66 and divide what underflowed.
+    # The rounding error of fl(1e9 log2 e), at most 2^-24 of it, is all that the exponent of the maximum may be off.
+    assert np.exp(59.6) < computed([[1e9, 1e9 - 1024]], FLOAT32, **prescaled).elements[0, 1] < 1e-14 * 2.0**149
 
 
 def test_half_an_ulp_is_widened_where_earlier_errors_cross_a_power_of_two() -> None:
@@ -180,3 +182,42 @@ def test_sums_of_equal_float16_logits_may_legitimately_vanish() -> None:
         np.array([columns // 2 * 2.0**-25]), columns // 2, np.array([0.0]), model(Arithmetic(), FLOAT16)
     )
     assert fewer[0] == pytest.approx(0.5, rel=1e-6)
+
+
+def with_model(row: list[float], **constants: float) -> Any:
+    """Bounds of one float32 row for an arithmetic that errs in nothing but what is given."""
+    exactly = dict.fromkeys(
+        ("exponent", "exponential", "addition", "denominator", "division", "rescale", "underflow"), 0.0
+    )
+    values = np.array([row])
+    exact = reference(values, FLOAT32)
+    chosen = Model(**(exactly | constants), rounds_result=False, prescaled=False)
+    return bounds(values, scaled(exact, FLOAT32), exact.values, chosen), exact.values
+
+
+def test_the_sums_error_is_that_of_its_convex_mean() -> None:
+    """Where a few exponentials err by much, all upwards, the sum rises by more than their mean error says."""
+    found, g = with_model([0.0] + [-6.0] * 45, exponent=0.1)
+    total = g[0, 0] + 45 * g[0, 1] * np.exp(0.1 * 6)
+    error = g[0, 0] - g[0, 0] / total
+    assert found.elements[0, 0] * 2.0**-24 >= error
+    mean = np.expm1(45 * g[0, 1] * 0.6)
+    assert g[0, 0] * mean < error, "the mean error would not have been enough"
+
+
+def test_underflow_is_enlarged_by_a_sum_that_is_too_small() -> None:
+    def underflow(columns: int) -> float:
+        found = computed([[0.0] * columns + [-200.0]], BFLOAT16, accumulation="input")
+        return float((found.elements - found.rounding)[0, -1])
+
+    # 32 additions in bfloat16 err by at most a factor exp(32 / 256), some 1034 by exp(1034 / 256).
+    assert underflow(2**15) > 40 * underflow(32)
+
+
+def test_errors_beyond_every_exponent_promise_nothing() -> None:
+    # Eight additions that may each be wrong by a factor e^100, and a result of e^-740 / 8: even 1 can't be excluded.
+    found, g = with_model([0.0] * 8 + [-740.0], addition=100.0)
+    assert g[0, -1] > 0
+    assert found.elements[0, -1] * 2.0**-149 >= 1
+    found, _ = with_model([0.0] * 8 + [float("-inf")], addition=100.0)
+    assert found.elements[0, -1] == 0

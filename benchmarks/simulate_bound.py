@@ -1,0 +1,379 @@
+"""Simulates softmax kernels at their very worst and says how much of each proven bound they use.
+
+    python benchmarks/simulate_bound.py [--rows N] [--seed S] [--output FILE]
+
+Every operation is rounded as a GPU rounds it; exponentials and divisions that are not correctly rounded are moved by as
+many ULPs as their documentation allows, with the signs that hurt most, and a logit of each row is moved to where the
+exponent's own roundings hurt most. Prints one line per kernel: the largest share of the bound that any element and any
+row sum used, and the row that used it. Exits 1 where a bound is broken.
+"""
+# ruff: noqa: INP001 - a script, not a package
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, Bits, Format, Values, decode, encode
+from softcheck.judge import bounds
+from softcheck.judge.block import Block
+from softcheck.judge.judge import STANDARD, reference
+from softcheck.variants.declaration import Arithmetic
+
+Singles = NDArray[np.float32]
+Steps = NDArray[np.int64]
+
+LOG2E = np.float32(1.4426950408889634)
+LANES = 32
+CANDIDATES = 32
+"""Neighbouring logits that are tried for the one that the exponent's roundings hurt most."""
+LOOSE = 0.5
+WIDE = 1024
+
+WIDTHS = {
+    0.90: (1, 2, 2, 3, 4, 5, 7, 8, 12, 16, 24, 31, 32),
+    0.09: (33, 48, 64, 100, 128, 256),
+    0.009: (512, 781, 1024, 2048),
+    0.001: (4096, 8192),
+}
+"""Row widths by the share of all rows that they get together: most rows are short, so that there can be many."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One way to compute softmax, and the arithmetic that declares it."""
+
+    name: str
+    arithmetic: Arithmetic = STANDARD
+    fmt: Format = FLOAT32
+    fused: bool = False
+    """Whether the scaling of a prescaled exponent is fused with the subtraction."""
+    exp_ulps: int = 2
+    divide_ulps: int = 2
+    sum_type: type[np.floating[Any]] = np.float32
+
+
+KERNELS = (
+    Kernel("standard"),
+    Kernel("standard, float16 output", fmt=FLOAT16),
+    Kernel("standard, bfloat16 output", fmt=BFLOAT16),
+    Kernel("float64 sum", Arithmetic(accumulation="float64"), sum_type=np.float64),
+    Kernel("online", Arithmetic(rescales=True)),
+    Kernel("prescaled", Arithmetic(exp="prescaled_ex2_approx")),
+    Kernel("prescaled, fused", Arithmetic(exp="prescaled_ex2_approx"), fused=True),
+    Kernel("libdevice exp, div_rn", Arithmetic(exp="libdevice", division="div_rn"), divide_ulps=0),
+    Kernel("reciprocal", Arithmetic(division="reciprocal")),
+    Kernel("flush to zero", Arithmetic(flush_to_zero=True)),
+    Kernel(
+        "float16 throughout",
+        Arithmetic(exp="libdevice", division="div_rn", accumulation="input", intermediate="input"),
+        FLOAT16,
+        divide_ulps=0,
+        sum_type=np.float16,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Errors in ULPs, beside the rounding: of each exponential and each quotient, and of every rescaling factor."""
+
+    exponentials: Steps
+    rescalings: Steps
+    quotients: Steps
+
+
+def faults(rng: np.random.Generator, target: Steps, kernel: Kernel, shape: tuple[int, int]) -> tuple[Faults, Steps]:
+    """Faults of a [rows, columns] matrix and the direction, [rows], that they push each row's ``target`` column in.
+
+    Two rows in three have the worst signs for their target: it goes one way, every other exponential, and with it the sum,
+    the other way. The rest err all one way or at random.
+    """
+    rows, columns = shape
+    sign = rng.choice(np.array([-1, 1]), (rows, 1))
+    pattern = rng.integers(0, 6, (rows, 1))
+    others = np.where(np.arange(columns) == target[:, None], sign, -sign)
+    worst = np.where(pattern < 4, others, sign)
+    random = pattern == 5
+
+    def steps(most: int, chosen: Steps) -> Steps:
+        return np.where(random, rng.integers(-most, most + 1, shape), most * chosen)
+
+    quotients = steps(kernel.divide_ulps, np.broadcast_to(sign, shape))
+    return Faults(steps(kernel.exp_ulps, worst), -kernel.exp_ulps * sign, quotients), sign[:, 0]
+
+
+def moved(values: Singles, steps: Steps) -> Singles:
+    """Nonnegative float32 values moved by whole ULPs, never below 0."""
+    bits = values.view(np.int32).astype(np.int64) + steps
+    return np.maximum(bits, 0).astype(np.int32).view(np.float32)
+
+
+def exponents(x: Singles, top: Singles, kernel: Kernel) -> NDArray[np.float64]:
+    """What the exponential is taken of, in units of log 2, as float64: every operation rounded as the kernel rounds it."""
+    if kernel.arithmetic.exp == "prescaled_ex2_approx":
+        if kernel.fused:
+            exact = x.astype(np.float64) * np.float64(LOG2E) - (top * LOG2E).astype(np.float64)
+            return exact.astype(np.float32).astype(np.float64)
+        return (x * LOG2E - top * LOG2E).astype(np.float64)
+    difference = x - top
+    if kernel.arithmetic.intermediate == "input":
+        difference = difference.astype(np.float16).astype(np.float32)
+    if kernel.arithmetic.exp == "libdevice":
+        return difference.astype(np.float64) * np.log2(np.e)
+    return (difference * LOG2E).astype(np.float64)
+
+
+def exponentials(x: Singles, top: Singles, steps: Steps, kernel: Kernel) -> Singles:
+    """exp(x - top) with faults wherever the exponent is not 0 or -inf."""
+    exponent = exponents(x, top, kernel)
+    exact = np.exp2(exponent).astype(np.float32)
+    result = np.where(np.isfinite(exponent) & (exponent != 0), moved(exact, steps), exact)
+    if kernel.arithmetic.flush_to_zero:
+        result = np.where(result < FLOAT32.least_normal, np.float32(0), result)
+    return result.astype(np.float16).astype(np.float32) if kernel.arithmetic.intermediate == "input" else result
+
+
+def softmax(bits: Bits, fault: Faults, kernel: Kernel) -> Bits:
+    """Softmax of [rows, columns] bit patterns as the kernel computes it."""
+    x = decode(bits, kernel.fmt).astype(np.float32)
+    with np.errstate(all="ignore"):
+        top = x.max(axis=1, keepdims=True)
+        powers = exponentials(x, top, fault.exponentials, kernel)
+        total = online_sum(x, fault, kernel) if kernel.arithmetic.rescales else plain_sum(powers, kernel)
+        quotient = divided(powers, total.astype(np.float32)[:, None], fault.quotients, kernel)
+    if kernel.arithmetic.flush_to_zero:
+        quotient = np.where(quotient < FLOAT32.least_normal, np.float32(0), quotient)
+    return encode(quotient.astype(np.float64), kernel.fmt)
+
+
+def divided(powers: Singles, total: Singles, steps: Steps, kernel: Kernel) -> Singles:
+    """Quotients powers / total, [rows, columns], with faults in whatever is not correctly rounded."""
+    if kernel.arithmetic.division == "reciprocal":
+        return powers * moved(np.float32(1) / total, steps[:, :1])
+    return np.where(powers > 0, moved(powers / total, steps), powers / total)
+
+
+def plain_sum(powers: Singles, kernel: Kernel) -> NDArray[np.floating[Any]]:
+    """Sums of rows: by one thread up to 32 columns, else 32 lanes in turn and a tree over the lanes."""
+    lanes = in_lanes(powers.astype(kernel.sum_type), np.float32(0))
+    total = lanes[0]
+    for step in lanes[1:]:
+        total = total + step
+    return tree(total, lambda left, right: left + right)
+
+
+def online_sum(x: Singles, fault: Faults, kernel: Kernel) -> Singles:
+    """The same order with a running maximum: every addition rescales both of its terms where their maxima differ."""
+
+    def merged(left: tuple[Singles, Singles], right: tuple[Singles, Singles]) -> tuple[Singles, Singles]:
+        top = np.maximum(left[0], right[0])
+        # Two masked terms have the maximum -inf; they add 0 whatever the shift.
+        shift = np.where(np.isneginf(top), np.float32(0), top)
+        steps = np.broadcast_to(fault.rescalings, top.shape)
+        scaled = [
+            total * np.where(own == top, np.float32(1), exponentials(own, shift, steps, kernel))
+            for own, total in (left, right)
+        ]
+        return top, scaled[0] + scaled[1]
+
+    lanes = in_lanes(x, np.float32(-np.inf))
+    running = (lanes[0], np.isfinite(lanes[0]).astype(np.float32))
+    for logits in lanes[1:]:
+        running = merged(running, (logits, np.isfinite(logits).astype(np.float32)))
+    top, total = running
+    while top.shape[1] > 1:
+        half = top.shape[1] // 2
+        top, total = merged((top[:, :half], total[:, :half]), (top[:, half:], total[:, half:]))
+    return total[:, 0]
+
+
+def in_lanes(values: NDArray[Any], filler: np.float32) -> NDArray[Any]:
+    """[rows, columns] as [steps, rows, lanes]: what each lane takes in each step."""
+    rows, columns = values.shape
+    lanes = 1 if columns <= LANES else LANES
+    padded = np.full((rows, -(-columns // lanes) * lanes), filler, dtype=values.dtype)
+    padded[:, :columns] = values
+    return padded.reshape(rows, -1, lanes).swapaxes(0, 1)
+
+
+def tree(lanes: NDArray[Any], add: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+    """[rows, lanes] added up in halves, shape [rows]."""
+    while lanes.shape[1] > 1:
+        half = lanes.shape[1] // 2
+        lanes = add(lanes[:, :half], lanes[:, half:])
+    return lanes[:, 0]
+
+
+FAMILIES: dict[str, Callable[[np.random.Generator, tuple[int, int]], Values]] = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "narrow normal": lambda rng, shape: rng.standard_normal(shape) * 0.1,
+    "normal x 10": lambda rng, shape: rng.standard_normal(shape) * 10,
+    "normal x 40": lambda rng, shape: rng.standard_normal(shape) * 40,
+    "normal x 1000": lambda rng, shape: rng.standard_normal(shape) * 1000,
+    "shifted normal": lambda rng, shape: rng.standard_normal(shape) * 2 + rng.uniform(-3e4, 3e4, (shape[0], 1)),
+    "uniform to -17": lambda rng, shape: rng.uniform(-17, 0, shape),
+    "uniform to -104": lambda rng, shape: rng.uniform(-104, 0, shape),
+    "uniform to -0.001": lambda rng, shape: rng.uniform(-1e-3, 0, shape),
+    "uniform 2^15": lambda rng, shape: rng.uniform(-(2.0**15), 2.0**15, shape),
+    "equal": lambda rng, shape: np.broadcast_to(rng.uniform(-100, 100, (shape[0], 1)), shape).copy(),
+    "ascending": lambda rng, shape: np.sort(rng.uniform(0, 1, shape), axis=1) * rng.uniform(0.1, 110, (shape[0], 1)),
+    "descending": lambda rng, shape: -np.sort(rng.uniform(0, 1, shape), axis=1) * rng.uniform(0.1, 110, (shape[0], 1)),
+    "one-hot": lambda rng, shape: np.where(peak(rng, shape), 0.0, -rng.uniform(0, 90, (shape[0], 1))),
+    "two values": lambda rng, shape: rng.choice(np.array([0.0, 1.0]), shape) * rng.uniform(-20, 0, (shape[0], 1)),
+    "one large": lambda rng, shape: rng.standard_normal(shape) * 0.01 + 20 * peak(rng, shape),
+    "log uniform": lambda rng, shape: np.log(rng.uniform(1e-6, 1, shape)),
+    "power law": lambda rng, shape: -rng.uniform(0.5, 3, (shape[0], 1)) * np.log1p(np.arange(shape[1])),
+    "masked": lambda rng, shape: np.where(rng.uniform(size=shape) < 0.3, -np.inf, rng.standard_normal(shape) * 3),
+    "near subnormal": lambda rng, shape: np.where(peak(rng, shape), 0.0, rng.uniform(-104, -84, shape)),
+}
+
+
+def peak(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """One column of each row."""
+    return np.arange(shape[1]) == rng.integers(0, shape[1], (shape[0], 1))
+
+
+@dataclass(frozen=True)
+class Row:
+    """The share of a bound, and the row that used it."""
+
+    share: float = 0.0
+    family: str = ""
+    columns: int = 0
+    seed: tuple[int, ...] = ()
+    """Seed of the batch's generator, then the row's index in the batch."""
+
+
+@dataclass
+class Worst:
+    """Largest shares of one kernel's bounds."""
+
+    kernel: Kernel
+    rows: int = 0
+    element: Row = field(default_factory=Row)
+    wide_element: Row = field(default_factory=Row)
+    total: Row = field(default_factory=Row)
+
+    def add(self, block: Block, family: str, seed: tuple[int, ...]) -> None:
+        """Takes a judged batch into account."""
+        rows, columns = block.logits.shape
+        self.rows += rows
+        with np.errstate(all="ignore"):
+            elements = np.where(block.specials.comparable, block.shares, np.inf).max(axis=1)
+            elements[~block.specials.ordinary] = 0.0
+            totals = np.nan_to_num(np.abs(block.sum_deviations) / block.bounds.sums)
+        self.element = _larger(self.element, elements, family, columns, seed)
+        self.total = _larger(self.total, totals, family, columns, seed)
+        if columns >= WIDE:
+            self.wide_element = _larger(self.wide_element, elements, family, columns, seed)
+
+    @property
+    def broken(self) -> bool:
+        """Whether a bound was exceeded."""
+        return max(self.element.share, self.total.share) > 1
+
+    @property
+    def line(self) -> str:
+        """One line of the table."""
+        row = self.element
+        verdict = "BROKEN" if self.broken else "loose" if row.share < LOOSE else ""
+        seed = "/".join(map(str, row.seed))
+        where = f"{row.family}, {row.columns} columns, {seed}"
+        shares = f"{row.share:.4f} | {self.wide_element.share:.4f} | {self.total.share:.4f}"
+        return f"| {self.kernel.name} | {self.rows} | {shares} | {where} | {verdict} |"
+
+
+def _larger(worst: Row, shares: Values, family: str, columns: int, seed: tuple[int, ...]) -> Row:
+    at = int(shares.argmax())
+    share = float(shares[at])
+    return worst if share <= worst.share else Row(share, family, columns, (*seed, at))
+
+
+def batch(kernel: Kernel, family: str, shape: tuple[int, int], seed: tuple[int, ...]) -> Block:
+    """A batch of rows of one family, computed by a kernel at its worst, and what the judge makes of it."""
+    rng = np.random.default_rng(seed)
+    values = FAMILIES[family](rng, shape)
+    values[np.isneginf(values).all(axis=1), 0] = 0.0
+    bits = encode(np.maximum(values, -kernel.fmt.max, where=np.isfinite(values), out=values), kernel.fmt)
+    target = rng.integers(0, shape[1], shape[0])
+    fault, direction = faults(rng, target, kernel, shape)
+    bits = aggravated(rng, bits, target, direction, kernel)
+    logits = decode(bits, kernel.fmt)
+    model = bounds.model(kernel.arithmetic, kernel.fmt)
+    return Block(0, bits, softmax(bits, fault, kernel), kernel.fmt, logits, reference(logits, kernel.fmt), model)
+
+
+def aggravated(rng: np.random.Generator, bits: Bits, target: Steps, direction: Steps, kernel: Kernel) -> Bits:
+    """The logits with each row's target moved to the neighbour whose exponent errs most in the row's direction."""
+    each = np.arange(len(bits))
+    top = decode(bits, kernel.fmt).max(axis=1, keepdims=True).astype(np.float32)
+    own = bits[each, target].astype(np.int64)[:, None]
+    reach = 4 if kernel.fmt.width == 16 else 4096
+    near = own + rng.integers(-reach, reach + 1, (len(bits), CANDIDATES))
+    near[:, 0] = own[:, 0]
+    near = np.clip(near, 0, 2**kernel.fmt.width - 1).astype(bits.dtype)
+    logits = decode(near, kernel.fmt)
+    with np.errstate(all="ignore"):
+        exact = (logits - top) * np.log2(np.e)
+        error = (exponents(logits.astype(np.float32), top, kernel) - exact) * direction[:, None]
+    error[~np.isfinite(error) | ~(logits < top)] = -np.inf
+    chosen = near[each, error.argmax(axis=1)]
+    result = bits.copy()
+    movable = np.isfinite(error).any(axis=1) & (decode(own.astype(bits.dtype), kernel.fmt)[:, 0] < top[:, 0])
+    result[each[movable], target[movable]] = chosen[movable]
+    return result
+
+
+def batches(rows: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Families and shapes of batches of at least ``rows`` rows in all, each family at every width."""
+    for share, widths in WIDTHS.items():
+        wanted = -(-int(rows * share) // (len(widths) * len(FAMILIES)))
+        for columns in widths:
+            for family in FAMILIES:
+                yield family, (max(1, wanted), columns)
+
+
+def simulate(kernel: Kernel, rows: int, seed: int) -> Worst:
+    """Judges at least ``rows`` rows of a kernel at its worst."""
+    worst = Worst(kernel)
+    most = 1 << 18
+    for number, (family, (wanted, columns)) in enumerate(batches(rows)):
+        step = max(1, most // columns)
+        for part, first in enumerate(range(0, wanted, step)):
+            key = (seed, number, part)
+            worst.add(batch(kernel, family, (min(step, wanted - first), columns), key), family, key)
+    return worst
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints the table; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows per kernel (default: 1000000)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers (default: 0)")
+    parser.add_argument("--output", type=Path, help="also write the table to this file")
+    options = parser.parse_args(arguments)
+    lines = [
+        f"| kernel | rows | worst share | at {WIDE}+ columns | of the sum's bound | worst row: family, width, seed | |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+    broken = False
+    for kernel in KERNELS:
+        worst = simulate(kernel, options.rows, options.seed)
+        broken = broken or worst.broken
+        lines.append(worst.line)
+        sys.stdout.write(worst.line + "\n")
+        sys.stdout.flush()
+    if options.output is not None:
+        options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""The arithmetic of a variant's kernels as their PTX shows it, beside what the variant declares.
+
+Reads text, imports neither torch nor triton, and runs nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from softcheck.variants._ptx_code import parse
+from softcheck.variants._ptx_reading import Reading
+from softcheck.variants.declaration import Arithmetic, DivisionKind, ExpKind
+
+
+class Compiled(Protocol):
+    """What is read of a compiled kernel."""
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        ...
+
+    @property
+    def asm(self) -> Mapping[str, str | bytes]:
+        """Code by stage, of which ``ptx`` is read."""
+        ...
+
+
+class ObservedArithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the PTX of a variant's kernels shows. Tuples are sorted and hold each entry once."""
+
+    exponentials: tuple[str, ...] = ()
+    """Of float32: ex2_approx (after the subtraction), prescaled_ex2_approx, libdevice, unshifted_ex2_approx (nothing is
+    subtracted); of 16 bits: ex2_approx_float16, ex2_approx_bfloat16; of float64: libdevice_float64, prescaled_float64."""
+    fused_exponents: bool = False
+    """Whether a scaling is fused with the subtraction before an exponential."""
+    divisions: tuple[str, ...] = ()
+    """div_full, div_rn, div_approx, reciprocal (1 divided by something), rcp_approx, rcp_rn, div_rn_float64."""
+    sums: tuple[str, ...] = ()
+    """Types in which values derived from exponentials are added, before any division."""
+    narrow_operations: tuple[str, ...] = ()
+    """Operations of 16-bit types that round."""
+    narrow_roundings: tuple[str, ...] = ()
+    """Conversions to 16 bits of computed values that are computed with afterwards."""
+    directed_roundings: tuple[str, ...] = ()
+    """Conversions to a narrower type that don't round to nearest."""
+    flushing: tuple[str, ...] = ()
+    """Operations of float32 or bfloat16 that flush subnormal values to zero, but for those inside libdevice's exp."""
+    rescales: bool = False
+    """Whether a sum of exponentials is multiplied by another exponential; not seen in float64."""
+    calls: tuple[str, ...] = ()
+    """Functions that are called and so can't be read."""
+
+
+def read_arithmetic(kernels: Sequence[Compiled]) -> ObservedArithmetic:
+    """What the PTX of kernels shows, all taken together; empty where no kernel has PTX (a library's, or another target)."""
+    codes = [parse(text) for kernel in kernels if isinstance(text := kernel.asm.get("ptx"), str)]
+    readings = [Reading(code) for code in codes]
+    return ObservedArithmetic(
+        exponentials=_merged(reading.exponentials() for reading in readings),
+        fused_exponents=any(reading.fused_exponents() for reading in readings),
+        divisions=_merged(reading.divisions() for reading in readings),
+        sums=_merged(reading.sums() for reading in readings),
+        narrow_operations=_merged(reading.narrow_operations() for reading in readings),
+        narrow_roundings=_merged(reading.narrow_roundings() for reading in readings),
+        directed_roundings=_merged(reading.directed_roundings() for reading in readings),
+        flushing=_merged(reading.flushing() for reading in readings),
+        rescales=any(reading.rescales() for reading in readings),
+        calls=_merged(reading.calls() for reading in readings),
+    )
+
+
+def _merged(found: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(sorted({entry for entries in found for entry in entries}))
+
+
+_DIVISIONS: dict[str, DivisionKind] = {
+    "div_full": "div_full",
+    "div_rn": "div_rn",
+    "reciprocal": "reciprocal",
+    "rcp_approx": "reciprocal",
+    "rcp_rn": "reciprocal",
+    # The PTX ISA defines it as a product with the reciprocal.
+    "div_approx": "reciprocal",
+}
+_EXPONENTIALS: dict[str, ExpKind] = {
+    "ex2_approx": "ex2_approx",
+    "prescaled_ex2_approx": "prescaled_ex2_approx",
+    "libdevice": "libdevice",
+    "prescaled_float64": "prescaled_ex2_approx",
+}
+_FLOAT64_KINDS = ("libdevice_float64", "prescaled_float64")
+_EXPECTED = {
+    "ex2_approx": "ex2.approx.f32 of a difference",
+    "prescaled_ex2_approx": "logits scaled before the maximum is subtracted",
+    "libdevice": "libdevice's expf",
+}
+
+
+def contradictions(declared: Arithmetic, observed: ObservedArithmetic, dtype: str) -> list[str]:
+    """Where a declaration and the PTX disagree for an input dtype, each with what was seen, expected, and to be done.
+
+    A declaration that is looser than the PTX disagrees too. What the PTX doesn't show, such as a sum that another kernel's
+    exponentials go into, contradicts nothing; a variant without PTX contradicts nothing at all.
+    """
+    inner, total = _type(declared.intermediate, dtype), _type(declared.accumulation, dtype)
+    found = [*_wrong_steps(declared, observed, inner), *_wrong_types(observed, inner, total)]
+    if observed.flushing and not declared.flush_to_zero:
+        found.append(
+            f"{_list(observed.flushing)} flushes subnormal results to zero, the declaration says they are kept; declare "
+            "flush_to_zero=True, or use an operation without .ftz"
+        )
+    if declared.flush_to_zero and _in_float32(observed) and not observed.flushing:
+        found.append(
+            "no operation flushes to zero, the declaration says flush_to_zero=True; declare flush_to_zero=False"
+        )
+    if _in_float32(observed) and observed.rescales != declared.rescales:
+        seen = "a sum is rescaled" if observed.rescales else "no sum is rescaled"
+        found.append(
+            f"{seen} by an exponential, the declaration says rescales={declared.rescales}; declare "
+            f"rescales={observed.rescales}"
+        )
+    return found
+
+
+def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
+    """The arithmetic to take for a variant that declares none: of everything seen, what errs most.
+
+    Raises ValueError where what was seen has no model: an exponential of 16 bits or one that nothing was subtracted for, a
+    conversion that doesn't round to nearest, or a call.
+    """
+    unknown = [kind for kind in observed.exponentials if kind not in (*_EXPONENTIALS, *_FLOAT64_KINDS)]
+    unknown += [*observed.directed_roundings, *observed.calls]
+    if unknown:
+        raise ValueError(
+            f"the PTX shows {_list(unknown)}, for which there is no proven bound; expected exponentials of shifted float32 or "
+            "float64 values that are rounded to nearest; judge against the standard contract"
+        )
+    kinds = [_EXPONENTIALS[kind] for kind in observed.exponentials if kind in _EXPONENTIALS]
+    divisions = [_DIVISIONS[kind] for kind in observed.divisions if kind in _DIVISIONS]
+    narrow_steps = [op for op in observed.narrow_operations if not op.startswith("add.")]
+    narrow = bool(narrow_steps or observed.narrow_roundings)
+    wide = "float32" if _in_float32(observed) or not observed.exponentials else "float64"
+    sums = [kind for kind in ("float16", "bfloat16", "float32", "float64") if kind in observed.sums]
+    accumulation = "input" if sums and sums[0] == dtype and dtype.endswith("16") else sums[0] if sums else wide
+    return msgspec.convert(
+        {
+            "exp": max(kinds, key=("libdevice", "ex2_approx", "prescaled_ex2_approx").index, default="ex2_approx"),
+            "division": max(divisions, key=("div_rn", "div_full", "reciprocal").index, default="div_full"),
+            "accumulation": accumulation,
+            "intermediate": "input" if narrow else wide,
+            "rescales": observed.rescales,
+            "flush_to_zero": bool(observed.flushing),
+        },
+        Arithmetic,
+    )
+
+
+def _wrong_steps(declared: Arithmetic, observed: ObservedArithmetic, inner: str) -> list[str]:
+    """Exponentials, divisions and conversions that are not the declared ones."""
+    found = []
+    for kind in observed.exponentials:
+        if (kind in _FLOAT64_KINDS) != (inner == "float64"):
+            found.append(
+                f"an exponential is {kind}, the declaration says that {inner} is computed in; declare the intermediate type "
+                f"that the kernel uses, or convert to {inner} before subtracting the maximum"
+            )
+        elif inner != "float64" and _EXPONENTIALS.get(kind) != declared.exp:
+            known = f"declare exp={kind!r}, or change the kernel" if kind in _EXPONENTIALS else "no model covers it"
+            found.append(
+                f"an exponential is {kind}, the declaration says {declared.exp} ({_EXPECTED[declared.exp]}); {known}"
+            )
+    if inner == "float64" and "libdevice_float64" in observed.exponentials:
+        prescales = "prescaled_float64" in observed.exponentials
+        if prescales != (declared.exp == "prescaled_ex2_approx"):
+            found.append(
+                f"float64 logits are {'' if prescales else 'not '}scaled before the maximum is subtracted, the declaration "
+                f"says {declared.exp}; declare exp={'prescaled_ex2_approx' if prescales else 'ex2_approx'!r}, or change the "
+                "kernel"
+            )
+    found += [
+        f"a division is {kind}, the declaration says {declared.division}; declare division={_DIVISIONS[kind]!r}, or change "
+        "the kernel"
+        for kind in observed.divisions
+        if kind in _DIVISIONS and _DIVISIONS[kind] != declared.division
+    ]
+    found += [
+        f"{opcode} does not round to nearest, every model expects it to; store with the default rounding"
+        for opcode in observed.directed_roundings
+    ]
+    found += [f"{name} is called, and its arithmetic can't be read; inline it" for name in observed.calls]
+    return found
+
+
+def _wrong_types(observed: ObservedArithmetic, inner: str, total: str) -> list[str]:
+    """Sums and intermediate values of other types than declared."""
+    found = [
+        f"exponentials are added in {kind}, the declaration says {total}; declare the accumulation that the kernel uses, or "
+        f"convert to {total} before the sum"
+        for kind in observed.sums
+        if kind != total
+    ]
+    if inner.endswith("16"):
+        return found
+    sums_narrow = total.endswith("16")
+    steps = [op for op in observed.narrow_operations if not (sums_narrow and op.startswith("add."))]
+    if steps:
+        found.append(
+            f"{_list(steps)} computes in 16 bits, the declaration says {inner}; declare intermediate='input', or convert to "
+            f"{inner} first"
+        )
+    if observed.narrow_roundings:
+        found.append(
+            f"{_list(observed.narrow_roundings)} rounds a value that is computed with afterwards, the declaration says {inner}; "
+            f"declare intermediate='input', or keep it in {inner}"
+        )
+    return found
+
+
+def _in_float32(observed: ObservedArithmetic) -> bool:
+    return any(kind not in _FLOAT64_KINDS for kind in observed.exponentials)
+
+
+def _type(declared: str, dtype: str) -> str:
+    """The type that a declared one means for an input dtype; float64 input always computes in float64."""
+    if dtype == "float64":
+        return "float64"
+    return dtype if declared == "input" else declared
+
+
+def _list(entries: Iterable[str]) -> str:
+    return ", ".join(entries)
