@@ -6,8 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from oracles import ball
 from oracles.formats import FORMATS, decode
 from softcheck import __version__
@@ -55,35 +53,6 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
     )
 
 
-def unmeasured_row(name: str, dtype: str, verdict: Verdict, reason: str | None) -> VariantResult:
-    """A row of the table without figures."""
-    return VariantResult(
-        name=name,
-        dtype=dtype,
-        verdict=verdict,
-        reason=reason,
-        cases_run=0,
-        elements=0,
-        max_ulp=None,
-        mean_ulp=None,
-        p999_ulp=None,
-        ulp_is="at least",
-        witness=None,
-        max_ulp_ftz=None,
-        max_bound_share=None,
-        flushed=None,
-        max_sum_deviation=None,
-        sum_violations=None,
-        special_mismatches=None,
-        rejudged_rows=None,
-        max_abs_difference_to_torch=None,
-        findings=(),
-        gb_per_s=None,
-        speed_vs_torch=None,
-        seconds=0.0,
-    )
-
-
 def exit_code(report: Report) -> int:
     """0 clean; 1 a promise was broken; 2 a variant or a case could not be judged at all; 3 nothing was run.
 
@@ -111,14 +80,29 @@ class _Row:
 
     def result(self) -> VariantResult:
         if self.name in self.run.refused:
-            return unmeasured_row(self.name, self.dtype, "error", self.run.refused[self.name])
+            return VariantResult(name=self.name, dtype=self.dtype, verdict="error", reason=self.run.refused[self.name])
         declaration = self.run.declarations.get(self.name)
         if declaration is None:
-            return unmeasured_row(self.name, self.dtype, "unsupported", "not loaded before the run was interrupted")
+            return VariantResult(
+                name=self.name,
+                dtype=self.dtype,
+                verdict="unsupported",
+                reason="not loaded before the run was interrupted",
+            )
         if self.dtype not in declaration.dtypes:
-            return unmeasured_row(self.name, self.dtype, "unsupported", f"declares {', '.join(declaration.dtypes)}")
+            return VariantResult(
+                name=self.name,
+                dtype=self.dtype,
+                verdict="unsupported",
+                reason=f"declares {', '.join(declaration.dtypes)}",
+            )
         if not self.results:
-            return unmeasured_row(self.name, self.dtype, "unsupported", "no selected case lies within what it declares")
+            return VariantResult(
+                name=self.name,
+                dtype=self.dtype,
+                verdict="unsupported",
+                reason="no selected case lies within what it declares",
+            )
         findings = self._findings(declaration)
         verdict, reason = self._verdict(declaration, findings)
         figures = [m for _, m in self.measured]
@@ -129,8 +113,11 @@ class _Row:
         worst = self._worst()
         judged = elements > 0
         speed = self._seconds_per_call()
-        return msgspec.structs.replace(
-            unmeasured_row(self.name, self.dtype, verdict, reason),
+        return VariantResult(
+            name=self.name,
+            dtype=self.dtype,
+            verdict=verdict,
+            reason=reason,
             cases_run=len(self.results),
             elements=elements,
             max_ulp=worst[1].value if worst else None,

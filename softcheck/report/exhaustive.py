@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from oracles import ball
 from oracles.formats import bits_hex, decode
 from softcheck.cases.exhaustive import Domain
 from softcheck.contract import Violation
 from softcheck.judge.histogram import BINS_PER_OCTAVE, upper_edge
 from softcheck.judge.measurement import Extreme, Measurement
-from softcheck.report.build import environment, percentile_of, unmeasured_row
+from softcheck.report.build import environment, percentile_of
 from softcheck.report.model import Bin, CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import bits_command, finding_id
 from softcheck.run.check import explanation
@@ -51,8 +49,10 @@ def _row(result: Exhausted, ready: Ready) -> VariantResult:
     m = result.measurement
     findings = tuple(_finding(result, violation, ready) for violation in m.violations)
     verdict: Verdict = "fail" if any(f.known is None for f in findings) else "known" if findings else "pass"
-    return msgspec.structs.replace(
-        unmeasured_row(result.variant, result.domain.dtype, verdict, None),
+    return VariantResult(
+        name=result.variant,
+        dtype=result.domain.dtype,
+        verdict=verdict,
         cases_run=1,
         elements=m.elements,
         max_ulp=m.max_ulp.value if m.max_ulp else None,

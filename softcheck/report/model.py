@@ -62,27 +62,27 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     dtype: str
     verdict: Verdict
-    reason: str | None
+    reason: str | None = None
     """Why the verdict is unsupported or error."""
-    cases_run: int
-    elements: int
-    max_ulp: float | None
-    mean_ulp: float | None
-    p999_ulp: float | None
-    ulp_is: Literal["exact", "at least"]
-    witness: Witness | None
-    max_ulp_ftz: float | None
-    max_bound_share: float | None
-    flushed: int | None
-    max_sum_deviation: float | None
-    sum_violations: int | None
-    special_mismatches: int | None
-    rejudged_rows: int | None
-    max_abs_difference_to_torch: float | None
-    findings: tuple[Finding, ...]
-    gb_per_s: float | None
-    speed_vs_torch: float | None
-    seconds: float
+    cases_run: int = 0
+    elements: int = 0
+    max_ulp: float | None = None
+    mean_ulp: float | None = None
+    p999_ulp: float | None = None
+    ulp_is: Literal["exact", "at least"] = "at least"
+    witness: Witness | None = None
+    max_ulp_ftz: float | None = None
+    max_bound_share: float | None = None
+    flushed: int | None = None
+    max_sum_deviation: float | None = None
+    sum_violations: int | None = None
+    special_mismatches: int | None = None
+    rejudged_rows: int | None = None
+    max_abs_difference_to_torch: float | None = None
+    findings: tuple[Finding, ...] = ()
+    gb_per_s: float | None = None
+    speed_vs_torch: float | None = None
+    seconds: float = 0.0
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
