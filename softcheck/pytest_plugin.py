@@ -29,7 +29,6 @@ _MARKER = (
     "`generated_accuracy` fixture"
 )
 _ARGUMENTS = ("variants", "dtypes", "families", "corpora")
-_DEFAULT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--softcheck-family", action="append", default=[], metavar="FAMILY")
     group.addoption("--softcheck-case", action="append", default=[], metavar="GLOB")
     group.addoption(
-        "--softcheck-generate", type=int, default=50, metavar="N", help="generated cases per variant and dtype"
+        "--softcheck-generate", type=_positive, default=50, metavar="N", help="generated cases per variant and dtype"
     )
     group.addoption(
         "--softcheck-device",
@@ -48,6 +47,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="auto",
         help="where the kernels run; auto: the GPU where there is one",
     )
+
+
+def _positive(text: str) -> int:
+    """A count on the command line; argparse turns the error into a usage message."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(f"expected at least 1, got {number}")
+    return number
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -126,7 +133,14 @@ def _specs(config: pytest.Config, asked: dict[str, Any]) -> list[str]:
 
 
 def _dtypes(config: pytest.Config, asked: dict[str, Any]) -> list[str]:
-    return list(config.getoption("--softcheck-dtype") or asked.get("dtypes") or _DEFAULT_DTYPES)
+    from oracles.formats import FORMATS
+    from softcheck.errors import UsageError, near_matches
+
+    chosen = list(config.getoption("--softcheck-dtype") or asked.get("dtypes") or FORMATS)
+    for dtype in chosen:
+        if dtype not in FORMATS:
+            raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")
+    return chosen
 
 
 @pytest.fixture(scope="session")

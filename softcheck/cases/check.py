@@ -12,6 +12,12 @@ from softcheck.errors import UsageError, near_matches
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*/(?P<dtype>[a-z0-9]+)")
 
 
+def check_name(name: str) -> None:
+    """Raise UsageError where a name can't be the middle part of an id."""
+    if _ID.fullmatch(f"family/{name}/float16") is None:
+        raise UsageError(f"name {name!r}: expected lower-case letters, digits, dots, dashes and underscores")
+
+
 def check_fields(case: Case) -> None:
     """Raise UsageError where id, dtype, shape and contents contradict each other. Makes no bits, so it is cheap."""
     if case.dtype not in FORMATS:

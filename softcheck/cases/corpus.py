@@ -55,10 +55,13 @@ def builtin_names() -> list[str]:
 
 
 def default_corpora() -> list[str]:
-    """What is run when no corpus is named: the built-in ones, and the working folder's ``corpora`` where it has any."""
-    own = Path("corpora")
-    if own.is_dir() and own.resolve() != builtin_root() and any(own.rglob("*.jsonl")):
-        return [*builtin_names(), "./corpora"]
+    """What is run when no corpus is named: the built-in ones, and the working folder's ``corpora/regressions``.
+
+    Nothing else below ``corpora`` is read unasked: a project may keep files of its own in a folder of that name.
+    """
+    own = Path("corpora") / "regressions"
+    if own.is_dir() and own.resolve().parent != builtin_root() and any(own.rglob("*.jsonl")):
+        return [*builtin_names(), f"./{own}"]
     return builtin_names()
 
 

@@ -7,7 +7,8 @@ import click
 
 from oracles.formats import FORMATS, bits_hex, decode
 from softcheck.cases.case import Case, parse_rows
-from softcheck.cases.corpus import builtin_names, corpus_files, decode_case, default_corpora, encode_case, load, verify
+from softcheck.cases.check import check_name
+from softcheck.cases.corpus import corpus_files, decode_case, default_corpora, encode_case, load, verify
 from softcheck.cases.corpus_edit import add
 from softcheck.cases.importing import case_from_bits, read_array
 from softcheck.cases.selection import select
@@ -65,6 +66,8 @@ def add_command(
     """Save a failing input as a regression, shrunk first. An exact duplicate is refused."""
     if sum(source is not None for source in (finding, array_file, bits, line)) != 1:
         raise UsageError("say what to add by exactly one of --finding (with --report), --file, --bits and --line")
+    if name is not None:
+        check_name(name)
     kind: FindingKind | None = None
     if finding is not None:
         case, found, found_in = _from_report(report_file, finding)
@@ -74,18 +77,17 @@ def add_command(
     else:
         case = _from_bits(bits, dtype) if bits is not None else _from_file(str(array_file), dtype, tensor)
     origin = "added by hand"
-    if variant is not None:
+    if variant is not None and shrink:
         spec = resolve(variant).name
         session = Session(device, jobs=1)
         try:
-            shrunk = shrink_failure(session, spec, case, kind) if shrink else None
+            shrunk = shrink_failure(session, spec, case, kind)
         finally:
             session.close()
-        if shrunk is not None:
-            case, origin = shrunk.case, f"{spec}: {shrunk.violation.kind}"
-            _say_shrunk(shrunk)
+        case, origin = shrunk.case, f"{spec}: {shrunk.violation.kind}"
+        _say_shrunk(shrunk)
     saved = named(case, name, provenance or origin, tags)
-    siblings = [file for corpus in builtin_names() for file in corpus_files(corpus)]
+    siblings = [file for corpus in default_corpora() for file in corpus_files(corpus)]
     path = add(saved, target, beside=siblings)
     click.echo(f"saved {saved.id} ({saved.shape[0]}x{saved.shape[1]}) in {path}")
     where = (

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from oracles.formats import FORMATS as DTYPES
-from softcheck.cases.case import Case
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.selection import select
 from softcheck.cli import progress
@@ -18,6 +17,7 @@ from softcheck.report.model import Report
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.check import Options, Run, check
 from softcheck.run.process import DeviceChoice
+from softcheck.run.regression import named
 from softcheck.variants.registry import BUILTIN, resolve
 
 INTERRUPTED = 130
@@ -113,9 +113,14 @@ def _save(run: Run) -> None:
     from softcheck.cases.corpus_edit import add
 
     target = Path("corpora") / "regressions" / "generated.jsonl"
-    failures: list[Case] = [found.failure.case for found in run.generated if found.failure is not None]
-    for case in failures:
-        add(case, target)
-        click.echo(f"softcheck: saved {case.id} in {target}", err=True)
+    failures = [found.failure for found in run.generated if found.failure is not None]
+    for failure in failures:
+        kind = failure.measurement.violations[0].kind
+        case = named(failure.case, None, f"{failure.variant}: {kind}", ())
+        try:
+            add(case, target)
+            click.echo(f"softcheck: saved {case.id} in {target}", err=True)
+        except UsageError as error:
+            click.echo(f"softcheck: {case.id} not saved: {error}", err=True)
     if not failures:
         click.echo("softcheck: nothing to save: no generated case failed", err=True)

@@ -1,6 +1,7 @@
 """Draws the report model from what a run measured."""
 
 import collections
+import os
 import shlex
 import subprocess
 import sys
@@ -10,9 +11,11 @@ from oracles import ball
 from oracles.formats import FORMATS, decode
 from softcheck import __version__
 from softcheck.cases.case import Case
+from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import Violation
 from softcheck.judge.histogram import percentile
 from softcheck.judge.measurement import Extreme
+from softcheck.judge.ulp import LARGEST
 from softcheck.report.model import (
     CaseResult,
     CopyBaseline,
@@ -23,7 +26,7 @@ from softcheck.report.model import (
     Verdict,
     Witness,
 )
-from softcheck.report.reproduce import GENERATED, finding_id, reproduce_command
+from softcheck.report.reproduce import finding_id, reproduce_command
 from softcheck.run.check import Run, explanation
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Result, rows_to_run
@@ -121,14 +124,16 @@ class _Row:
             cases_run=len(self.results),
             elements=elements,
             max_ulp=worst[1].value if worst else None,
-            mean_ulp=sum(m.ulp_sum for m in figures) / elements if judged else None,
+            mean_ulp=min(sum(m.ulp_sum for m in figures), LARGEST) / elements if judged else None,
             p999_ulp=percentile_of(histogram, worst[1] if worst else None),
-            witness=_witness(*worst) if worst else None,
+            witness=_witness(*worst, declaration) if worst else None,
             max_ulp_ftz=_largest(m.max_ulp_ftz for m in figures),
             max_bound_share=_largest(m.max_bound_share.value if m.max_bound_share else None for m in figures),
             flushed=sum(m.flushed for m in figures) if judged else None,
             max_sum_deviation=_largest(m.max_sum_deviation for m in figures),
-            sum_violations=sum(m.sum_violations for m in figures) if judged else None,
+            sum_violations=sum(m.sum_violations for m in figures)
+            if any(m.max_sum_deviation is not None for m in figures)
+            else None,
             special_mismatches=sum(m.special_mismatches for m in figures)
             if any(m.special_rows for m in figures)
             else None,
@@ -198,7 +203,7 @@ class _Row:
         return None
 
 
-def _witness(case: Case, extreme: Extreme) -> Witness:
+def _witness(case: Case, extreme: Extreme, declaration: Declaration) -> Witness:
     row = case.bits(extreme.row + 1)[extreme.row]
     return Witness(
         case=case.id,
@@ -206,7 +211,7 @@ def _witness(case: Case, extreme: Extreme) -> Witness:
         column=extreme.column,
         input_bits=extreme.input_bits,
         output_bits=extreme.output_bits,
-        exact=ball.decimal(decode(row, FORMATS[case.dtype]), extreme.column),
+        exact=ball.decimal(decode(row, FORMATS[case.dtype]), extreme.column, fully_masked=declaration.fully_masked),
     )
 
 
@@ -226,6 +231,7 @@ def _gb_per_s(dtype: str, rows: int, columns: int, seconds: float) -> float:
 
 
 def _cases(run: Run) -> tuple[CaseResult, ...]:
+    builtin = {case.digest for case in load(builtin_names())}
     seen: dict[str, Result] = {}
     for result in run.results:
         seen.setdefault(result.case.id, result)
@@ -235,7 +241,7 @@ def _cases(run: Run) -> tuple[CaseResult, ...]:
             family=result.case.family,
             shape=result.case.shape,
             rows_run=result.measurement.rows,
-            definition=result.case if result.case.family == GENERATED else None,
+            definition=None if result.case.digest in builtin else result.case,
         )
         for case_id, result in sorted(seen.items())
     )
@@ -274,7 +280,9 @@ def environment(ready: Ready, seed: int, command: Sequence[str]) -> Environment:
 
 
 def _git_commit() -> str | None:
-    """Commit of the working directory's repository, for the record; None outside one."""
+    """Commit for the record: GIT_COMMIT where the environment has it, as a copy without .git may, else the checkout's."""
+    if "GIT_COMMIT" in os.environ:
+        return os.environ["GIT_COMMIT"]
     try:
         done = subprocess.run(
             ["git", "rev-parse", "HEAD"],  # noqa: S607 - git is found as the user's shell would

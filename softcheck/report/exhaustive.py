@@ -1,5 +1,6 @@
 """Draws the report model from exhaustive measurements."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -58,13 +59,13 @@ def _row(result: Exhausted, ready: Ready) -> VariantResult:
         max_ulp=m.max_ulp.value if m.max_ulp else None,
         mean_ulp=m.ulp_sum / m.elements if m.elements else None,
         p999_ulp=percentile_of(m.histogram, m.max_ulp),
-        ulp_is="exact" if result.domain.is_complete else "at least",
+        ulp_is="exact" if result.domain.is_complete and not _unjudged(m) else "at least",
         witness=_witness(result, m.max_ulp) if m.max_ulp else None,
         max_ulp_ftz=m.max_ulp_ftz,
         max_bound_share=m.max_bound_share.value if m.max_bound_share else None,
         flushed=m.flushed if m.elements else None,
         max_sum_deviation=m.max_sum_deviation,
-        sum_violations=m.sum_violations if m.elements else None,
+        sum_violations=m.sum_violations if m.max_sum_deviation is not None else None,
         special_mismatches=m.special_mismatches if m.special_rows else None,
         rejudged_rows=m.rejudged_rows if m.elements else None,
         findings=findings,
@@ -74,13 +75,12 @@ def _row(result: Exhausted, ready: Ready) -> VariantResult:
 
 def _finding(result: Exhausted, violation: Violation, ready: Ready) -> Finding:
     dtype = result.domain.dtype
-    row = violation.row or 0
     return Finding(
         id=finding_id(result.variant, dtype, violation.kind, result.case_id),
         kind=violation.kind,
         case=result.case_id,
         message=violation.message,
-        reproduce=bits_command(result.variant, dtype, _row_bits(result, row)),
+        reproduce=_reproduce(result, violation, ready),
         count=violation.count,
         row=violation.row,
         column=violation.column,
@@ -88,6 +88,24 @@ def _finding(result: Exhausted, violation: Violation, ready: Ready) -> Finding:
         output_bits=violation.output_bits,
         known=explanation(violation, result.case_id, dtype, result.declaration, ready.backend),
     )
+
+
+def _unjudged(measurement: Measurement) -> bool:
+    """Whether a part gave no output to judge, so that the maximum found need not be the maximum."""
+    return any(violation.row is None for violation in measurement.violations)
+
+
+def _reproduce(result: Exhausted, violation: Violation, ready: Ready) -> str:
+    """The command that saves the failing row, or where no row is known the one that runs the domain again."""
+    judged = result.domain
+    if violation.row is not None:
+        return bits_command(result.variant, judged.dtype, _row_bits(result, violation.row))
+    words = ["softcheck", "exhaust", result.variant, "--dtype", judged.dtype, "--columns", str(judged.columns)]
+    if judged.kind == "differences":
+        words.append("--differences")
+    if judged.first < judged.total:
+        words += ["--sample-first", str(judged.first)]
+    return shlex.join([*words, "--device", ready.backend])
 
 
 def _row_bits(result: Exhausted, row: int) -> str:
@@ -102,7 +120,11 @@ def _witness(result: Exhausted, extreme: Extreme) -> Witness:
         # The whole row: its number alone would tell a reader nothing.
         input_bits=extreme.input_bits,
         output_bits=extreme.output_bits,
-        exact=ball.decimal(decode(result.domain.bits(extreme.row, 1)[0], result.domain.format), extreme.column),
+        exact=ball.decimal(
+            decode(result.domain.bits(extreme.row, 1)[0], result.domain.format),
+            extreme.column,
+            fully_masked=result.declaration.fully_masked,
+        ),
     )
 
 

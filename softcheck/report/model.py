@@ -86,7 +86,7 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A case that was run. ``definition`` is the case itself where no corpus holds it (generated ones)."""
+    """A case that was run. ``definition`` is the case itself where softcheck's own corpora do not hold it."""
 
     id: str
     family: str

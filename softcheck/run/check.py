@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
+from softcheck.errors import SoftcheckError
 from softcheck.run.generate import Generated, generate
 from softcheck.run.plan import plan
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Ready
-from softcheck.run.session import Result, Session, Speeds
+from softcheck.run.session import MOST_TIMEOUTS, Result, Session, Speeds
 from softcheck.variants.declaration import Backend, Declaration
 
 TIMED_SHAPE = (8192, 8192)
@@ -77,6 +78,8 @@ def check(options: Options, events: Events | None = None) -> Run:
     except KeyboardInterrupt:
         run.interrupted = True
         run.notes.append("interrupted: the figures are of what had been measured by then")
+    except SoftcheckError as error:
+        run.errors.append(str(error))
     finally:
         session.close()
         run.seconds = time.monotonic() - begun
@@ -114,6 +117,10 @@ def _run_cases(session: Session, run: Run, events: Events) -> None:
     run.notes.extend(planned.notes)
     events.stage("running cases")
     run.errors.extend(session.run(planned.tasks, run.results.append, events.progress))
+    run.notes.extend(
+        f"{name}: given up after {MOST_TIMEOUTS} calls that ran out of time; its other cases were not run"
+        for name in sorted(session.given_up)
+    )
 
 
 def _generate(session: Session, run: Run, events: Events) -> None:

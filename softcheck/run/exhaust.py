@@ -47,12 +47,16 @@ class Journal:
         self.parts: dict[int, Measurement] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if resume and path.exists():
+            if path.exists():
+                if not resume:
+                    raise UsageError(f"{path} exists: go on with --resume, or remove it to begin anew")
                 self._read(header)
             # Written anew without the torn line that a kill may have left, then appended to.
             lines = [msgspec.json.encode(header)]
             lines += [msgspec.json.encode(Part(start, m)) for start, m in sorted(self.parts.items())]
-            path.write_bytes(b"".join(line + b"\n" for line in lines))
+            whole = path.with_name(f".{path.name}.tmp")
+            whole.write_bytes(b"".join(line + b"\n" for line in lines))
+            whole.replace(path)
             self._file = path.open("ab")
         except OSError as error:
             raise UsageError(

@@ -74,6 +74,8 @@ def generate(
     try:
         judged()
     except (_FoundError, hypothesis.errors.Flaky):
+        if not smallest:
+            raise
         # Flaky: the smallest example passed when it was run once more. It failed before, so it is a finding.
         return Generated(variant, dtype, count + 1, smallest[0])
     return Generated(variant, dtype, count, None)

@@ -3,10 +3,10 @@
 import collections
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
@@ -75,17 +75,17 @@ class Worker:
     def close(self) -> None:
         """Ends the process."""
         self._connection.close()
-        if self._process.poll() is None:
-            self._process.kill()
+        # The whole group: what a variant started must not outlive its worker.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._drain.join(timeout=5.0)
         if self._process.stderr is not None and not self._drain.is_alive():
             self._process.stderr.close()
 
     def _receive(self, seconds: float) -> Reply:
-        deadline = time.monotonic() + seconds
         try:
-            if not self._connection.poll(max(0.0, deadline - time.monotonic())):
+            if not self._connection.poll(seconds):
                 raise self._died(timed_out=True, seconds=seconds)
             reply: Reply = decode_reply(self._connection.recv_bytes())
         except (EOFError, OSError):
@@ -101,7 +101,7 @@ class Worker:
         if timed_out:
             return WorkerDiedError(f"no answer within {seconds:g} s; the worker was ended", timed_out=True)
         how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
-        tail = b"".join(self._stderr).decode(errors="replace").strip().splitlines()
+        tail = b"".join(list(self._stderr)).decode(errors="replace").strip().splitlines()
         said = f"; its last words: {' '.join(tail[-1].split())[:200]}" if tail else ""
         return WorkerDiedError(f"the worker process ended with {how}{said}", timed_out=False)
 

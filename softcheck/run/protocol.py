@@ -1,7 +1,5 @@
 """Messages between the parent, which imports no torch, and its worker processes. MessagePack over a pipe."""
 
-from typing import Literal
-
 import msgspec
 
 from softcheck.cases.case import Case
@@ -63,11 +61,19 @@ class NoDevice(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
+class Declared(msgspec.Struct, frozen=True, tag=True):
+    """A variant has been imported and is about to be tried once. If the worker dies now, its cases will say so."""
+
+    declaration: Declaration
+
+
 class Loaded(msgspec.Struct, frozen=True, tag=True):
     """A variant is ready; its declaration."""
 
     spec: str
     declaration: Declaration
+    fatal: bool = False
+    """The trial ruined the device for this process, so the worker can't go on."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
@@ -115,10 +121,9 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """The request could not be carried out for a reason that is no variant's fault."""
 
     message: str
-    kind: Literal["usage", "internal"]
 
 
-Reply = Ready | NoDevice | Loaded | Refused | Started | Measured | Timed | TimedBaselines | Done | Failed
+Reply = Ready | NoDevice | Declared | Loaded | Refused | Started | Measured | Timed | TimedBaselines | Done | Failed
 
 encode_request = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode

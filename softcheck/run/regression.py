@@ -32,7 +32,7 @@ def shrink_failure(session: Session, variant: str, case: Case, kind: FindingKind
         raise UsageError(f"{variant}: {declared}")
 
     def violations(candidate: Case) -> tuple[Violation, ...]:
-        (result,) = session.run_case(candidate, [variant])
+        (result,) = session.run_case(candidate, [variant], whole=True)
         return result.measurement.violations
 
     def broken(candidate: Case, wanted: FindingKind | None) -> Violation | None:

@@ -5,7 +5,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
@@ -14,6 +14,7 @@ from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.run.process import DeviceChoice, Worker, WorkerDiedError
 from softcheck.run.protocol import (
+    Declared,
     Done,
     Failed,
     Load,
@@ -58,9 +59,10 @@ class Speeds:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a worker thread hands to the main thread for one case."""
+    """What a worker thread hands to the main thread: a result, or the end of a case."""
 
-    results: list[Result] = field(default_factory=list)
+    result: Result | None = None
+    finished: bool = False
     error: SoftcheckError | None = None
 
 
@@ -80,59 +82,83 @@ class Session:
         self._lock = threading.Lock()
         self._all: set[Worker] = {self._first}
         self._closed = False
+        self._timeouts: collections.Counter[str] = collections.Counter()
+        self.given_up: set[str] = set()
+        """Variants that timed out too often to go on with."""
         self.jobs = jobs if jobs is not None else default_jobs(self.ready.backend)
 
     def load(self, spec: str) -> Declaration | str:
         """A variant's declaration, or the reason why it can't be judged at all."""
         worker = self._take()
+        declared: Declaration | None = None
         try:
             for reply in worker.ask(Load(spec), until=(Loaded, Refused, Failed), seconds=self._seconds):
-                if isinstance(reply, Loaded):
-                    self._give(worker)
+                if isinstance(reply, Declared):
+                    declared = reply.declaration
+                elif isinstance(reply, Loaded):
+                    (self._forget if reply.fatal else self._give)(worker)
                     return reply.declaration
-                if isinstance(reply, Refused | Failed):
+                elif isinstance(reply, Refused | Failed):
                     self._give(worker)
                     return reply.message
         except WorkerDiedError as died:
             self._forget(worker)
-            return f"while it was imported or first called: {died}"
+            # Once declared, it is a variant: that it dies is for its cases to find.
+            return declared if declared is not None else f"while it was imported: {died}"
         raise AssertionError("ask() always ends with one of the awaited replies")
 
-    def run_case(self, case: Case, variants: Sequence[str]) -> list[Result]:
+    def run_case(
+        self,
+        case: Case,
+        variants: Sequence[str],
+        *,
+        whole: bool = False,
+        on_result: Callable[[Result], None] = lambda _: None,
+    ) -> list[Result]:
         """Results of the variants on one case, in order. A variant that ends its worker gets a finding; the rest go on.
 
+        Each result reaches ``on_result`` as soon as it is measured. ``whole`` runs every row under the interpreter too.
         Raises SoftcheckError where the case itself can't be made.
         """
         results: list[Result] = []
-        waiting = list(variants)
+        first_rows = None if whole else rows_to_run(case, self.ready.backend)
+
+        def keep(result: Result) -> None:
+            results.append(result)
+            waiting.remove(result.variant)
+            on_result(result)
+
+        waiting = [name for name in variants if name not in self.given_up]
         while waiting:
-            worker = self._take()
-            running: str | None = None
             before = len(results)
-            request = RunCase(case, tuple(waiting), rows_to_run(case, self.ready.backend))
+            under_way: list[str] = []
+            worker = self._take()
             try:
-                for reply in worker.ask(request, until=(Done, Failed), seconds=self._seconds):
-                    if isinstance(reply, Started):
-                        running = reply.variant
-                    elif isinstance(reply, Measured):
-                        results.append(Result(reply.variant, case, reply.measurement, reply.seconds))
-                        waiting.remove(reply.variant)
-                        running = None
-                    elif isinstance(reply, Failed):
-                        self._give(worker)
-                        raise SoftcheckError(f"case {case.id}: {reply.message}")
-                self._give(worker)
+                self._run_on(worker, RunCase(case, tuple(waiting), first_rows), under_way, keep)
             except WorkerDiedError as died:
                 self._forget(worker)
                 if self._closed:
                     raise
-                if running is None and len(results) == before:
+                if under_way:
+                    keep(_ended(under_way[0], case, first_rows, died))
+                    self._count_timeout(under_way[0], died)
+                elif len(results) == before:
                     # No variant had started: the case is to blame, and would end the next worker too.
                     raise SoftcheckError(f"case {case.id}: {died}") from None
-                if running is not None:
-                    results.append(_ended(running, case, died))
-                    waiting.remove(running)
         return results
+
+    def _run_on(self, worker: Worker, request: RunCase, under_way: list[str], keep: Callable[[Result], None]) -> None:
+        """Asks a worker; ``under_way`` holds the variant that is running, if any, when this raises."""
+        for reply in worker.ask(request, until=(Done, Failed), seconds=self._seconds):
+            if isinstance(reply, Started):
+                under_way[:] = [reply.variant]
+            elif isinstance(reply, Measured):
+                under_way.clear()
+                keep(Result(reply.variant, request.case, reply.measurement, reply.seconds))
+            elif isinstance(reply, Failed):
+                self._give(worker)
+                raise SoftcheckError(f"case {request.case.id}: {reply.message}")
+        self._give(worker)
 
     def run_domain(self, variant: str, domain: Domain, start: int, count: int) -> Measurement:
         """The measurement of one variant on a part of a domain.
@@ -151,10 +177,12 @@ class Session:
                     raise SoftcheckError(f"{variant}: {reply.message}")
         except WorkerDiedError as died:
             self._forget(worker)
+            if self._closed:
+                raise
             if found is not None:
                 return found
             kind = FindingKind.TIMEOUT if died.timed_out else FindingKind.CRASH
-            violation = Violation(kind, f"{died}; expected an output for rows {start} to {start + count}", row=start)
+            violation = Violation(kind, f"{died}; expected an output for rows {start} to {start + count}")
             return unmeasured((count, domain.columns), (violation,))
         self._give(worker)
         assert found is not None
@@ -176,13 +204,16 @@ class Session:
         for thread in threads:
             thread.start()
         errors = []
-        for count in range(1, total + 1):
+        finished = 0
+        while finished < total:
             outcome = done.get()
-            for result in outcome.results:
-                on_result(result)
+            if outcome.result is not None:
+                on_result(outcome.result)
             if outcome.error is not None:
                 errors.append(str(outcome.error))
-            progress(count, total)
+            if outcome.finished:
+                finished += 1
+                progress(finished, total)
         for thread in threads:
             thread.join()
         return errors
@@ -226,20 +257,40 @@ class Session:
             except IndexError:
                 return
             try:
-                done.put(_Outcome(self.run_case(case, variants)))
+                self.run_case(case, variants, on_result=lambda result: done.put(_Outcome(result=result)))
+                done.put(_Outcome(finished=True))
             except SoftcheckError as error:
-                done.put(_Outcome(error=error))
+                done.put(_Outcome(finished=True, error=error))
+                if self._closed:
+                    return
             except Exception as error:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
-                done.put(_Outcome(error=SoftcheckError(f"case {case.id}: internal error: {error!r}")))
+                internal = SoftcheckError(f"case {case.id}: internal error: {error!r}")
+                done.put(_Outcome(finished=True, error=internal))
+
+    def _count_timeout(self, variant: str, died: WorkerDiedError) -> None:
+        if not died.timed_out:
+            return
+        with self._lock:
+            self._timeouts[variant] += 1
+            if self._timeouts[variant] >= MOST_TIMEOUTS:
+                self.given_up.add(variant)
 
     def _take(self) -> Worker:
         with self._lock:
+            self._refuse_if_closed()
             if self._idle:
                 return self._idle.pop()
         worker = Worker(self._choice)
         with self._lock:
+            if self._closed:
+                worker.close()
+            self._refuse_if_closed()
             self._all.add(worker)
         return worker
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise WorkerDiedError("the session is closed", timed_out=False)
 
     def _give(self, worker: Worker) -> None:
         with self._lock:
@@ -252,9 +303,12 @@ class Session:
 
 def default_jobs(backend: str) -> int:
     """Worker processes at once: one per core; on a GPU at most 12, since each holds a context on the device."""
-    cores = os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, 12)) if backend == "cuda" else cores
 
+
+MOST_TIMEOUTS = 3
+"""After so many cases that ran out of time a variant is given up, or it would hold the run for hours."""
 
 _INTERPRETER_ROWS = 40
 _INTERPRETER_ELEMENTS = 2**15
@@ -273,7 +327,8 @@ def rows_to_run(case: Case, backend: str) -> int | None:
     return None if rows <= limit else limit
 
 
-def _ended(variant: str, case: Case, died: WorkerDiedError) -> Result:
+def _ended(variant: str, case: Case, first_rows: int | None, died: WorkerDiedError) -> Result:
     kind = FindingKind.TIMEOUT if died.timed_out else FindingKind.CRASH
     violation = Violation(kind, f"{died}; expected an output")
-    return Result(variant, case, unmeasured(case.shape, (violation,)), 0.0)
+    rows, columns = case.shape
+    return Result(variant, case, unmeasured((min(rows, first_rows or rows), columns), (violation,)), 0.0)

@@ -7,6 +7,8 @@ import numpy as np
 
 from oracles.formats import Bits, encode
 from softcheck.cases.case import Case, Layout, format_rows
+from softcheck.cases.check import check_layout
+from softcheck.errors import UsageError
 
 Fails = Callable[[Case], bool]
 
@@ -26,6 +28,11 @@ class _Shrinker:
             return False
         self.left -= 1
         candidate = with_bits(self.case, bits, self.case.layout if layout is None else layout)
+        try:
+            check_layout(bits, candidate)
+        except UsageError:
+            # Elements that share memory must stay equal.
+            return False
         if not self.fails(candidate):
             return False
         self.case = candidate

@@ -12,10 +12,11 @@ import msgspec
 import numpy as np
 import torch
 
-from oracles.formats import FORMATS, Bits, decode
+from oracles.formats import FORMATS, Bits, Format, decode
 from oracles.reference import FullyMasked, Reference
 from softcheck.cases.case import Layout
 from softcheck.cases.check import check_layout
+from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge.judge import judge, reference
 from softcheck.judge.measurement import Measurement, unmeasured
@@ -23,7 +24,9 @@ from softcheck.judge.merge import shifted
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
 from softcheck.run import timing
+from softcheck.run.domains import rows_on
 from softcheck.run.protocol import (
+    Declared,
     Done,
     Failed,
     Load,
@@ -40,7 +43,7 @@ from softcheck.run.protocol import (
     decode_request,
     encode_reply,
 )
-from softcheck.variants.call import Called, call, place, returned_wrongly
+from softcheck.variants.call import Placed, call, call_on_device, is_usable, place, returned_wrongly, to_bits
 from softcheck.variants.registry import LoadedVariant, load
 
 
@@ -54,7 +57,7 @@ class _Session:
     def answer(self, request: Request) -> Iterator[Reply]:
         """Replies to one request; the last one is Done, Loaded, Refused or Failed."""
         if isinstance(request, Load):
-            yield self._load(request.spec)
+            yield from self._load(request.spec)
         elif isinstance(request, RunCase):
             yield from self._run(request)
         elif isinstance(request, RunDomain):
@@ -68,13 +71,18 @@ class _Session:
             self.loaded[spec] = load(spec)
         return self.loaded[spec]
 
-    def _load(self, spec: str) -> Reply:
+    def _load(self, spec: str) -> Iterator[Reply]:
         try:
             variant = self._variant(spec)
         except UsageError as error:
-            return Refused(spec, str(error))
+            yield Refused(spec, str(error))
+            return
+        yield Declared(variant.declaration)
         wrong = self._try_once(variant)
-        return Loaded(spec, variant.declaration) if wrong is None else Refused(spec, wrong)
+        if wrong is None:
+            yield Loaded(spec, variant.declaration, fatal=not is_usable(self.device))
+        else:
+            yield Refused(spec, wrong)
 
     def _try_once(self, variant: LoadedVariant) -> str | None:
         """What makes a function no softmax at all: refused arguments or a wrong kind of return on an ordinary input.
@@ -116,19 +124,25 @@ class _Session:
 
     def _run_domain(self, request: RunDomain) -> Iterator[Reply]:
         variant = self._variant(request.variant)
-        fmt = request.domain.format
-        bits = request.domain.bits(request.start, request.count)
+        rows = rows_on(request.domain, request.start, request.count, self.device)
         yield Started(request.variant)
         begun = time.perf_counter()
         with nan_filled():
-            called = call(variant.function, place(bits, fmt, Layout(), self.device))
-        if called.output is None:
-            measurement = unmeasured(bits.shape, called.violations)
+            returned = call_on_device(variant.function, Placed(rows, rows.view(-1), request.domain.format))
+        if returned.output is None:
+            measurement = unmeasured(rows.shape, returned.violations)
         else:
-            masked = variant.declaration.fully_masked
-            measurement = _merge(judge(bits, called.output, fmt, fully_masked=masked), called)
-        yield Measured(request.variant, shifted(measurement, request.start), time.perf_counter() - begun, called.fatal)
+            measurement = self._judge_where_it_is(rows, returned.output, request.domain.format, variant)
+            measurement = _with(measurement, returned.violations)
+        seconds = time.perf_counter() - begun
+        yield Measured(request.variant, shifted(measurement, request.start), seconds, returned.fatal)
         yield Done()
+
+    def _judge_where_it_is(
+        self, rows: torch.Tensor, output: torch.Tensor, fmt: Format, variant: LoadedVariant
+    ) -> Measurement:
+        masked = variant.declaration.fully_masked
+        return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked)
 
     def _measure(
         self, variant: LoadedVariant, request: RunCase, bits: Bits, exact: Reference
@@ -158,7 +172,7 @@ class _Session:
             judge=judged,
         )
         measurement = diagnose(attempt, measurement)
-        return self._with_torch(_merge(measurement, called), placed.view, called.output), False
+        return self._with_torch(_with(measurement, called.violations), placed.view, called.output), False
 
     def _with_torch(self, measurement: Measurement, view: torch.Tensor, output: Bits) -> Measurement:
         """Adds the largest absolute difference to torch.softmax, the figure that most other comparisons print."""
@@ -174,8 +188,8 @@ class _Session:
         return msgspec.structs.replace(measurement, max_abs_difference_to_torch=float(finite.max()))
 
 
-def _merge(measurement: Measurement, called: Called) -> Measurement:
-    return msgspec.structs.replace(measurement, violations=(*called.violations, *measurement.violations))
+def _with(measurement: Measurement, violations: tuple[Violation, ...]) -> Measurement:
+    return msgspec.structs.replace(measurement, violations=(*violations, *measurement.violations))
 
 
 def _open_device(choice: str) -> tuple[torch.device, Ready] | NoDevice:
@@ -221,12 +235,12 @@ def _serve(connection: Connection, answer: Callable[[Request], Iterator[Reply]])
         try:
             for reply in answer(decode_request(message)):
                 connection.send_bytes(encode_reply(reply))
-                if isinstance(reply, Measured) and reply.fatal:
+                if isinstance(reply, Measured | Loaded) and reply.fatal:
                     return
         except SoftcheckError as error:
-            connection.send_bytes(encode_reply(Failed(str(error), "usage")))
+            connection.send_bytes(encode_reply(Failed(str(error))))
         except MemoryError as error:
-            connection.send_bytes(encode_reply(Failed(f"out of host memory: {error}", "usage")))
+            connection.send_bytes(encode_reply(Failed(f"out of host memory: {error}")))
 
 
 def main() -> None:

@@ -31,13 +31,22 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
+class Returned:
+    """A call's outcome on the device: the output, or None where there is none to judge, and broken promises."""
+
+    output: torch.Tensor | None
+    violations: tuple[Violation, ...] = ()
+    fatal: bool = False
+    """The device can't be used any more in this process."""
+
+
+@dataclass(frozen=True, slots=True)
 class Called:
-    """A call's outcome: output bits [rows, columns], or None where there is no output to judge, and broken promises."""
+    """The same with the output's bit patterns on the host, [rows, columns]."""
 
     output: Bits | None
     violations: tuple[Violation, ...] = ()
     fatal: bool = False
-    """The device can't be used any more in this process."""
 
 
 def to_tensor(bits: Bits, fmt: Format, device: torch.device) -> torch.Tensor:
@@ -57,10 +66,7 @@ def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Plac
     """Puts a matrix into device memory as the layout says; whatever lies between its elements is NaN."""
     rows, columns = bits.shape
     row_stride, column_stride = layout.strides(columns)
-    extent = layout.offset
-    if rows and columns:
-        extent += (rows - 1) * row_stride + (columns - 1) * column_stride + 1
-    storage = torch.full((extent,), float("nan"), dtype=TORCH_DTYPES[fmt.name], device=device)
+    storage = torch.full((layout.extent(rows, columns),), float("nan"), dtype=TORCH_DTYPES[fmt.name], device=device)
     view = storage.as_strided((rows, columns), (row_stride, column_stride), layout.offset)
     if rows and columns:
         # Rows of stride 0 share memory: writing the first row once writes all.
@@ -70,8 +76,16 @@ def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Plac
 
 
 def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
+    """Runs a variant once, as ``call_on_device`` does, and brings the output's bits to the host."""
+    returned = call_on_device(function, placed)
+    output = None if returned.output is None else to_bits(returned.output, placed.fmt)
+    return Called(output, returned.violations, returned.fatal)
+
+
+def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> Returned:
     """Runs a variant once on a placed input and checks what needs no reference: type, shape, dtype, device, input."""
-    before = to_bits(placed.storage, placed.fmt)
+    stored = placed.storage.view(_INTEGER[placed.fmt.width])
+    before = stored.clone()
     try:
         output = function(placed.view)
         _synchronize(placed.view.device)
@@ -79,9 +93,13 @@ def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
         return _raised(error, placed.view.device)
     wrong = returned_wrongly(output, placed.view)
     if wrong is not None:
-        return Called(None, (wrong,))
-    violations = _modified(before, to_bits(placed.storage, placed.fmt), placed)
-    return Called(to_bits(output, placed.fmt), violations)
+        return Returned(None, (wrong,))
+    if torch.equal(before, stored):
+        return Returned(output)
+    violations = _modified(
+        to_bits(before.view(placed.storage.dtype), placed.fmt), to_bits(placed.storage, placed.fmt), placed
+    )
+    return Returned(output, violations)
 
 
 def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
@@ -102,18 +120,23 @@ def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
     return None
 
 
+def is_usable(device: torch.device) -> bool:
+    """Whether the device still works in this process: an illegal access ruins a CUDA context for good."""
+    try:
+        _synchronize(device)
+    except RuntimeError:
+        return False
+    return True
+
+
 def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def _raised(error: Exception, device: torch.device) -> Called:
+def _raised(error: Exception, device: torch.device) -> Returned:
     """What an exception says: its kind by type name, since Triton's error classes move between releases."""
-    try:
-        _synchronize(device)
-        fatal = False
-    except RuntimeError:
-        fatal = True
+    fatal = not is_usable(device)
     name = type(error).__name__
     if fatal:
         kind = FindingKind.CRASH
@@ -123,7 +146,7 @@ def _raised(error: Exception, device: torch.device) -> Called:
         kind = FindingKind.COMPILE_ERROR
     else:
         kind = FindingKind.RAISED
-    return Called(None, (Violation(kind, f"{describe(error)}; expected an output"),), fatal)
+    return Returned(None, (Violation(kind, f"{describe(error)}; expected an output"),), fatal)
 
 
 def describe(error: BaseException) -> str:
@@ -137,8 +160,6 @@ def describe(error: BaseException) -> str:
 def _modified(before: Bits, after: Bits, placed: Placed) -> tuple[Violation, ...]:
     """Changes of the input's storage: of its elements, and of the memory between and before them."""
     changed = before != after
-    if not changed.any():
-        return ()
     owned = torch.zeros(before.shape, dtype=torch.bool)
     owned.as_strided(placed.view.shape, placed.view.stride(), placed.view.storage_offset()).fill_(True)
     mine = owned.numpy()

@@ -6,8 +6,10 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from oracles.formats import FORMATS
 from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind
+from softcheck.errors import UsageError, near_matches
 
 Backend = Literal["cuda", "interpreter"]
 LayoutName = Literal["contiguous", "strided"]
@@ -83,7 +85,8 @@ def variant(**promises: Any) -> Callable[[Function], Function]:
     """
     try:
         declaration = msgspec.convert(_plain(promises), Declaration)
-    except msgspec.ValidationError as error:
+        _check(declaration)
+    except (msgspec.ValidationError, UsageError) as error:
         raise TypeError(f"softcheck.variant: {error}; see softcheck.Declaration for the fields") from None
 
     def attach(function: Function) -> Function:
@@ -91,6 +94,17 @@ def variant(**promises: Any) -> Callable[[Function], Function]:
         return function
 
     return attach
+
+
+def _check(declaration: Declaration) -> None:
+    if not declaration.dtypes:
+        raise UsageError("dtypes is empty, expected at least one")
+    for dtype in declaration.dtypes:
+        if dtype not in FORMATS:
+            raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")
+        limit = declaration.column_limit(dtype)
+        if limit is not None and limit < 1:
+            raise UsageError(f"max_columns is {limit}, expected at least 1, or None for no limit")
 
 
 def declaration_of(function: Callable[..., Any]) -> Declaration:

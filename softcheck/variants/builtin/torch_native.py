@@ -21,7 +21,7 @@ _SERIAL_SUM_ON_CPU = (
             dtypes=("float32", "float64"),
             backends=("interpreter",),
             # With wider vectors fewer of these rows break the bound; with the widest there are, one in each dtype does.
-            cases=("cancellation/absorbed-*", "generated/*"),
+            cases=("cancellation/absorbed-*", "generated/*", "regression/*"),
             reason=_SERIAL_SUM_ON_CPU,
         ),
     ),

@@ -1,0 +1,123 @@
+"""A child process in which Triton interprets kernels, and what the device judge's tests ask of it.
+
+Whether Triton interprets or compiles is decided when the kernels are decorated, and other tests share this process.
+"""
+
+import os
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
+from unittest import mock
+
+
+def pool(*, interpret):
+    return ProcessPoolExecutor(1, get_context("spawn"), _interpret if interpret else _compile)
+
+
+def _interpret():
+    os.environ["TRITON_INTERPRET"] = "1"
+    import torch
+
+    from softcheck.variants import interpreter
+
+    torch.set_num_threads(1)
+    interpreter.correct()
+    warnings.simplefilter("error")
+
+
+def _compile():
+    os.environ.pop("TRITON_INTERPRET", None)
+    os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
+
+
+def exponentials(distances, degree):
+    """exp_minus of float64 values, a multiple of 1024 of them."""
+    import torch
+    from device_kernels import exp_kernel
+
+    d = torch.from_numpy(distances)
+    out = torch.empty_like(d)
+    exp_kernel[(len(d) // 1024,)](d, out, degree, 1024)
+    return out.numpy()
+
+
+def measure(bits, output, dtype, *, layout=None, fully_masked="nan", output_strided=False, patches=(), fault=None):
+    """The device judge's measurement, input placed as the layout says; ``patches`` are (dotted name, value)."""
+    import torch
+
+    from oracles.formats import FORMATS
+    from softcheck.cases.case import Layout
+    from softcheck.judge.device.judge import judge_on_device
+    from softcheck.variants.call import place
+
+    fmt = FORMATS[dtype]
+    device = torch.device("cpu")
+    x = place(bits, fmt, layout or Layout(), device).view
+    theirs = Layout(row_stride=1, column_stride=len(bits), offset=1) if output_strided else Layout()
+    y = place(output, fmt, theirs, device).view
+    if fault == "short":
+        x, y = x[:, :-1], y[:, :-1]
+    with _patched([*patches, *_tolerant()] if fault == "tolerant" else patches):
+        return judge_on_device(x, y, fmt, fully_masked=fully_masked)
+
+
+def _tolerant():
+    """A planted fault: sixteen times as many additions as the contract allows."""
+    from softcheck.judge.device.constants import Constants
+
+    original = Constants.vector
+
+    def vector(constants, degree):
+        found = original(constants, degree)
+        found[2] *= 16
+        return found
+
+    return [("softcheck.judge.device.constants.Constants.vector", vector)]
+
+
+def status(bits, output, dtype):
+    """Rows that the scan left, as a list of 0 and 1."""
+    import torch
+
+    from oracles.formats import FORMATS
+    from softcheck.judge import bounds
+    from softcheck.judge.device.constants import Constants
+    from softcheck.judge.device.scan import scan
+    from softcheck.judge.judge import STANDARD
+    from softcheck.variants.call import to_tensor
+
+    fmt = FORMATS[dtype]
+    device = torch.device("cpu")
+    constants = Constants(fmt, bounds.model(STANDARD, fmt), bits.shape[1])
+    return scan(to_tensor(bits, fmt, device), to_tensor(output, fmt, device), constants).status.tolist()
+
+
+@contextmanager
+def _patched(patches):
+    with ExitStack() as stack:
+        for target, value in patches:
+            stack.enter_context(mock.patch(target, value))
+        yield
+
+
+def compiled(dtype, columns):
+    """PTX of the kernels for sm_90, by name."""
+    import torch
+
+    from oracles.formats import FORMATS
+    from softcheck.judge import bounds
+    from softcheck.judge.device import bins, scan, table
+    from softcheck.judge.device.constants import Constants
+    from softcheck.judge.judge import STANDARD
+    from softcheck.variants.call import TORCH_DTYPES
+    from softcheck.variants.compile import compiling
+
+    fmt = FORMATS[dtype]
+    constants = Constants(fmt, bounds.model(STANDARD, fmt), columns)
+    x = torch.zeros((4, columns), dtype=TORCH_DTYPES[dtype])
+    with compiling("cuda:90") as kernels:
+        scan.scan(x, x, constants)
+        counts = torch.zeros(bins.ALL, dtype=torch.int64)
+        table.tabulate(x, x, constants, range(4), counts, masked_gives_zero=False)
+    return {k.name: (k.asm["ptx"], k.warps) for k in kernels}

@@ -1,0 +1,247 @@
+"""The device judge under Triton's interpreter against the numpy judge: right outputs, planted faults, every layout."""
+
+import math
+
+import device_child
+import numpy as np
+import pytest
+from judge_helpers import kinds, matrix, rounded
+
+from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, decode, encode
+from softcheck.cases.case import Layout
+from softcheck.cases.corpus import default_corpora, load
+from softcheck.contract import FindingKind
+from softcheck.errors import UsageError
+from softcheck.judge.device.agreement import disagreements
+from softcheck.judge.judge import judge
+
+THREE = (FLOAT16, BFLOAT16, FLOAT32)
+INF, NAN = math.inf, math.nan
+ROWS = 5
+
+
+@pytest.fixture(scope="module")
+def child():
+    with device_child.pool(interpret=True) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def agree(child):
+    """Judges on both sides, asserts that they agree, and returns the device's measurement."""
+
+    def compared(bits, output, fmt, *, fully_masked="nan", **options):
+        ours = child.submit(device_child.measure, bits, output, fmt.name, fully_masked=fully_masked, **options).result()
+        theirs = judge(bits, output, fmt, fully_masked=fully_masked)
+        assert disagreements(ours, theirs) == [], (ours, theirs)
+        return ours
+
+    return compared
+
+
+def one_case_per_family():
+    """For each family of the corpora, one case of each of two dtypes, of at most 1200 columns."""
+    chosen = {}
+    for case in load(default_corpora()):
+        if case.dtype != "float64" and case.shape[1] <= 1200:
+            family = chosen.setdefault(case.family, {})
+            if len(family) < 2:
+                family.setdefault(case.dtype, case)
+    return [case for family in chosen.values() for case in family.values()]
+
+
+@pytest.mark.parametrize("case", one_case_per_family(), ids=lambda c: c.id)
+def test_every_family(agree, case):
+    bits = case.bits(ROWS)
+    output = rounded(bits, case.format, "zero")
+    found = agree(bits, output, case.format, layout=case.layout, fully_masked="zero")
+    assert found.violations == ()
+
+
+def normal(fmt, columns=300, rows=ROWS):
+    return matrix(np.random.default_rng(columns).standard_normal((rows, columns)) * 2, fmt)
+
+
+def off_by(ulps, column):
+    def plant(output, fmt):
+        output[2, column] += fmt.storage.type(ulps)
+
+    return plant
+
+
+def scaled(output, fmt):
+    output[1] = encode(decode(output[1], fmt) * (1 + 2.0 ** (6 - fmt.precision)), fmt)
+
+
+def zero(output, fmt):
+    output[:] = 0
+
+
+def swapped(output, fmt):
+    output[3, [0, 1]] = output[3, [1, 0]]
+
+
+def negative(output, fmt):
+    output[0, 7] |= fmt.storage.type(1 << (fmt.width - 1))
+
+
+def put(value):
+    def plant(output, fmt):
+        output[4, -1] = encode(np.array(value), fmt)
+
+    return plant
+
+
+PLANTS = {
+    "first column": (off_by(200, 0), {FindingKind.ULP_EXCEEDS_BOUND}),
+    "last column": (off_by(200, -1), {FindingKind.ULP_EXCEEDS_BOUND}),
+    "row scaled": (scaled, {FindingKind.SUM_VIOLATION}),
+    "zero": (zero, {FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION}),
+    "swapped": (swapped, {FindingKind.ULP_EXCEEDS_BOUND, FindingKind.ORDER_VIOLATION}),
+    "negative": (negative, {FindingKind.OUT_OF_RANGE}),
+    "above one": (put(1.5), {FindingKind.OUT_OF_RANGE, FindingKind.ULP_EXCEEDS_BOUND}),
+    "NaN": (put(NAN), {FindingKind.NAN_MISMATCH}),
+    "inf": (put(INF), {FindingKind.INF_MISMATCH}),
+}
+
+
+@pytest.mark.parametrize("fmt", THREE, ids=lambda f: f.name)
+@pytest.mark.parametrize("plant", PLANTS)
+def test_planted_faults(agree, fmt, plant):
+    bits = normal(fmt)
+    output = rounded(bits, fmt)
+    change, expected = PLANTS[plant]
+    change(output, fmt)
+    assert kinds(agree(bits, output, fmt)) >= expected
+
+
+def test_specials_and_masks(agree):
+    rows = [[NAN, 0.0, 1.0], [INF, 0.0, 1.0], [-INF, 2.0, 1.0], [-INF, -INF, -INF], [-INF, 0.0, INF], [0.0, 1.0, 2.0]]
+    for fmt in THREE:
+        bits = matrix(rows, fmt)
+        for convention in ("nan", "zero"):
+            output = rounded(bits, fmt, convention)
+            right = agree(bits, output, fmt, fully_masked=convention)
+            assert right.violations == ()
+            assert (right.special_rows, right.fully_masked_rows) == (4, 1)
+            output[2, 0] = 1
+            output[3, 1] = 2
+            output[0, 2] = 3
+            wrong = agree(bits, output, fmt, fully_masked=convention)
+            assert kinds(wrong) >= {FindingKind.MASKED_NOT_ZERO, FindingKind.NAN_MISMATCH}
+            assert wrong.special_mismatches == 2
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout(row_stride=1, column_stride=ROWS),
+        Layout(row_stride=75, offset=3),
+        Layout(row_stride=300, column_stride=3),
+    ],
+    ids=str,
+)
+def test_layouts(agree, layout):
+    bits = normal(FLOAT16, 70)
+    output = rounded(bits, FLOAT16)
+    output[2, 69] += 3
+    found = agree(bits, output, FLOAT16, layout=layout, output_strided=True)
+    assert found.max_ulp is not None
+    assert (found.max_ulp.row, found.max_ulp.column) == (2, 69)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 8, 33, 512, 1025, 3000])
+def test_widths(agree, columns):
+    for fmt in (FLOAT16, FLOAT32):
+        bits = normal(fmt, columns, 70 if columns < 9 else 3)
+        output = rounded(bits, fmt)
+        assert agree(bits, output, fmt).violations == ()
+        output[-1, -1] += 40
+        assert agree(bits, output, fmt).max_ulp.row == len(bits) - 1
+
+
+def test_rows_too_wide_for_one_program_are_judged_in_tiles(agree):
+    bits = normal(FLOAT32, 5000, 2)
+    output = rounded(bits, FLOAT32)
+    output[1, 4999] += 2000
+    found = agree(bits, output, FLOAT32, patches=[("softcheck.judge.device.scan.MAX_COLUMNS", 4096)])
+    assert found.max_ulp.column == 4999
+    assert kinds(found) == {FindingKind.ULP_EXCEEDS_BOUND}
+
+
+def test_flushed_results(agree):
+    row = np.concatenate([[0.0], np.linspace(-5, -20, 40)])
+    bits = matrix([row, row / 2], FLOAT16)
+    output = rounded(bits, FLOAT16)
+    output[decode(output, FLOAT16) < 2.0**-14] = 0
+    found = agree(bits, output, FLOAT16)
+    assert found.flushed > 5
+    assert found.max_ulp_ftz < 2 < found.max_ulp.value
+
+
+def test_many_broken_rows_are_counted_on_the_device(child):
+    bits = normal(FLOAT16, 20, 200)
+    output = rounded(bits, FLOAT16)
+    output[:, 3] += 50
+    output[:, 5] |= 0x8000
+    patches = [("softcheck.judge.device.judge.MOST_BROKEN_ROWS", 10)]
+    ours = child.submit(device_child.measure, bits, output, FLOAT16.name, patches=patches).result()
+    theirs = judge(bits, output, FLOAT16)
+    assert ours.rejudged_rows == 0
+    assert set(disagreements(ours, theirs)) <= {"violations"}
+    counts = {v.kind: v.count for v in theirs.violations}
+    for violation in ours.violations:
+        if violation.kind is FindingKind.ORDER_VIOLATION:
+            assert 0 < violation.count <= counts[violation.kind]
+        else:
+            assert violation.count == counts[violation.kind]
+        assert violation.message.startswith(f"row {violation.row}")
+    assert {v.kind for v in ours.violations} == set(counts)
+
+
+def test_rows_in_doubt_are_judged_again(agree):
+    # r is 1/2 but for 2^-101: float64 does not tell on which side, and the ULP is another.
+    bits = matrix([[0.0, 2.0**-100], [0.0, 1.0]], FLOAT32)
+    output = rounded(bits, FLOAT32)
+    output[0, 0] += 1
+    found = agree(bits, output, FLOAT32)
+    assert found.rejudged_rows == 1
+    assert found.max_ulp.value == pytest.approx(2.0)
+
+
+def test_ordinary_rows_pass_the_scan(child):
+    for fmt in THREE:
+        bits = normal(fmt, 256, 40)
+        left = child.submit(device_child.status, bits, rounded(bits, fmt), fmt.name).result()
+        assert sum(left) <= 2
+
+
+def test_empty_and_float64_inputs(agree):
+    for shape in ((0, 5), (3, 0)):
+        assert agree(np.zeros(shape, np.uint16), np.zeros(shape, np.uint16), FLOAT16).elements == 0
+    bits = normal(FLOAT64, 9)
+    assert agree(bits, rounded(bits, FLOAT64), FLOAT64).elements == bits.size
+
+
+def test_outputs_of_another_shape_are_refused(child):
+    bits = normal(FLOAT16, 9)
+    with pytest.raises(UsageError, match="expected the input's"):
+        child.submit(device_child.measure, bits, bits[:, :8], FLOAT16.name).result()
+
+
+def test_a_judge_with_a_growing_tolerance_is_caught(child):
+    bits = normal(FLOAT32)
+    output = rounded(bits, FLOAT32)
+    output[2] += 120
+    theirs = judge(bits, output, FLOAT32)
+    for fault, seen in ((None, False), ("tolerant", True)):
+        ours = child.submit(device_child.measure, bits, output, FLOAT32.name, fault=fault).result()
+        assert ("violations" in disagreements(ours, theirs)) == seen
+
+
+def test_a_judge_that_skips_the_last_column_is_caught(child):
+    bits = normal(FLOAT16)
+    output = rounded(bits, FLOAT16)
+    output[2, -1] += 30
+    ours = child.submit(device_child.measure, bits, output, FLOAT16.name, fault="short").result()
+    assert {"elements", "max_ulp", "violations"} <= set(disagreements(ours, judge(bits, output, FLOAT16)))
