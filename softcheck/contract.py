@@ -43,6 +43,8 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     column: int | None = None
     input_bits: str | None = None
     output_bits: str | None = None
+    share: float | None = None
+    """The witness's error over its bound, or a sum's deviation over what rounding allows; None for other kinds."""
 
 
 VALUE_KINDS = frozenset(

@@ -24,7 +24,7 @@ class _Subject:
 
     def declaration(self) -> Declaration:
         """The variant's declaration. Fails the test where it can't be loaded, skips it for an undeclared dtype."""
-        declaration = self.session.load(self.variant)
+        declaration = self.session.load(self.variant, [self.dtype])
         if isinstance(declaration, str):
             pytest.fail(f"{self.variant}: {declaration}", pytrace=False)
         if self.dtype not in declaration.dtypes:

@@ -52,7 +52,7 @@ def check_contents(case: Case) -> None:
 
 def check_layout(bits: Bits, case: Case) -> None:
     """Raise UsageError where the storage doesn't fit into memory or one address would hold two different elements."""
-    rows, columns = case.shape
+    rows, columns = bits.shape
     wanted = case.layout.extent(rows, columns) * case.format.itemsize
     available = available_bytes()
     if available is not None and wanted > available:

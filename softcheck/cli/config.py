@@ -44,8 +44,28 @@ def read_defaults(context: click.Context, command: click.Command) -> None:
     for key, value in table.items():
         if key not in known:
             raise UsageError(f"{path}: [tool.softcheck] has no setting {key!r}; {near_matches(key, list(known))}")
-        defaults[str(known[key].name)] = value
+        defaults[str(known[key].name)] = _checked(path, known[key], key, value)
     context.default_map = {**(context.default_map or {}), **defaults}
+
+
+def _checked(path: Path, parameter: click.Option, key: str, value: Any) -> Any:
+    """A setting in the type of its option; one value stands for a list of one."""
+    if parameter.is_flag or parameter.type.name == "boolean":
+        fits = isinstance(value, bool)
+    elif parameter.multiple:
+        value = value if isinstance(value, list) else [value]
+        fits = all(isinstance(item, str) for item in value)
+    else:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = number if "integer" in parameter.type.name or "float" in parameter.type.name else isinstance(value, str)
+    try:
+        if fits:
+            parameter.type_cast_value(click.Context(click.Command("report")), value)
+            return value
+        reason = f"expected {'a list of text' if parameter.multiple else 'true or false' if parameter.is_flag else parameter.type.name}"
+    except click.BadParameter as error:
+        reason = error.message
+    raise UsageError(f"{path}: [tool.softcheck] {key} = {value!r}: {reason}")
 
 
 def _table() -> tuple[Path, dict[str, Any]] | None:
@@ -57,7 +77,8 @@ def _table() -> tuple[Path, dict[str, Any]] | None:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise UsageError(f"{path}: {error}; expected a TOML file that can be read") from None
-        table = content.get("tool", {}).get("softcheck")
+        tools = content.get("tool", {})
+        table = tools.get("softcheck") if isinstance(tools, dict) else None
         if table is not None and not isinstance(table, dict):
             raise UsageError(f"{path}: [tool.softcheck] is {table!r}, expected a table of settings")
         return None if table is None else (path, table)

@@ -1,5 +1,6 @@
 """``softcheck corpus``: add, list, show, verify and run saved cases."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -91,9 +92,12 @@ def add_command(
     path = add(saved, target, beside=siblings)
     click.echo(f"saved {saved.id} ({saved.shape[0]}x{saved.shape[1]}) in {path}")
     where = (
-        "" if path in (file.resolve() for c in default_corpora() for file in corpus_files(c)) else f" --corpus {target}"
+        ""
+        if path in (file.resolve() for c in default_corpora() for file in corpus_files(c))
+        else f" --corpus {shlex.quote(str(target))}"
     )
-    click.echo(f"run it: softcheck report --case {saved.id} --dtype {saved.dtype}{where}")
+    whose = f" --variant {shlex.quote(variant)}" if variant is not None else ""
+    click.echo(f"run it: softcheck report{whose} --case {saved.id} --dtype {saved.dtype}{where}")
 
 
 @command.command("list")
@@ -146,7 +150,7 @@ def run_command(context: click.Context, arguments: tuple[str, ...]) -> None:
     chosen = list(arguments)
     if "--help" not in chosen and not any(word.split("=")[0] == "--corpus" for word in chosen):
         chosen += ["--family", FAMILY]
-    sys.exit(report.main(chosen, prog_name="softcheck corpus run", standalone_mode=True, parent=context.parent))
+    sys.exit(report.main(chosen, prog_name="run", standalone_mode=True, parent=context.parent))
 
 
 def _from_bits(text: str, dtype: str | None) -> Case:

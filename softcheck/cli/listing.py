@@ -5,7 +5,7 @@ from collections.abc import Callable
 import click
 
 from oracles import ORACLES
-from softcheck.cases.corpus import builtin_names, load
+from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.families import FAMILIES
 from softcheck.report.formats import FORMATS
 from softcheck.run.session import Session
@@ -38,7 +38,7 @@ def _variants() -> list[str]:
 
 
 def _corpora() -> list[str]:
-    return [f"{name:<25}{len(load([name]))} cases" for name in builtin_names()]
+    return [f"{name:<25}{len(load([name]))} cases" for name in default_corpora()]
 
 
 _LINES: dict[str, Callable[[], list[str]]] = {

@@ -1,8 +1,9 @@
 """The ``softcheck`` command. Subcommands are imported when they are called, so that ``--help`` answers at once."""
 
+import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import NoReturn
 
 import click
 
@@ -51,13 +52,25 @@ def cli() -> None:
     """
 
 
-def main(arguments: list[str] | None = None) -> Any:
+def main(arguments: list[str] | None = None) -> NoReturn:
     """Entry point. Deliberate errors print one message and exit with their code; anything else is a bug and shows."""
     try:
-        return cli.main(args=arguments, standalone_mode=True)
+        result = cli.main(args=arguments, standalone_mode=False)
     except SoftcheckError as error:
         click.echo(f"softcheck: {error}", err=True)
         sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("softcheck: interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read the output has enough of it; Python would complain once more while it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    # click gives --help and --version back as their exit code.
+    sys.exit(result if isinstance(result, int) else 0)
 
 
 if __name__ == "__main__":

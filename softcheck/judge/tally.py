@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,6 +61,7 @@ class Tally:
                     column=column,
                     input_bits=witness.input_bits,
                     output_bits=witness.output_bits,
+                    share=value if kind is FindingKind.ULP_EXCEEDS_BOUND else None,
                 ),
             )
 
@@ -79,7 +81,10 @@ class Tally:
                 f"row {block.first_row + row}: the outputs' sum misses 1 by {deviation:+.6g} ({deviation.hex()}), expected "
                 f"at most {allowed:.6g} ({allowed.hex()}) for {block.logits.shape[1]} columns of {block.fmt.name}"
             )
-            self._worst[kind] = (float(ranking[row]), Violation(kind, message, row=block.first_row + row))
+            self._worst[kind] = (
+                float(ranking[row]),
+                Violation(kind, message, row=block.first_row + row, share=float(ranking[row])),
+            )
 
 
 def extreme(value: float, block: Block, row: int, column: int) -> Extreme:
@@ -103,15 +108,7 @@ def worst(block: Block, values: NDArray[np.float64]) -> Extreme | None:
 
 
 def _with_count(violation: Violation, count: int) -> Violation:
-    return Violation(
-        violation.kind,
-        violation.message,
-        count,
-        violation.row,
-        violation.column,
-        violation.input_bits,
-        violation.output_bits,
-    )
+    return msgspec.structs.replace(violation, count=count)
 
 
 def _out_of_range(block: Block) -> tuple[Flags, Values]:

@@ -50,6 +50,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
             )
             for s in run.speeds
         ),
+        interrupted=run.interrupted,
         errors=tuple(run.errors),
         notes=(*_truncation_note(run), *run.notes, *_not_timed(run)),
         seconds=run.seconds,
@@ -89,8 +90,8 @@ class _Row:
             return VariantResult(
                 name=self.name,
                 dtype=self.dtype,
-                verdict="unsupported",
-                reason="not loaded before the run was interrupted",
+                verdict="error",
+                reason="not run: interrupted",
             )
         if self.dtype not in declaration.dtypes:
             return VariantResult(
@@ -103,8 +104,8 @@ class _Row:
             return VariantResult(
                 name=self.name,
                 dtype=self.dtype,
-                verdict="unsupported",
-                reason="no selected case lies within what it declares",
+                verdict="error" if self.run.interrupted or self.run.errors else "unsupported",
+                reason=self._why_nothing(),
             )
         findings = self._findings(declaration)
         verdict, reason = self._verdict(declaration, findings)
@@ -144,6 +145,13 @@ class _Row:
             speed_vs_torch=speed[3] / speed[2] if speed else None,
             seconds=sum(r.seconds for r in self.results),
         )
+
+    def _why_nothing(self) -> str:
+        if self.run.interrupted:
+            return "not run: interrupted"
+        if self.run.errors:
+            return "not run: no selected case could be made"
+        return "no selected case lies within what it declares"
 
     def _findings(self, declaration: Declaration) -> list[Finding]:
         found = [
@@ -188,8 +196,8 @@ class _Row:
             return False
         if not defect.applies(self.dtype, self.run.ready.backend):
             return False
-        could_show = [(c, m) for c, m in self.measured if any(defect.explains(k, c.id) for k in defect.kinds)]
-        return bool(could_show) and not any(defect.explains(v.kind, c.id) for c, m in could_show for v in m.violations)
+        could_show = [(c, m) for c, m in self.measured if defect.may_show(c.id)]
+        return bool(could_show) and not any(defect.explains(v, c.id) for c, m in could_show for v in m.violations)
 
     def _worst(self) -> tuple[Case, Extreme] | None:
         candidates = [(c, m.max_ulp) for c, m in self.measured if m.max_ulp is not None]

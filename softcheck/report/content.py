@@ -200,7 +200,8 @@ def summary(report: Report) -> str:
     names = len({result.name for result in report.variants})
     dtypes = len({result.dtype for result in report.variants})
     where = f" in {figures.plural(dtypes, 'dtype')}" if dtypes > 1 else ""
-    return f"{figures.plural(names, 'variant')}{where}: {verdicts}; {case_count(report)}; {figures.duration(report.seconds)}"
+    counts = f"{figures.plural(names, 'variant')}{where}: {verdicts}; {case_count(report)}; {figures.duration(report.seconds)}"
+    return f"{counts}; INTERRUPTED" if report.interrupted else counts
 
 
 def one_line(text: str, limit: int = 300) -> str:

@@ -139,6 +139,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     cases: tuple[CaseResult, ...]
     exhaustive: tuple[Exhaustive, ...] = ()
     speed: tuple[CopyBaseline, ...] = ()
+    interrupted: bool = False
+    """Whether the run was ended early; the figures are of what had been measured by then."""
     errors: tuple[str, ...] = ()
     """Cases that could not be run through no fault of a variant, each with the reason."""
     notes: tuple[str, ...] = ()

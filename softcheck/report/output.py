@@ -76,8 +76,15 @@ def write(text: str, path: str) -> None:
     """
     if path == STANDARD_OUTPUT:
         encoding = sys.stdout.encoding or "utf-8"
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise UsageError(
+                f"standard output can't be written ({error.strerror}); name a file with --output"
+            ) from None
         return
     target = _target(path)
     data = text.encode("utf-8", "backslashreplace")

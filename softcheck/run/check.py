@@ -1,5 +1,6 @@
 """One whole check: load the variants, run the cases, search with generated ones, time. Imports no torch."""
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -76,6 +77,8 @@ def check(options: Options, events: Events | None = None) -> Run:
         _generate(session, run, events)
         _time(session, run, events)
     except KeyboardInterrupt:
+        # From here on the report is drawn and written; a second Ctrl-C, or timeout's to the whole group, must not stop it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         run.interrupted = True
         run.notes.append("interrupted: the figures are of what had been measured by then")
     except SoftcheckError as error:
@@ -96,7 +99,7 @@ def explanation(
 ) -> str | None:
     """The reason of the declared defect that accounts for a violation, or None."""
     for defect in declaration.known_defects:
-        if defect.applies(dtype, backend) and defect.explains(violation.kind, case_id):
+        if defect.applies(dtype, backend) and defect.explains(violation, case_id):
             return defect.reason
     return None
 
@@ -104,7 +107,7 @@ def explanation(
 def _load(session: Session, run: Run, events: Events) -> None:
     events.stage("loading variants")
     for done, spec in enumerate(run.options.variants, start=1):
-        loaded = session.load(spec)
+        loaded = session.load(spec, run.options.dtypes)
         if isinstance(loaded, str):
             run.refused[spec] = loaded
         else:

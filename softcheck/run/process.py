@@ -47,6 +47,8 @@ class Worker:
             self.close()
             raise SoftcheckError(f"the worker answered {first!r} at its start, expected Ready")
         self.ready = first
+        self.served: set[str] = set()
+        """Variants that have run in this process."""
 
     def __enter__(self) -> Self:
         return self

@@ -9,9 +9,10 @@ from softcheck.variants.declaration import Backend, Declaration
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """Import a variant and try it once on a small ordinary input."""
+    """Import a variant and try it once on a small ordinary input of the first of these dtypes that it declares."""
 
     spec: str
+    dtypes: tuple[str, ...]
 
 
 class RunCase(msgspec.Struct, frozen=True, tag=True):

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from oracles.formats import FORMATS
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
 from softcheck.contract import FindingKind, Violation
@@ -87,12 +88,12 @@ class Session:
         """Variants that timed out too often to go on with."""
         self.jobs = jobs if jobs is not None else default_jobs(self.ready.backend)
 
-    def load(self, spec: str) -> Declaration | str:
-        """A variant's declaration, or the reason why it can't be judged at all."""
+    def load(self, spec: str, dtypes: Sequence[str] = tuple(FORMATS)) -> Declaration | str:
+        """A variant's declaration, or the reason why it can't be judged at all in the first dtype that it declares."""
         worker = self._take()
         declared: Declaration | None = None
         try:
-            for reply in worker.ask(Load(spec), until=(Loaded, Refused, Failed), seconds=self._seconds):
+            for reply in worker.ask(Load(spec, tuple(dtypes)), until=(Loaded, Refused, Failed), seconds=self._seconds):
                 if isinstance(reply, Declared):
                     declared = reply.declaration
                 elif isinstance(reply, Loaded):
@@ -129,17 +130,25 @@ class Session:
             on_result(result)
 
         waiting = [name for name in variants if name not in self.given_up]
+        fresh = False
         while waiting:
             before = len(results)
             under_way: list[str] = []
-            worker = self._take()
+            worker = self._take(fresh=fresh)
+            chosen = waiting[:1] if fresh else waiting
             try:
-                self._run_on(worker, RunCase(case, tuple(waiting), first_rows), under_way, keep)
+                self._run_on(worker, RunCase(case, tuple(chosen), first_rows), under_way, keep)
+                fresh = False
             except WorkerDiedError as died:
                 self._forget(worker)
                 if self._closed:
                     raise
                 if under_way:
+                    shared = worker.served - set(under_way)
+                    if shared and not died.timed_out and not fresh:
+                        # Another variant may have corrupted the process; alone in a new one, this one shows itself.
+                        fresh = True
+                        continue
                     keep(_ended(under_way[0], case, first_rows, died))
                     self._count_timeout(under_way[0], died)
                 elif len(results) == before:
@@ -152,6 +161,7 @@ class Session:
         for reply in worker.ask(request, until=(Done, Failed), seconds=self._seconds):
             if isinstance(reply, Started):
                 under_way[:] = [reply.variant]
+                worker.served.add(reply.variant)
             elif isinstance(reply, Measured):
                 under_way.clear()
                 keep(Result(reply.variant, request.case, reply.measurement, reply.seconds))
@@ -275,10 +285,10 @@ class Session:
             if self._timeouts[variant] >= MOST_TIMEOUTS:
                 self.given_up.add(variant)
 
-    def _take(self) -> Worker:
+    def _take(self, *, fresh: bool = False) -> Worker:
         with self._lock:
             self._refuse_if_closed()
-            if self._idle:
+            if self._idle and not fresh:
                 return self._idle.pop()
         worker = Worker(self._choice)
         with self._lock:

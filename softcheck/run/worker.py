@@ -57,7 +57,7 @@ class _Session:
     def answer(self, request: Request) -> Iterator[Reply]:
         """Replies to one request; the last one is Done, Loaded, Refused or Failed."""
         if isinstance(request, Load):
-            yield from self._load(request.spec)
+            yield from self._load(request)
         elif isinstance(request, RunCase):
             yield from self._run(request)
         elif isinstance(request, RunDomain):
@@ -71,26 +71,27 @@ class _Session:
             self.loaded[spec] = load(spec)
         return self.loaded[spec]
 
-    def _load(self, spec: str) -> Iterator[Reply]:
+    def _load(self, request: Load) -> Iterator[Reply]:
+        spec = request.spec
         try:
             variant = self._variant(spec)
         except UsageError as error:
             yield Refused(spec, str(error))
             return
         yield Declared(variant.declaration)
-        wrong = self._try_once(variant)
+        dtype = next((d for d in request.dtypes if d in variant.declaration.dtypes), None)
+        wrong = None if dtype is None else self._try_once(variant, dtype)
         if wrong is None:
             yield Loaded(spec, variant.declaration, fatal=not is_usable(self.device))
         else:
             yield Refused(spec, wrong)
 
-    def _try_once(self, variant: LoadedVariant) -> str | None:
+    def _try_once(self, variant: LoadedVariant, dtype: str) -> str | None:
         """What makes a function no softmax at all: refused arguments or a wrong kind of return on an ordinary input.
 
         Only what the signature and the return value show is refused here. An exception from inside is left to the
         cases, which report it as a finding beside the others.
         """
-        dtype = variant.declaration.dtypes[0]
         fmt = FORMATS[dtype]
         bits = np.zeros((2, 8), dtype=fmt.storage)
         view = place(bits, fmt, Layout(), self.device).view

@@ -107,6 +107,8 @@ def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
     if not isinstance(output, torch.Tensor):
         found = type(output).__name__
         return Violation(FindingKind.RAISED, f"returned {found}, expected a torch.Tensor; return the probabilities")
+    if output.layout != torch.strided:
+        return Violation(FindingKind.RAISED, f"returned a tensor of layout {output.layout}, expected torch.strided")
     if output.shape != view.shape:
         return Violation(
             FindingKind.WRONG_SHAPE, f"returned shape {list(output.shape)}, expected {list(view.shape)} as the input's"

@@ -8,7 +8,7 @@ import msgspec
 
 from oracles.formats import FORMATS
 from oracles.reference import FullyMasked
-from softcheck.contract import FindingKind
+from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError, near_matches
 
 Backend = Literal["cuda", "interpreter"]
@@ -43,6 +43,8 @@ class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     reason: str
     cases: tuple[str, ...] = ("*",)
     """Globs over case ids where the defect may show."""
+    max_share: float | None = None
+    """Largest error over bound (for sums: deviation over what rounding allows) that it explains; None for any."""
     dtypes: tuple[str, ...] | None = None
     backends: tuple[Backend, ...] | None = None
 
@@ -50,9 +52,15 @@ class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """Whether the defect is declared for this dtype on this backend."""
         return (self.dtypes is None or dtype in self.dtypes) and (self.backends is None or backend in self.backends)
 
-    def explains(self, kind: FindingKind, case_id: str) -> bool:
-        """Whether a finding of this kind on this case is the declared one."""
-        return kind in self.kinds and any(fnmatchcase(case_id, glob) for glob in self.cases)
+    def explains(self, violation: Violation, case_id: str) -> bool:
+        """Whether a broken promise on this case is the declared one: of its kinds, on its cases, and no larger."""
+        if self.max_share is not None and violation.share is not None and violation.share > self.max_share:
+            return False
+        return violation.kind in self.kinds and self.may_show(case_id)
+
+    def may_show(self, case_id: str) -> bool:
+        """Whether a case is one of those where the defect may show."""
+        return any(fnmatchcase(case_id, glob) for glob in self.cases)
 
 
 class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 
+import msgspec
 import torch
 
 from softcheck.contract import FindingKind
@@ -19,18 +20,34 @@ def _five_operations(x: torch.Tensor) -> torch.Tensor:
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
+_ACCURACY = (FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION)
+
+_OVERFLOW = KnownDefect(
+    kinds=_ACCURACY,
+    dtypes=("float16",),
+    cases=("uniform/*", "negative/*", "wide/*", "cancellation/*", "generated/*", "regression/*"),
+    reason="a sum of exponentials above 65504 overflows float16, and the whole row becomes zeros",
+)
+
+_ROUNDED_EACH_TIME = tuple(
+    KnownDefect(
+        kinds=_ACCURACY,
+        dtypes=(dtype,),
+        max_share=max_share,
+        reason="differences, exponentials and their sum are each rounded to the 16-bit input type",
+    )
+    # The rounded difference is off by up to half its ULP, which exp turns into a relative error: d/2^12 in float16,
+    # where d reaches 17 before the result vanishes, and d/2^9 in bfloat16, where it reaches 92.
+    for dtype, max_share in (("float16", 30.0), ("bfloat16", 200.0))
+)
+
+
 @variant(
     dtypes=ALL_DTYPES,
     description="five torch operations: row maximum, subtract, exponential, row sum, divide",
     provenance="tutorial on fused softmax, unfused version",
     arithmetic=Arithmetic(exp="libdevice", division="div_rn", accumulation="input", intermediate="input"),
-    known_defects=(
-        KnownDefect(
-            kinds=(FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION),
-            dtypes=("float16", "bfloat16"),
-            reason="differences, exponentials and their sum are each rounded to the 16-bit input type",
-        ),
-    ),
+    known_defects=(*_ROUNDED_EACH_TIME, _OVERFLOW),
 )
 def eager(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row, shape [rows, columns]."""
@@ -43,18 +60,16 @@ def eager(x: torch.Tensor) -> torch.Tensor:
     description="the five operations of eager through torch.compile with dynamic shapes",
     provenance="tutorial on fused softmax, compiled version",
     known_defects=(
+        # Without a GPU the captured graph runs operation by operation.
+        *(msgspec.structs.replace(defect, backends=("interpreter",)) for defect in _ROUNDED_EACH_TIME),
+        _OVERFLOW,
         KnownDefect(
-            kinds=(FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION),
-            dtypes=("float16", "bfloat16"),
-            backends=("interpreter",),
-            reason="without a GPU the captured graph runs operation by operation, rounding to the 16-bit type each time",
-        ),
-        KnownDefect(
-            kinds=(FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION),
+            kinds=_ACCURACY,
             dtypes=("float16", "bfloat16"),
             backends=("cuda",),
+            max_share=5.0,
             reason="where Inductor does not fuse everything (very wide or transposed rows), results between its kernels are "
-            "stored in the 16-bit type; 65536 equal float16 logits give zeros",
+            "stored in the 16-bit type",
         ),
     ),
 )
