@@ -75,7 +75,7 @@ FORMATS: dict[str, Format] = {f.name: f for f in (FLOAT16, BFLOAT16, FLOAT32, FL
 def decode(bits: Bits, fmt: Format) -> Values:
     """Values of bit patterns, exact, as float64 of the same shape. NaN payloads are not kept."""
     bits = np.ascontiguousarray(bits, dtype=fmt.storage)
-    wide = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32) if fmt is BFLOAT16 else bits.view(fmt.name)
+    wide = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32) if fmt == BFLOAT16 else bits.view(fmt.name)
     # Widening a signalling NaN counts as an invalid operation.
     with np.errstate(invalid="ignore"):
         return wide.astype(np.float64)
@@ -89,7 +89,7 @@ def encode(values: Values, fmt: Format) -> Bits:
     """
     values = np.asarray(values, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        if fmt is BFLOAT16:
+        if fmt == BFLOAT16:
             # Rounded here because a detour through float32 would round twice; what is left is exact in float32.
             quantum = np.ldexp(1.0, quantum_exponent(values, fmt))
             rounded = np.rint(values / quantum) * quantum

@@ -75,7 +75,7 @@ def domain(
     """
     fmt = FORMATS[dtype]
     if differences:
-        if fmt is not FLOAT32 or columns != 2:
+        if fmt != FLOAT32 or columns != 2:
             raise UsageError(f"--differences is for float32 with --columns 2, got {dtype} with --columns {columns}")
         total = 2 * (fmt.exponent_mask + 1)
         return Domain(kind="differences", dtype=dtype, columns=2, total=total, first=_slice(total, first))

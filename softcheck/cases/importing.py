@@ -139,7 +139,7 @@ def _npy_format(file: Path, stored: np.dtype[np.generic], fmt: Format | None) ->
     """The format of a stored dtype: a float dtype says it, patterns need to be told."""
     if stored.kind == "f" and stored.name in FORMATS:
         return FORMATS[stored.name]
-    patterns = stored.kind == "u" or (stored.str == "|V2" and fmt is BFLOAT16)
+    patterns = stored.kind == "u" or (stored.str == "|V2" and fmt == BFLOAT16)
     if patterns and stored.fields is None and fmt is not None and stored.itemsize == fmt.itemsize:
         return fmt
     wanted = "float16, float32 or float64, or unsigned bit patterns together with their dtype (bfloat16: uint16)"

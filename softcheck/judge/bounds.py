@@ -89,8 +89,8 @@ def model(arithmetic: Arithmetic, fmt: Format) -> Model:
     Operations on 16-bit intermediates are computed in float32 and then rounded, so they have both roundings.
     """
     named = {"float32": FLOAT32, "float64": FLOAT64, "input": fmt}
-    inner = FLOAT64 if fmt is FLOAT64 else named[arithmetic.intermediate]
-    total = FLOAT64 if fmt is FLOAT64 else named[arithmetic.accumulation]
+    inner = FLOAT64 if fmt == FLOAT64 else named[arithmetic.intermediate]
+    total = FLOAT64 if fmt == FLOAT64 else named[arithmetic.accumulation]
     narrow = inner.width == 16
     u = FLOAT32.unit_roundoff if narrow else inner.unit_roundoff
     stored = _log_error(inner.unit_roundoff) if narrow else 0.0

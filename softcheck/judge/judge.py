@@ -27,7 +27,7 @@ def reference(values: Values, fmt: Format, fully_masked: FullyMasked = "nan") ->
 
     ``values`` is [rows, columns], float64, exactly the inputs' values. Compute it once per case to judge many variants.
     """
-    if fmt is FLOAT64:
+    if fmt == FLOAT64:
         return double_double.softmax(values, fully_masked=fully_masked)
     return float64.softmax(values, fully_masked=fully_masked)
 

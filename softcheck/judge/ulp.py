@@ -85,7 +85,7 @@ def least_quantum(fmt: Format) -> int:
 
 def scale(values: Values, exponents: NDArray[np.int64], fmt: Format) -> Values:
     """``values * 2**exponents``, for exponents that occur in a format; exact unless the result leaves float64's range."""
-    if fmt is FLOAT64:
+    if fmt == FLOAT64:
         with np.errstate(over="ignore", under="ignore"):
             return np.ldexp(values, exponents)
     powers = ((exponents + _BIAS) << _MANTISSA_BITS).view(np.float64)

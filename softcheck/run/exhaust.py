@@ -13,8 +13,8 @@ from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
 from softcheck.run.session import Session
 
-ROWS_AT_ONCE = {"interpreter": 2**10, "cuda": 2**20}
-"""Rows of one part: under the interpreter about a second of one program per row."""
+ROWS_AT_ONCE = {"interpreter": 2**10, "cuda": 2**26}
+"""Rows of one part: under the interpreter about a second of one program per row; on a GPU a few gigabytes in all."""
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -118,7 +118,8 @@ def exhaust(
 def _measured(
     session: Session, variant: str, domain: Domain, todo: list[tuple[int, int]]
 ) -> Iterator[tuple[int, Measurement]]:
-    pool = ThreadPoolExecutor(session.jobs)
+    # One GPU is kept busy by one process; a second would only halve the memory.
+    pool = ThreadPoolExecutor(1 if session.ready.backend == "cuda" else session.jobs)
     try:
         measurements = pool.map(lambda chunk: session.run_domain(variant, domain, *chunk), todo)
         yield from zip((start for start, _ in todo), measurements, strict=True)

@@ -18,6 +18,7 @@ from softcheck.cases.case import Layout
 from softcheck.cases.check import check_layout
 from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError, UsageError
+from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.judge import judge, reference
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import shifted
@@ -143,6 +144,8 @@ class _Session:
         self, rows: torch.Tensor, output: torch.Tensor, fmt: Format, variant: LoadedVariant
     ) -> Measurement:
         masked = variant.declaration.fully_masked
+        if self.device.type == "cuda":
+            return judge_on_device(rows, output, fmt, fully_masked=masked)
         return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked)
 
     def _measure(

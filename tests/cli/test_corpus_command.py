@@ -137,3 +137,25 @@ def test_list_and_show(tmp_path):
     shown = softcheck("corpus", "show", first)
     assert shown.returncode == 0
     assert first in shown.stdout
+
+
+def test_failure_beyond_the_interpreters_rows_is_shrunk_all_the_same(tmp_path):
+    kernel = tmp_path / "late.py"
+    kernel.write_text(
+        "import torch\n\ndef f(x):\n    y = torch.softmax(x, -1)\n    y[x[:, 0] == 7] = 0\n    return y\n"
+    )
+    values = np.zeros((100, 5), dtype=np.float16)
+    values[60, 0] = 7
+    np.save(tmp_path / "x.npy", values)
+    add = ["corpus", "add", "--variant", f"{kernel}:f", "--file", "x.npy", "--device", "interpreter"]
+    done = softcheck(*add, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "shrunk from 100x5 to 1x1" in done.stdout
+
+
+def test_the_same_input_in_another_folder_of_the_project_is_refused(tmp_path):
+    add = ["corpus", "add", "--dtype", "float16", "--bits", BITS]
+    assert softcheck(*add, cwd=tmp_path).returncode == 0
+    again = softcheck(*add, "--to", "elsewhere/a.jsonl", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "saved already" in again.stderr

@@ -236,3 +236,52 @@ def test_ctrl_c_prints_the_report_so_far_and_exits_130(tmp_path):
     report = json.loads(output)
     assert report["variants"][0]["cases_run"] > 0
     assert any("interrupted" in note for note in report["notes"])
+
+
+def test_saved_failure_is_run_by_corpus_run_and_saving_it_twice_changes_no_exit_code(tmp_path):
+    wrong = ["--variant", f"{HOSTILE}:leaves_tail", "--device", "interpreter", "--dtype", "float16"]
+    search = ["report", *wrong, "--case", "one-column/*/float16", "--generate", "40", "--save", "--format", "summary"]
+    first = softcheck(*search, cwd=tmp_path)
+    assert first.returncode == 1, first.stderr
+    assert "saved regression/" in first.stderr
+    again = softcheck(*search, cwd=tmp_path)
+    assert again.returncode == 1, again.stderr
+    assert "not saved" in again.stderr
+    run = softcheck("corpus", "run", *wrong, "--format", "json", cwd=tmp_path)
+    assert run.returncode == 1, run.stderr
+    row = json.loads(run.stdout)["variants"][0]
+    assert any(
+        f["kind"] == "unwritten_output" and f["reproduce"].startswith("softcheck report") for f in row["findings"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ('seed = "many"', "seed = 'many'"),
+        ("seed = -1", "seed = -1"),
+        ("save = 3", "true or false"),
+        ("variant = 3", "a list of text"),
+        ('dtype = "float61"', "unknown dtype"),
+    ],
+)
+def test_setting_of_the_wrong_type_names_file_and_key(tmp_path, setting, said):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.softcheck]\n{setting}\n")
+    done = softcheck("report", "--device", "interpreter", cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_word_stands_for_a_list_of_one_in_pyproject(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.softcheck]\nvariant = "torch"\n')
+    done = softcheck("report", *FAST, "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [row["name"] for row in json.loads(done.stdout)["variants"]] == ["torch"]
+
+
+def test_reader_that_has_enough_is_no_error():
+    shell = f"{sys.executable} -m softcheck.cli.main corpus list edge | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr

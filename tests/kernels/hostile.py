@@ -94,3 +94,28 @@ def all_zero(x):
 
 def uniform(x):
     return torch.full_like(x, 1.0 / max(1, x.shape[1]))
+
+
+def ends_the_process_later(x):
+    import threading
+
+    threading.Timer(0.3, os.abort).start()
+    return torch.softmax(x, dim=-1)
+
+
+def slow(x):
+    time.sleep(1.0)
+    return torch.softmax(x, dim=-1)
+
+
+def leaves_a_child(x):
+    import subprocess
+
+    if x.shape[1] == 3:
+        subprocess.Popen(["sleep", "7777"])
+        time.sleep(600)
+    return torch.softmax(x, dim=-1)
+
+
+def aborts_at_once(x):
+    os.abort()

@@ -53,6 +53,12 @@ def test_option_points_the_suite_at_another_variant(pytester):
     run(pytester, "right", "--softcheck-variant", "kernels.py:zero").assert_outcomes(failed=1)
 
 
+def test_misspelt_dtype_is_a_usage_error_not_a_skip(pytester):
+    result = run(pytester, "right", "--softcheck-dtype", "flaot16")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*unknown dtype*flaot16*"])
+
+
 def test_undeclared_dtype_is_skipped_with_the_reason(pytester):
     result = run(pytester, "right", "--softcheck-dtype", "float64", "-rs")
     result.assert_outcomes(skipped=1)

@@ -8,8 +8,8 @@ import pytest
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind
-from softcheck.errors import NothingRunError
-from softcheck.run.session import Session, rows_to_run
+from softcheck.errors import NothingRunError, SoftcheckError
+from softcheck.run.session import MOST_TIMEOUTS, Session, rows_to_run
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 
@@ -124,3 +124,44 @@ def test_interpreter_cuts_large_cases_and_a_gpu_none():
     assert rows_to_run(large, "interpreter") == 40
     assert rows_to_run(large, "cuda") is None
     assert rows_to_run(TWO, "interpreter") is None
+
+
+def test_variant_that_shared_a_process_with_a_culprit_is_not_blamed(session):
+    results = session.run_case(TWO, [hostile("ends_the_process_later"), hostile("slow")])
+    assert {r.variant: {v.kind for v in r.measurement.violations} for r in results}[hostile("slow")] == set()
+
+
+def test_variant_that_dies_when_first_called_is_a_finding_not_a_refusal(session):
+    assert not isinstance(session.load(hostile("aborts_at_once")), str)
+    assert kinds(session, "aborts_at_once", TWO) == {FindingKind.CRASH}
+
+
+def test_variant_that_keeps_running_out_of_time_is_given_up():
+    opened = Session("interpreter", jobs=1, seconds_per_call=4.0)
+    try:
+        for number in range(MOST_TIMEOUTS):
+            (result,) = opened.run_case(case_of(np.ones((1, 3)) * number, str(number)), [hostile("hangs")])
+            assert {v.kind for v in result.measurement.violations} == {FindingKind.TIMEOUT}
+        assert opened.run_case(THREE, [hostile("hangs")]) == []
+        assert opened.given_up == {hostile("hangs")}
+    finally:
+        opened.close()
+
+
+def test_what_a_variant_started_ends_with_its_worker():
+    import subprocess
+
+    opened = Session("interpreter", jobs=1, seconds_per_call=4.0)
+    try:
+        opened.run_case(THREE, [hostile("leaves_a_child")])
+    finally:
+        opened.close()
+    left = subprocess.run(["pgrep", "-f", "sleep 7777"], capture_output=True, check=False)
+    assert left.stdout == b""
+
+
+def test_closed_session_starts_no_more_workers():
+    opened = Session("interpreter", jobs=1)
+    opened.close()
+    with pytest.raises(SoftcheckError, match="closed"):
+        opened.run_case(TWO, ["torch"])

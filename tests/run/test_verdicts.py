@@ -148,3 +148,24 @@ def test_finding_ids_are_stable_and_distinct():
     ids = [report_of(Declaration(), [(case("ties", n), measured(ULP))]).variants[0].findings[0].id for n in "aab"]
     assert ids[0] == ids[1] != ids[2]
     assert len(ids[0]) == 12
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(2.9, "known"), (3.1, "fail")])
+def test_defect_explains_nothing_larger_than_it_declares(share, verdict):
+    violation = msgspec.structs.replace(ULP, share=share)
+    report = report_of(defect(max_share=3.0), [(case("ties"), measured(violation))])
+    assert report.variants[0].verdict == verdict
+
+
+def test_case_that_could_not_be_made_ends_with_2():
+    run = run_of(Declaration(), [(case("ties"), measured())])
+    run.errors.append("case huge/a/float16: no memory")
+    assert exit_code(build(run, command=["softcheck"])) == 2
+
+
+def test_interrupted_run_says_so_and_calls_nothing_unsupported():
+    run = run_of(Declaration(), [])
+    run.interrupted = True
+    report = build(run, command=["softcheck"])
+    assert report.interrupted
+    assert (report.variants[0].verdict, report.variants[0].reason) == ("error", "not run: interrupted")

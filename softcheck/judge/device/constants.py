@@ -1,0 +1,106 @@
+"""What the kernels need to know of a format, an arithmetic and a column count, computed once on the host."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from oracles.formats import FLOAT64, Format, Values
+from softcheck.judge import bounds
+from softcheck.judge.device.exp64 import CLAMP, truncation
+
+LARGEST_GROWTH = 2.0**-4
+"""The largest exp(B) - 1 for which the kernels' four terms of it are within a relative 2^-22."""
+
+_UNIT_ROUNDOFF = 2.0**-53
+_VISIBLE = 2.0**-18
+"""Relative errors of bounds and shares, which are computed in float32: some 20 roundings of 2^-24 each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Bounds of one arithmetic at one column count; names as in ``softcheck.judge.bounds.Model``."""
+
+    fmt: Format
+    model: bounds.Model
+    columns: int
+
+    @property
+    def additions(self) -> float:
+        """The part of B_j that is the same for all rows: sum, division and rescalings, without the weighted mean of A."""
+        model, depth = self.model, bounds.depth(self.columns)
+        summing = depth * model.addition + self.columns * model.underflow + model.denominator
+        return summing + model.division + depth * model.rescale
+
+    @property
+    def largest_growth(self) -> float:
+        """An upper bound on exp(B_j) - 1 of all elements with d <= CLAMP."""
+        elements = self.model.exponent * CLAMP + self.model.exponential
+        # The weighted mean of d is at most log(columns): it is the difference of two entropies.
+        row = self.additions + self.model.exponent * math.log(max(2, self.columns)) + self.model.exponential
+        return math.expm1(min(elements + row, 1.0))
+
+    @property
+    def supported(self) -> bool:
+        """Whether the format has a float64 reference, and the kernels' short series and missing cap are good enough."""
+        small = self.largest_growth <= LARGEST_GROWTH and self.model.underflow <= self.fmt.least_normal
+        return self.fmt != FLOAT64 and not self.model.prescaled and small
+
+    @property
+    def underflows(self) -> bool:
+        """Whether tau shows in any bound."""
+        return self.model.underflow > 2.0**-30 * self.fmt.least_subnormal
+
+    @property
+    def far(self) -> bool:
+        """Whether an error before the rounding to the format may exceed half an ULP."""
+        before = self.largest_growth * 2.0**self.fmt.precision + self.model.underflow / self.fmt.least_subnormal
+        return self.model.rounds_result and before > 0.5
+
+    @property
+    def few_terms(self) -> bool:
+        """Whether two terms of expm1(B) are within a relative 2^-23: the third is B^2 / 6."""
+        return self.largest_growth <= 2.0**-10
+
+    def uncertainty(self, degree: int) -> float:
+        """Relative error of the kernels' reference for r >= 2^emin, where d <= log(columns) - log(2^emin) < 105.
+
+        As for ``oracles.float64``: the exponential's argument and the exponential for the element and for the
+        denominator, at most 128 + columns / 256 additions on any path, reciprocal and product.
+        """
+        distances = 105 + math.log(max(2, self.columns))
+        roundings = 1.7 * distances + 2 * 4 + 128 + self.columns / 256 + 4
+        return 2 * truncation(degree) + _UNIT_ROUNDOFF * roundings
+
+    def margin(self, degree: int) -> float:
+        """Distance of error / bound from 1 below which a verdict is in doubt.
+
+        The kernels take the mean of A for log(mean of exp(A)). The difference is at most the mean of A^2, and that is the
+        mean of A times the largest A among elements with d <= log(columns) + 10; all others together weigh below e^-10.
+        """
+        largest = self.model.exponent * (math.log(max(2, self.columns)) + 10) + self.model.exponential
+        return _VISIBLE + 2 * largest + 4 * self.uncertainty(degree) * 2.0**self.fmt.precision
+
+    def vector(self, degree: int) -> Values:
+        """The kernels' constants, in the order in which they load them."""
+        model = self.model
+        summed_twice = 2.0 if model.rescale else 0.0
+        tau = model.underflow
+        return np.array(
+            [
+                model.exponent,
+                model.exponential,
+                self.additions,
+                summed_twice,
+                tau * math.exp(self.additions),
+                self.columns * tau,
+                self.columns + 1.0,
+                self.margin(degree),
+                self.uncertainty(degree),
+            ]
+        )
+
+    def tensor(self, degree: int, device: torch.device) -> torch.Tensor:
+        """``vector`` in device memory."""
+        return torch.from_numpy(self.vector(degree)).to(device)

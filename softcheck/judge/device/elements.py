@@ -1,0 +1,132 @@
+# ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
+"""Device functions for single elements and rows: the exact answer in ULPs, its bound, and row denominators.
+
+The definitions are those of softcheck.judge.ulp and softcheck.judge.bounds. Errors are computed in float64; bounds,
+which are compared with a margin, in float32. ULPs as float32 carry a factor 2^64 or its inverse, so that none leaves the
+range: the least ULP is 2^-149.
+"""
+
+import triton.language as tl
+
+from softcheck.judge.device._jit import jit
+from softcheck.judge.device.exp64 import from_high_word, high_word
+
+_EXPONENT = tl.constexpr(0x7FF00000)
+_MANTISSA_OF_FLOAT32 = tl.constexpr(0x7FFFFF)
+_MANTISSA = tl.constexpr((1 << 52) - 1)
+_BIAS = tl.constexpr(1023)
+_SCALE = tl.constexpr(2.0**64)
+
+
+@jit
+def binade(r: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
+    """Biased exponent max(floor(log2 r), emin) of r >= 0, in place in a high word."""
+    return tl.maximum(high_word(r) & _EXPONENT, (MIN_EXPONENT + _BIAS) << 20)
+
+
+@jit
+def inverse_ulp(exponent: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
+    """1 / ulp(r) as float64, from ``binade``."""
+    # 2046 + p - 1 does not fit its place as a signed number; the difference does, and int32 wraps.
+    return from_high_word(-exponent + (((_BIAS * 2 + PRECISION - 1) << 20) - (1 << 32)))
+
+
+@jit
+def ulp_up(exponent: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
+    """ulp(r) * 2^64 as float32, from ``binade``."""
+    word = exponent - ((_BIAS + PRECISION - 1 - 127 - 64) << 20)
+    return (word << 3).to(tl.float32, bitcast=True)
+
+
+@jit
+def inverse_ulp_down(exponent: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
+    """2^-64 / ulp(r) as float32, from ``binade``."""
+    word = -exponent + ((_BIAS + PRECISION - 1 + 127 - 64) << 20)
+    return (word << 3).to(tl.float32, bitcast=True)
+
+
+@jit
+def bound_of(
+    distance: tl.tensor,
+    r_in_ulps: tl.tensor,
+    exponent: tl.tensor,
+    row_part: tl.tensor,
+    slope: tl.tensor,
+    exponential: tl.tensor,
+    underflow: tl.tensor,
+    PRECISION: tl.constexpr,
+    ROUNDS: tl.constexpr,
+    UNDERFLOWS: tl.constexpr,
+    FAR: tl.constexpr,
+    MORE_TERMS: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """Bound in ULPs, and the cost of rounding to the format in ULPs, both float32; see softcheck.judge.bounds.
+
+    All arguments are float32: the distance below the row's maximum, r in ULPs, and the model's constants. The cap of 2
+    in softcheck.judge.bounds has no counterpart: models for which it matters are not supported here. UNDERFLOWS says
+    that tau shows, FAR that errors before the rounding may exceed half an ULP; ``Constants`` knows.
+    """
+    a = slope * tl.minimum(distance, 800.0) + tl.where(distance > 0, exponential, 0.0)
+    b = a + row_part
+    growth = b * (1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24)))) if MORE_TERMS else b * (1.0 + b * 0.5)
+    bound = growth * r_in_ulps
+    if UNDERFLOWS:
+        bound += (underflow * _SCALE) * inverse_ulp_down(exponent, PRECISION)
+    rounding = tl.full(distance.shape, 0.5, tl.float32)
+    if ROUNDS:
+        rounding = 0.5 + 0.5 * b
+        if FAR:
+            rounding = tl.where(bound > 0.5, 1.0 + growth, rounding)
+        bound += rounding
+    return bound, rounding
+
+
+@jit
+def ratio(error: tl.tensor, bound: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
+    """The share error / bound in float32, within 2^-22, for bounds in [2^-100, 2^100]."""
+    if NVIDIA:
+        reciprocal = tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=r,r", [bound], dtype=tl.float32, is_pure=True, pack=1
+        )
+        share = error * reciprocal
+    else:
+        share = error / bound
+    return share
+
+
+@jit
+def expm1_small(b: tl.tensor) -> tl.tensor:
+    """exp(b) - 1 of float64 b in [0, 2^-3], within a relative 2^-24."""
+    return b * (1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24 + b * (1.0 / 120 + b * (1.0 / 720))))))
+
+
+@jit
+def inverse_denominator(
+    total: tl.tensor, weighted_distance: tl.tensor, copies: tl.tensor
+) -> tuple[tl.tensor, tl.tensor]:
+    """1 / sum of exponentials, and whether the maxima's binade is in doubt.
+
+    With c copies of the maximum, c a power of two, and any other finite logit, r of the maxima is below 1/c: the inverse
+    is then taken one unit lower, as in oracles.float64. The exponentials' sum is at least c, since rounding is monotonic.
+    """
+    inverse = 1.0 / total
+    power_of_two = (total.to(tl.int64, bitcast=True) & _MANTISSA) == 0
+    others = power_of_two & (weighted_distance > 0)
+    below = (inverse.to(tl.int64, bitcast=True) - 1).to(tl.float64, bitcast=True)
+    return tl.where(others, below, inverse), others & (copies != total)
+
+
+@jit
+def may_lie_near_power(r_in_ulps: tl.tensor) -> tl.tensor:
+    """Whether r in ULPs, rounded to float32, is a power of two: true wherever r is within a relative 2^-25 of one."""
+    bits = r_in_ulps.to(tl.int32, bitcast=True)
+    return ((bits & _MANTISSA_OF_FLOAT32) == 0) & (bits != 0)
+
+
+@jit
+def lies_near_power(r: tl.tensor, uncertainty: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
+    """Whether r >= 2^emin is within the relative uncertainty of a power of two, on either side."""
+    bits = r.to(tl.int64, bitcast=True)
+    fraction = ((bits & _MANTISSA) | (_BIAS << 52)).to(tl.float64, bitcast=True)
+    near = (fraction - 1.0 <= uncertainty) | (2.0 - fraction <= 2.0 * uncertainty)
+    return near & (high_word(r) >= ((MIN_EXPONENT + _BIAS) << 20) - 1)

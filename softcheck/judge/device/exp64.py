@@ -1,0 +1,98 @@
+# ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
+"""exp(-d) in float64 for d >= 0, in few operations.
+
+e^-d = 2^(n + f) with n the integer nearest to -d log2(e) and |f| <= 1/2; 2^f = 1 + f q(f), q the polynomial with the least
+largest relative error (Remez), each coefficient then rounded to float64. Multiplying by 2^n is one integer addition.
+
+For 0 <= d <= ``CLAMP`` the relative error is at most ``truncation(degree) + u (4 + d/2)``, u = 2^-53:
+
+- of the polynomial, ``truncation``;
+- of Horner's rule with fused operations: u for the last addition, and less than u for all before it, since each is
+  multiplied by |f| ln 2 < 0.35 at least once more;
+- of log2(e) rounded to float64, 0.13 u d; the fused multiplication rounds f within 2^-55, a relative 0.35 u.
+
+exp(0) is exactly 1. The interpreter rounds twice in a fused operation, and so adds up to u d.
+"""
+
+import triton.language as tl
+
+from softcheck.judge.device._jit import jit
+
+CLAMP = 700.0
+"""Distances beyond it (up to 2^-11 more) give e^-700 = 2^-1009.9: too small to count, too large to underflow."""
+
+DEGREES = (8, 10)
+_TRUNCATION: dict[int, float] = {8: 2.0**-39.7, 10: 2.0**-51.5}
+
+_CLAMP_WORD = tl.constexpr(0x4085E000)
+"""The high word of the float64 700."""
+_MINUS_LOG2E = tl.constexpr(-float.fromhex("0x1.71547652b82fep+0"))
+_ROUNDER = tl.constexpr(1.5 * 2.0**52)
+"""Adding it rounds to an integer and leaves that integer in the low bits."""
+
+
+def truncation(degree: int) -> float:
+    """Largest relative error of the polynomial of that degree (8 or 10) on |f| <= 1/2 + 2^-30."""
+    return _TRUNCATION[degree]
+
+
+@jit
+def high_word(value: tl.tensor) -> tl.tensor:
+    """The leading 32 bits of float64 values, as int32: sign, exponent, and the first 20 bits after the point."""
+    return (value.to(tl.int64, bitcast=True) >> 32).to(tl.int32)
+
+
+@jit
+def from_high_word(word: tl.tensor) -> tl.tensor:
+    """float64 values with these leading 32 bits and zeros after them."""
+    return (word.to(tl.int64) << 32).to(tl.float64, bitcast=True)
+
+
+@jit
+def clamped(distance: tl.tensor) -> tl.tensor:
+    """min(distance, 700) up to 2^-11, for float64 values >= 0 or +inf: one integer minimum instead of a comparison and two selections."""
+    low = distance.to(tl.int64, bitcast=True) & 0xFFFFFFFF
+    word = tl.minimum(high_word(distance), _CLAMP_WORD)
+    return ((word.to(tl.int64) << 32) | low).to(tl.float64, bitcast=True)
+
+
+@jit
+def _constant(like: tl.tensor, value: tl.constexpr) -> tl.tensor:
+    """A float64 constant in the shape of a tensor: a bare number would be rounded to float32 first."""
+    return tl.full(like.shape, value, tl.float64)
+
+
+@jit
+def _step(p: tl.tensor, f: tl.tensor, coefficient: tl.constexpr) -> tl.tensor:
+    """One step of Horner's rule, rounded once."""
+    return tl.fma(p, f, _constant(f, coefficient))
+
+
+@jit
+def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr) -> tl.tensor:
+    """e^-d of float64 values in [0, 700 + 2^-11], within the bound of the module's text. Degree 8 or 10."""
+    minus_log2e = _constant(distance, _MINUS_LOG2E)
+    shifted = tl.fma(distance, minus_log2e, _constant(distance, _ROUNDER))
+    n = shifted - _ROUNDER
+    f = tl.fma(distance, minus_log2e, -n)
+    if DEGREE == 8:
+        p = _step(_constant(f, 1.3344185294057598e-06), f, 1.531420923120997e-05)
+        p = _step(p, f, 0.00015403098277581433)
+        p = _step(p, f, 0.001333343415752526)
+        p = _step(p, f, 0.009618129558852355)
+        p = _step(p, f, 0.05550410959228835)
+        p = _step(p, f, 0.2402265069474253)
+        p = _step(p, f, 0.6931471805412327)
+    else:
+        p = _step(_constant(f, 7.111758220783707e-09), f, 1.0210506232001245e-07)
+        p = _step(p, f, 1.3215235638914948e-06)
+        p = _step(p, f, 1.5252647748947976e-05)
+        p = _step(p, f, 0.00015403530800806375)
+        p = _step(p, f, 0.0013333558246478453)
+        p = _step(p, f, 0.009618129107380727)
+        p = _step(p, f, 0.0555041086643466)
+        p = _step(p, f, 0.24022650695910472)
+        p = _step(p, f, 0.6931471805599516)
+    p = _step(p, f, 1.0)
+    power = shifted.to(tl.int64, bitcast=True) << 52
+    return (p.to(tl.int64, bitcast=True) + power).to(tl.float64, bitcast=True)

@@ -1,0 +1,365 @@
+# ruff: noqa: N803, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
+"""The full set of figures for each of some rows: every rule of the judge but order, in float64, for rows of any width.
+
+Three passes over a row in tiles: maximum and class; exponentials' sum; comparison. What a later pass reads again is
+usually still in the L2 cache.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from softcheck.judge.device import bins
+from softcheck.judge.device._jit import jit
+from softcheck.judge.device.bins import bin_of, close_table, count, open_table
+from softcheck.judge.device.constants import Constants
+from softcheck.judge.device.elements import (
+    binade,
+    bound_of,
+    expm1_small,
+    inverse_denominator,
+    inverse_ulp,
+    lies_near_power,
+    ratio,
+    ulp_up,
+)
+from softcheck.judge.device.exp64 import clamped, exp_minus
+from softcheck.judge.device.scan import default_programs, is_nvidia
+
+FIELDS = (
+    "row_class",
+    "comparable",
+    "error",
+    "error_sum",
+    "share",
+    "deviation",
+    "allowed",
+    "error_ftz",
+    "flushed",
+    "nan_mismatch",
+    "inf_mismatch",
+    "masked_not_zero",
+    "out_of_range",
+    "exceeding",
+    "doubtful",
+    "masked_size",
+    "range_size",
+    "denominator",
+    "mean_distance",
+)
+"""Figures per row, all float64, in the order in which the kernel stores them.
+
+``error``, ``share`` and ``error_ftz`` are maxima, -1 where no element has one; ``deviation`` is the outputs' sum - 1 and
+NaN where there is none; ``masked_size`` and ``range_size`` say how far the worst such element is from 0 or [0, 1];
+``mean_distance`` is the mean of max x - x weighted by the exact softmax; the others are counts.
+"""
+
+DEGREE = 10
+"""Of the exponential's polynomial."""
+
+_MAX_TILE = 2048
+_TILE = 1024
+_FIELD = {name: tl.constexpr(place) for place, name in enumerate(FIELDS)}
+_UP = tl.constexpr(2.0**-64)
+_INFINITY = tl.constexpr(float("inf"))
+
+_CLASS, _COMPARABLE, _ERROR, _ERROR_SUM, _SHARE = (_FIELD[f] for f in FIELDS[:5])
+_DEVIATION, _ALLOWED, _ERROR_FTZ, _FLUSHED, _NAN = (_FIELD[f] for f in FIELDS[5:10])
+_INF, _MASKED, _RANGE, _EXCEEDING, _DOUBTFUL = (_FIELD[f] for f in FIELDS[10:15])
+_MASKED_SIZE, _RANGE_SIZE, _DENOMINATOR, _MEAN_DISTANCE = (_FIELD[f] for f in FIELDS[15:])
+
+
+@jit
+def _total(flags: tl.tensor) -> tl.tensor:
+    """Count of flags per row."""
+    return tl.sum(flags.to(tl.int32), axis=1).to(tl.float64)
+
+
+@jit
+def _logits(logits: tl.tensor, column: tl.tensor, columns: tl.tensor, stride: tl.tensor) -> tl.tensor:
+    """Logits of a tile as float32, -inf beyond the last column."""
+    return tl.load(logits + column * stride, mask=column < columns, other=-float("inf")).to(tl.float32)
+
+
+@jit
+def _peaks(
+    logits: tl.tensor, stride: tl.tensor, columns: tl.tensor, ROWS: tl.constexpr, BLOCK: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor]:
+    """Each row's maximum as float32, NaN left out, and whether it holds a NaN, as 0 or 1."""
+    offsets = tl.arange(0, BLOCK)[None, :].to(tl.int64)
+    peak = tl.full([ROWS], -float("inf"), tl.float32)
+    nans = tl.full([ROWS], 0, tl.int32)
+    for start in range(0, columns, BLOCK):
+        logit = _logits(logits, start + offsets, columns, stride)
+        is_nan = logit != logit  # noqa: PLR0124 - true of NaN alone
+        nans = tl.maximum(nans, tl.max(is_nan.to(tl.int32), axis=1))
+        peak = tl.maximum(peak, tl.max(tl.where(is_nan, -float("inf"), logit), axis=1))
+    return peak, nans
+
+
+@jit
+def _denominators(
+    logits: tl.tensor,
+    peak: tl.tensor,
+    ordinary: tl.tensor,
+    stride: tl.tensor,
+    columns: tl.tensor,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    DEGREE: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """Of each ordinary row: the exponentials' sum, the distances' sum weighted by them, and copies of the maximum."""
+    offsets = tl.arange(0, BLOCK)[None, :].to(tl.int64)
+    total = tl.full([ROWS, BLOCK], 0.0, tl.float64)
+    weighted = tl.full([ROWS, BLOCK], 0.0, tl.float64)
+    copies = tl.full([ROWS, BLOCK], 0, tl.int32)
+    for start in range(0, columns, BLOCK):
+        logit = _logits(logits, start + offsets, columns, stride)
+        present = (logit > -_INFINITY) & ordinary[:, None]
+        distance = clamped(peak.to(tl.float64)[:, None] - tl.where(present, logit, peak[:, None]).to(tl.float64))
+        exponentials = tl.where(present, exp_minus(distance, DEGREE), 0.0)
+        total += exponentials
+        weighted += exponentials * distance
+        copies += (present & (logit == peak[:, None])).to(tl.int32)
+    return tl.sum(total, axis=1), tl.sum(weighted, axis=1), tl.sum(copies, axis=1).to(tl.float64)
+
+
+@jit
+def _table_kernel(
+    x: tl.tensor,
+    y: tl.tensor,
+    listed: tl.tensor,
+    figures: tl.tensor,
+    histogram: tl.tensor,
+    constants: tl.tensor,
+    first: tl.tensor,
+    tiles: tl.tensor,
+    rows: tl.tensor,
+    columns: tl.tensor,
+    x_row_stride: tl.tensor,
+    x_column_stride: tl.tensor,
+    y_row_stride: tl.tensor,
+    y_column_stride: tl.tensor,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    WEIGHT: tl.constexpr,
+    LISTED: tl.constexpr,
+    MASKED_GIVES_ZERO: tl.constexpr,
+    PRECISION: tl.constexpr,
+    MIN_EXPONENT: tl.constexpr,
+    ROUNDS: tl.constexpr,
+    UNDERFLOWS: tl.constexpr,
+    DEGREE: tl.constexpr,
+    NVIDIA: tl.constexpr,
+) -> None:
+    table = open_table(NVIDIA)
+    slope64, exponential64 = tl.load(constants), tl.load(constants + 1)
+    slope, exponential = slope64.to(tl.float32), exponential64.to(tl.float32)
+    additions, twice = tl.load(constants + 2), tl.load(constants + 3)
+    underflow, underflow_sum = tl.load(constants + 4).to(tl.float32), tl.load(constants + 5)
+    largest_sum, margin = tl.load(constants + 6), tl.load(constants + 7)
+    uncertainty = tl.load(constants + 8)
+    lane = tl.arange(0, ROWS)
+    offsets = tl.arange(0, BLOCK)[None, :].to(tl.int64)
+
+    for tile in range(tl.program_id(0).to(tl.int64), tiles, tl.num_programs(0)):
+        wanted = tile * ROWS + lane
+        valid = wanted < rows
+        place = tl.minimum(wanted, rows - 1)
+        row = tl.load(listed + place) if LISTED else first + place
+        logits = x + row[:, None] * x_row_stride
+        outputs = y + row[:, None] * y_row_stride
+
+        peak, nans = _peaks(logits, x_column_stride, columns, ROWS, BLOCK)
+        not_a_number = (nans > 0) | (peak == _INFINITY)
+        fully_masked = (peak == -_INFINITY) & (nans == 0)
+        ordinary = (not_a_number | fully_masked) == 0
+        expects_nan = not_a_number if MASKED_GIVES_ZERO else not_a_number | fully_masked
+        peak = tl.where(ordinary, peak, 0.0)
+        total, weighted_distance, copies = _denominators(
+            logits, peak, ordinary, x_column_stride, columns, ROWS, BLOCK, DEGREE
+        )
+        total = tl.where(ordinary, total, 1.0)
+        inverse, odd = inverse_denominator(total, weighted_distance, copies)
+        weighted = slope64 * weighted_distance * inverse + exponential64 * (total - copies) * inverse
+        row_part = (additions + weighted).to(tl.float32)
+
+        comparables = tl.full([ROWS], 0.0, tl.float64)
+        largest_error = tl.full([ROWS], -1.0, tl.float64)
+        error_sum = tl.full([ROWS], 0.0, tl.float64)
+        largest_share = tl.full([ROWS], -1.0, tl.float32)
+        output_sum = tl.full([ROWS], 0.0, tl.float64)
+        roundings = tl.full([ROWS], 0.0, tl.float64)
+        largest_ftz = tl.full([ROWS], -1.0, tl.float64)
+        flushed = tl.full([ROWS], 0.0, tl.float64)
+        nan_mismatch = tl.full([ROWS], 0.0, tl.float64)
+        inf_mismatch = tl.full([ROWS], 0.0, tl.float64)
+        masked_not_zero = tl.full([ROWS], 0.0, tl.float64)
+        out_of_range = tl.full([ROWS], 0.0, tl.float64)
+        exceeding = tl.full([ROWS], 0.0, tl.float64)
+        doubtful = odd.to(tl.float64)
+        masked_size = tl.full([ROWS], 0.0, tl.float64)
+        range_size = tl.full([ROWS], 0.0, tl.float64)
+        for start in range(0, columns, BLOCK):
+            column = start + offsets
+            inside = column < columns
+            logit = _logits(logits, column, columns, x_column_stride)
+            output = tl.load(outputs + column * y_column_stride, mask=inside, other=0.0).to(tl.float32).to(tl.float64)
+            masked = inside & (logit == -_INFINITY) & (expects_nan == 0)[:, None]
+            present = (logit > -_INFINITY) & ordinary[:, None]
+            finite = tl.abs(output) < _INFINITY
+            is_nan = output != output  # noqa: PLR0124 - true of NaN alone
+            comparable = inside & finite & (expects_nan == 0)[:, None]
+            bounded = comparable & present
+            output = tl.where(comparable, output, 0.0)
+
+            logit = tl.where(present, logit, peak[:, None])
+            distance = clamped(peak.to(tl.float64)[:, None] - logit.to(tl.float64))
+            exact = tl.where(present, exp_minus(distance, DEGREE) * inverse[:, None], 0.0)
+            exponent = binade(exact, MIN_EXPONENT)
+            per_ulp = inverse_ulp(exponent, PRECISION)
+            in_ulps = exact * per_ulp
+            error = tl.where(comparable, tl.abs(tl.fma(output, per_ulp, -in_ulps)), -1.0)
+            below = peak[:, None] - logit
+            bound, rounding = bound_of(
+                below,
+                in_ulps.to(tl.float32),
+                exponent,
+                row_part[:, None],
+                slope,
+                exponential,
+                underflow,
+                PRECISION,
+                ROUNDS,
+                UNDERFLOWS,
+                True,
+                True,
+            )
+            share = tl.where(bounded, ratio(error.to(tl.float32), bound, NVIDIA), -1.0)
+            subnormal = (in_ulps > 0) & (in_ulps < 2.0 ** (PRECISION - 1)) & comparable
+            native = subnormal & ((output == 0) | (output == 2.0**MIN_EXPONENT))
+            as_flushing = tl.where(native, error * 2.0 ** (1 - PRECISION), error)
+            outside = tl.maximum(-output, output - 1.0)
+            absolute_bound = bound.to(tl.float64) * ulp_up(exponent, PRECISION).to(tl.float64) * _UP
+            allowed_above = (output > 1.0) & bounded & (outside <= absolute_bound)
+            broken_range = comparable & (outside > 0) & (allowed_above == 0)
+            near = lies_near_power(exact, uncertainty, MIN_EXPONENT) & (below > 0) & bounded
+            in_doubt = near | (tl.abs(share - 1.0) <= margin)
+            above_one = (output > 1.0) & bounded
+            in_doubt = in_doubt | (above_one & (tl.abs(outside - absolute_bound) <= margin * absolute_bound))
+
+            comparables += _total(comparable)
+            largest_error = tl.maximum(largest_error, tl.max(error, axis=1))
+            error_sum += tl.sum(tl.maximum(error, 0.0), axis=1)
+            largest_share = tl.maximum(largest_share, tl.max(share, axis=1))
+            output_sum += tl.sum(output, axis=1)
+            cost = rounding * ulp_up(exponent, PRECISION)
+            roundings += tl.sum(tl.where(inside & present, cost, 0.0), axis=1).to(tl.float64)
+            largest_ftz = tl.maximum(largest_ftz, tl.max(as_flushing, axis=1))
+            flushed += _total(subnormal & (output == 0) & (in_ulps > 0.5))
+            nan_mismatch += _total(inside & (is_nan != expects_nan[:, None]))
+            inf_mismatch += _total(inside & (finite == 0) & (is_nan == 0) & (expects_nan == 0)[:, None])
+            masked_not_zero += _total(masked & finite & (output != 0))
+            out_of_range += _total(broken_range)
+            exceeding += _total(share > 1.0)
+            doubtful += _total(in_doubt)
+            masked_size = tl.maximum(masked_size, tl.max(tl.where(masked, tl.abs(output), 0.0), axis=1))
+            range_size = tl.maximum(range_size, tl.max(tl.where(broken_range, outside, 0.0), axis=1))
+            count(table, histogram, bin_of(error), comparable & valid[:, None], WEIGHT, NVIDIA, True)
+
+        allowed = roundings * _UP + expm1_small(additions + twice * weighted) + underflow_sum
+        allowed = tl.minimum(allowed, largest_sum)
+        summed = ordinary & (comparables == columns)
+        deviation = tl.where(summed, output_sum - 1.0, float("nan"))
+        row_class = tl.where(not_a_number, 1.0, tl.where(fully_masked, 2.0, 0.0)).to(tl.float64)
+        at = figures + wanted
+        tl.store(at + _CLASS * rows, row_class, mask=valid)
+        tl.store(at + _COMPARABLE * rows, comparables, mask=valid)
+        tl.store(at + _ERROR * rows, largest_error, mask=valid)
+        tl.store(at + _ERROR_SUM * rows, error_sum, mask=valid)
+        tl.store(at + _SHARE * rows, largest_share.to(tl.float64), mask=valid)
+        tl.store(at + _DEVIATION * rows, deviation, mask=valid)
+        tl.store(at + _ALLOWED * rows, allowed, mask=valid)
+        tl.store(at + _ERROR_FTZ * rows, largest_ftz, mask=valid)
+        tl.store(at + _FLUSHED * rows, flushed, mask=valid)
+        tl.store(at + _NAN * rows, nan_mismatch, mask=valid)
+        tl.store(at + _INF * rows, inf_mismatch, mask=valid)
+        tl.store(at + _MASKED * rows, masked_not_zero, mask=valid)
+        tl.store(at + _RANGE * rows, out_of_range, mask=valid)
+        tl.store(at + _EXCEEDING * rows, exceeding, mask=valid)
+        tl.store(at + _DOUBTFUL * rows, doubtful, mask=valid)
+        tl.store(at + _MASKED_SIZE * rows, masked_size, mask=valid)
+        tl.store(at + _RANGE_SIZE * rows, range_size, mask=valid)
+        tl.store(at + _DENOMINATOR * rows, total, mask=valid)
+        tl.store(at + _MEAN_DISTANCE * rows, weighted_distance * inverse, mask=valid)
+    close_table(table, histogram, WEIGHT, NVIDIA)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Figures of some rows, in device memory: ``figures`` is float64 [len(FIELDS), rows]."""
+
+    figures: torch.Tensor
+
+    def __getitem__(self, field: str) -> torch.Tensor:
+        """One figure of every row, float64 [rows]; KeyError for a name that is not in FIELDS."""
+        if field not in _FIELD:
+            raise KeyError(f"no figure {field!r}; expected one of: {', '.join(FIELDS)}")
+        return self.figures[FIELDS.index(field)]
+
+
+def tabulate(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    constants: Constants,
+    rows: torch.Tensor | range,
+    histogram: torch.Tensor,
+    *,
+    masked_gives_zero: bool,
+    weight: int = 1,
+    programs: int | None = None,
+) -> Table:
+    """Figures of some rows of ``y`` as the softmax of ``x``, both [rows, columns] of at least one column.
+
+    ``rows`` is a range of step 1 or an int64 tensor of row numbers on the device of ``x``, of at least one row. Adds
+    ``weight`` to ``histogram``, int64 [bins.ALL], for each element of these rows that has an ULP error.
+    """
+    columns = x.shape[1]
+    block = min(triton.next_power_of_2(columns), _MAX_TILE)
+    tile_rows = max(1, _TILE // block)
+    listed = isinstance(rows, torch.Tensor)
+    figures = torch.empty((len(FIELDS), len(rows)), dtype=torch.float64, device=x.device)
+    tiles = triton.cdiv(len(rows), tile_rows)
+    grid = min(tiles, programs or default_programs(x.device, 4))
+    _table_kernel[(grid,)](
+        x,
+        y,
+        rows if isinstance(rows, torch.Tensor) else histogram,
+        figures,
+        histogram,
+        constants.tensor(DEGREE, x.device),
+        0 if isinstance(rows, torch.Tensor) else rows.start,
+        tiles,
+        len(rows),
+        columns,
+        *x.stride(),
+        *y.stride(),
+        tile_rows,
+        block,
+        weight,
+        listed,
+        masked_gives_zero,
+        constants.fmt.precision,
+        constants.fmt.min_exponent,
+        constants.model.rounds_result,
+        constants.underflows,
+        DEGREE,
+        is_nvidia(),
+        num_warps=4,
+    )
+    return Table(figures)
+
+
+assert bins.TABLE >= _TILE
