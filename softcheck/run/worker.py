@@ -18,7 +18,6 @@ from softcheck.cases.case import Layout
 from softcheck.cases.check import check_layout
 from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError, UsageError
-from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.judge import judge, reference
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import shifted
@@ -145,6 +144,9 @@ class _Session:
     ) -> Measurement:
         masked = variant.declaration.fully_masked
         if self.device.type == "cuda":
+            # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
+            from softcheck.judge.device.judge import judge_on_device
+
             return judge_on_device(rows, output, fmt, fully_masked=masked)
         return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked)
 
