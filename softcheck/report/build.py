@@ -289,7 +289,7 @@ def environment(ready: Ready, seed: int, command: Sequence[str]) -> Environment:
 
 def _git_commit() -> str | None:
     """Commit for the record: GIT_COMMIT where the environment has it, as a copy without .git may, else the checkout's."""
-    if "GIT_COMMIT" in os.environ:
+    if os.environ.get("GIT_COMMIT"):
         return os.environ["GIT_COMMIT"]
     try:
         done = subprocess.run(
