@@ -1,7 +1,6 @@
 """``softcheck corpus``: add, list, show, verify and run saved cases."""
 
 import shlex
-import sys
 from pathlib import Path
 
 import click
@@ -150,7 +149,8 @@ def run_command(context: click.Context, arguments: tuple[str, ...]) -> None:
     chosen = list(arguments)
     if "--help" not in chosen and not any(word.split("=")[0] == "--corpus" for word in chosen):
         chosen += ["--family", FAMILY]
-    sys.exit(report.main(chosen, prog_name="run", standalone_mode=True, parent=context.parent))
+    with report.make_context("run", chosen, parent=context.parent) as running:
+        report.invoke(running)
 
 
 def _from_bits(text: str, dtype: str | None) -> Case:

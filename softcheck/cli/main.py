@@ -55,7 +55,11 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Entry point. Deliberate errors print one message and exit with their code; anything else is a bug and shows."""
     try:
-        result = cli.main(args=arguments, standalone_mode=False)
+        # Not cli.main: it ends with 1, a broken promise, where a reader of the output has closed the pipe.
+        with cli.make_context("softcheck", list(sys.argv[1:] if arguments is None else arguments)) as context:
+            cli.invoke(context)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
     except SoftcheckError as error:
         click.echo(f"softcheck: {error}", err=True)
         sys.exit(error.exit_code)
@@ -69,8 +73,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         # Whoever read the output has enough of it; Python would complain once more while it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    # click gives --help and --version back as their exit code.
-    sys.exit(result if isinstance(result, int) else 0)
+    sys.exit(0)
 
 
 if __name__ == "__main__":
