@@ -182,3 +182,16 @@ def test_module_that_raises_on_import(write, text, said):
     file = write(text)
     for _ in range(2):
         assert said.format(file=file) in refused(f"{file}:softmax"), "the second attempt runs the file again"
+
+
+def test_every_declared_defect_has_a_case_that_can_show_it():
+    from softcheck.cases.corpus import builtin_names
+    from softcheck.cases.corpus import load as load_cases
+
+    cases = load_cases(builtin_names())
+    for name in BUILTIN:
+        for defect in load(name).declaration.known_defects:
+            dtypes = defect.dtypes or load(name).declaration.dtypes
+            for dtype in dtypes:
+                shown = [c.id for c in cases if c.dtype == dtype and defect.may_show(c.id)]
+                assert shown, f"{name}, {dtype}: no case matches {defect.cases}"

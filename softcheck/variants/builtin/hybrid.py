@@ -29,12 +29,6 @@ _STRIDES_IGNORED = (
         reason=_PACKED_ROWS_ASSUMED,
         cases=("layout/*", "generated/*", "regression/*"),
     ),
-    KnownDefect(
-        kinds=(FindingKind.WRONG_LAYOUT, FindingKind.NAN_MISMATCH),
-        reason=_PACKED_ROWS_ASSUMED,
-        cases=("address/*",),
-        backends=("cuda",),
-    ),
 )
 
 
