@@ -1,6 +1,5 @@
 """Draws the report model from what a run measured."""
 
-import collections
 import os
 import shlex
 import subprocess
@@ -13,7 +12,7 @@ from softcheck import __version__
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import Violation
-from softcheck.judge.histogram import percentile
+from softcheck.judge.histogram import merge, percentile
 from softcheck.judge.measurement import Extreme
 from softcheck.judge.ulp import LARGEST
 from softcheck.report.model import (
@@ -111,9 +110,7 @@ class _Row:
         verdict, reason = self._verdict(declaration, findings)
         figures = [m for _, m in self.measured]
         elements = sum(m.elements for m in figures)
-        histogram: collections.Counter[int] = collections.Counter()
-        for m in figures:
-            histogram.update(m.histogram)
+        histogram = merge(m.histogram for m in figures)
         worst = self._worst()
         judged = elements > 0
         speed = self._seconds_per_call()
