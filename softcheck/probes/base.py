@@ -1,0 +1,100 @@
+"""What a probe is: trials on one variant in one dtype, each with a small outcome, and a conclusion over all of them.
+
+A probe is one module of this package with a ``PROBE`` in it; ``softcheck.probes.registry`` names it. It runs in a worker
+process. Each trial's outcome is sent to the parent, and journalled, before the next trial begins, so that a trial that ends
+its process costs a ``crash`` on that trial alone.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from oracles.formats import FORMATS, Format
+from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.variants.declaration import Backend, Declaration
+from softcheck.variants.registry import LoadedVariant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What trials may depend on. The same setting gives the same trials in every process."""
+
+    declaration: Declaration
+    dtype: str
+    backend: Backend
+    quick: bool = False
+    """Whether to keep to the few trials that show most."""
+    seed: int = 0
+
+    @property
+    def fmt(self) -> Format:
+        """The dtype's format."""
+        return FORMATS[self.dtype]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether kernels run on a GPU; else Triton's interpreter runs them, at some 6 ms per program."""
+        return self.backend == "cuda"
+
+    def takes(self, columns: int) -> bool:
+        """Whether the declaration promises this many columns."""
+        limit = self.declaration.column_limit(self.dtype)
+        return limit is None or columns <= limit
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One step of a probe. The label is unique within the probe and stable: finding ids are ``probe/NAME/LABEL``."""
+
+    label: str
+    parameters: Any = None
+    """Whatever the probe's own ``run`` needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The variant under the probe and where it runs."""
+
+    variant: LoadedVariant
+    setting: Setting
+    device: torch.device
+
+
+class Probe(ABC):
+    """A way of calling a variant that exposes a broken contract."""
+
+    @abstractmethod
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        """The trials for this setting, in order; none where the declaration leaves nothing to try."""
+
+    @abstractmethod
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        """Makes one trial. What a variant raises is part of the outcome, not an exception of this function."""
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        """Folds the outcomes. As it stands every violation is a finding; probes with many trials say it in fewer."""
+        return Conclusion(
+            findings=tuple(
+                Shown(trial.label, violation) for trial, outcome in done for violation in outcome.violations
+            ),
+            trials=sum(outcome.skipped is None for _, outcome in done),
+            skipped=skipped_of(done),
+            properties=properties_of(done),
+        )
+
+
+def skipped_of(done: Sequence[tuple[Trial, Outcome]]) -> tuple[str, ...]:
+    """Reasons of the trials that were not made, each once, in order."""
+    return tuple(dict.fromkeys(outcome.skipped for _, outcome in done if outcome.skipped is not None))
+
+
+def properties_of(done: Sequence[tuple[Trial, Outcome]]) -> dict[str, bool]:
+    """Each property that a trial looked for, and whether every such trial showed it."""
+    found: dict[str, bool] = {}
+    for _, outcome in done:
+        for name, holds in outcome.properties.items():
+            found[name] = found.get(name, True) and holds
+    return found

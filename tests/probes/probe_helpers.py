@@ -1,0 +1,21 @@
+"""Runs a probe in this process on a torch function, the way the worker does."""
+
+import torch
+
+from softcheck.probes import registry
+from softcheck.probes.base import Setting, Subject
+from softcheck.variants.declaration import declaration_of
+from softcheck.variants.registry import LoadedVariant
+
+
+def conclusion(probe, function, dtype="float32", *, quick=False, seed=0):
+    """What a probe says of a function on the CPU."""
+    found = registry.load(probe)
+    declaration = declaration_of(function)
+    setting = Setting(declaration=declaration, dtype=dtype, backend="interpreter", quick=quick, seed=seed)
+    subject = Subject(LoadedVariant(function.__name__, function, declaration), setting, torch.device("cpu"))
+    return found.conclude([(trial, found.run(subject, trial)) for trial in found.trials(setting)])
+
+
+def kinds(found):
+    return {str(shown.violation.kind) for shown in found.findings}
