@@ -220,18 +220,23 @@ def test_ctrl_c_prints_the_report_so_far_and_exits_130(tmp_path):
         "--jobs",
         "2",
     ]
-    running = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "softcheck.cli.main", "report", "--variant", f"{waiting}:f", *arguments],
         stdout=subprocess.PIPE,
         text=True,
-    )
-    for _ in range(300):
-        if (tmp_path / "started").exists():
-            break
-        time.sleep(0.1)
-    time.sleep(2)
-    running.send_signal(signal.SIGINT)
-    output, _ = running.communicate(timeout=30)
+        # A suite that a shell started in the background inherits SIGINT ignored, and so would this process.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs here
+    ) as running:
+        try:
+            for _ in range(300):
+                if (tmp_path / "started").exists():
+                    break
+                time.sleep(0.1)
+            time.sleep(2)
+            running.send_signal(signal.SIGINT)
+            output, _ = running.communicate(timeout=30)
+        finally:
+            running.kill()
     assert running.returncode == 130
     report = json.loads(output)
     assert report["variants"][0]["cases_run"] > 0
