@@ -10,7 +10,7 @@ A test suite uses it so::
     def test_softmax_on_generated_cases(generated_accuracy):
         generated_accuracy.search()
 
-which become one test per variant, dtype and case family, and one per variant and dtype.
+which become one test per variant, dtype and case family and one per variant, dtype and probe; and one per variant and dtype.
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,15 @@ import pytest
 if TYPE_CHECKING:
     from softcheck.cases.case import Case
     from softcheck.run.session import Session
-    from softcheck.testing import Accuracy, GeneratedAccuracy
+    from softcheck.testing import Accuracy, GeneratedAccuracy, ProbedAccuracy
 
 _MARKER = (
-    "accuracy(variants, dtypes, families, corpora): judge softmax variants on the corpora; every argument is a list and "
-    "may be left out (then: the built-in variants, every dtype, family and corpus). Needs the `accuracy` or the "
+    "accuracy(variants, dtypes, families, corpora, probes): judge softmax variants on the corpora and put them through "
+    "the probes; every argument is a list and may be left out (then: the built-in variants, every dtype, family, corpus "
+    "and probe; no probes where families or corpora are chosen and probes are not). Needs the `accuracy` or the "
     "`generated_accuracy` fixture"
 )
-_ARGUMENTS = ("variants", "dtypes", "families", "corpora")
+_ARGUMENTS = ("variants", "dtypes", "families", "corpora", "probes")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--softcheck-dtype", action="append", default=[], metavar="DTYPE")
     group.addoption("--softcheck-family", action="append", default=[], metavar="FAMILY")
     group.addoption("--softcheck-case", action="append", default=[], metavar="GLOB")
+    group.addoption(
+        "--softcheck-probe", action="append", default=[], metavar="NAME", help="only these probes, and no saved cases"
+    )
     group.addoption(
         "--softcheck-generate", type=_positive, default=50, metavar="N", help="generated cases per variant and dtype"
     )
@@ -68,7 +72,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
     narrowed = [
         f"{name} {', '.join(config.getoption(f'--softcheck-{name}'))}"
-        for name in ("variant", "dtype", "family", "case")
+        for name in ("variant", "dtype", "family", "case", "probe")
         if config.getoption(f"--softcheck-{name}")
     ]
     return f"softcheck {__version__}: device {config.getoption('--softcheck-device')}" + "".join(
@@ -77,7 +81,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test per variant, dtype and family for ``accuracy``; per variant and dtype for ``generated_accuracy``."""
+    """One test per variant, dtype and family or probe for ``accuracy``; per variant and dtype for ``generated_accuracy``."""
     wanted = {"accuracy", "generated_accuracy"} & set(metafunc.fixturenames)
     if not wanted:
         return
@@ -90,11 +94,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         raise pytest.UsageError(f"accuracy marker: unknown argument {sorted(unknown)}; expected keywords {_ARGUMENTS}")
     try:
         if "accuracy" in wanted:
-            metafunc.parametrize("accuracy", _saved(metafunc.config, asked), indirect=True)
+            metafunc.parametrize("accuracy", _judged(metafunc.config, asked), indirect=True)
         if "generated_accuracy" in wanted:
             metafunc.parametrize("generated_accuracy", _generated(metafunc.config, asked), indirect=True)
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _judged(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
+    """Saved cases and probes. Options that choose among one of them, without the other, leave the other out."""
+    cases_chosen = config.getoption("--softcheck-family") or config.getoption("--softcheck-case")
+    probes_chosen = config.getoption("--softcheck-probe")
+    saved = _saved(config, asked) if cases_chosen or not probes_chosen else []
+    return saved + (_probed(config, asked) if probes_chosen or not cases_chosen else [])
+
+
+def _probed(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
+    from softcheck.probes.registry import PROBES, check_name
+
+    of_marker = asked.get("probes")
+    if of_marker is None:
+        of_marker = () if asked.get("families") or asked.get("corpora") else tuple(PROBES)
+    names = [check_name(name) for name in config.getoption("--softcheck-probe") or of_marker]
+    return [
+        pytest.param((spec, dtype, probe), id=f"{spec}-{dtype}-probe-{probe}")
+        for spec in _specs(config, asked)
+        for dtype in _dtypes(config, asked)
+        for probe in names
+    ]
 
 
 def _saved(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
@@ -158,12 +185,14 @@ def softcheck_session(request: pytest.FixtureRequest) -> "Iterator[Session]":
 
 
 @pytest.fixture
-def accuracy(request: pytest.FixtureRequest, softcheck_session: "Session") -> "Accuracy":
-    """The variant, dtype and saved cases of one parametrised test; call ``check()``."""
-    from softcheck.testing import Accuracy
+def accuracy(request: pytest.FixtureRequest, softcheck_session: "Session") -> "Accuracy | ProbedAccuracy":
+    """The variant, dtype and saved cases, or the probe, of one parametrised test; call ``check()``."""
+    from softcheck.testing import Accuracy, ProbedAccuracy
 
-    variant, dtype, cases = request.param
-    return Accuracy(softcheck_session, variant, dtype, cases)
+    variant, dtype, judged = request.param
+    if isinstance(judged, str):
+        return ProbedAccuracy(softcheck_session, variant, dtype, judged)
+    return Accuracy(softcheck_session, variant, dtype, judged)
 
 
 @pytest.fixture

@@ -6,10 +6,12 @@ import pytest
 
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
+from softcheck.report.probes import probe_command
 from softcheck.report.reproduce import reproduce_command
 from softcheck.run.check import explanation
 from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
+from softcheck.run.probing import ProbeTask, run_probe
 from softcheck.run.session import Result, Session
 from softcheck.variants.declaration import Declaration
 
@@ -73,6 +75,42 @@ class Accuracy(_Subject):
             self.fail(broken)
         if known:
             pytest.xfail(known[0])
+
+
+@dataclass(frozen=True)
+class ProbedAccuracy(_Subject):
+    """One variant in one dtype under one probe."""
+
+    probe: str
+
+    def check(self) -> None:
+        """Makes every trial and fails with each broken promise: what it is, the trial, and how to reproduce.
+
+        Skips, with the reason, what the variant does not declare and where no trial could be made; prints the reasons of
+        single trials that could not. Ends as an expected failure where all that was found are declared defects.
+        """
+        declaration = self.declaration()
+        task = ProbeTask(variant=self.variant, dtype=self.dtype, probe=self.probe)
+        result = run_probe(self.session, task)
+        if result is None:
+            pytest.fail(f"{self.variant} was given up: too many calls ran out of time", pytrace=False)
+        backend = self.session.ready.backend
+        broken: list[str] = []
+        known: list[str] = []
+        for shown in result.conclusion.findings:
+            case_id, violation = result.case_id(shown.label), shown.violation
+            reason = explanation(violation, case_id, self.dtype, declaration, backend)
+            said = f"  {violation.kind} on {case_id}\n    {violation.message}\n    {probe_command(task, backend)}"
+            (known if reason else broken).append(reason or said)
+        if broken:
+            self.fail(broken)
+        if known:
+            pytest.xfail(known[0])
+        if result.conclusion.trials == 0:
+            why = "; ".join(result.conclusion.skipped) or "nothing to try within what it declares"
+            pytest.skip(f"{self.variant}, {self.probe}: {why}")
+        for reason in result.conclusion.skipped:
+            print(f"{task}: trials skipped: {reason}")  # noqa: T201 - pytest shows it beside the test
 
 
 @dataclass(frozen=True)

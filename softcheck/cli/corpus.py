@@ -181,6 +181,10 @@ def _from_report(report_file: str | None, finding_id: str) -> tuple[Case, Findin
             f"finding {finding_id!r} is the beginning of {len(matches)} ids in {report_file}; give more digits"
         )
     variant, found = matches[0]
+    if found.from_probe:
+        raise UsageError(
+            f"finding {found.id} is a probe's and has no case to save; see it again with: {found.reproduce}"
+        )
     return _case_of(report, found.case), found, variant
 
 

@@ -7,17 +7,18 @@ import click
 from oracles import ORACLES
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.families import FAMILIES
+from softcheck.probes.registry import PROBES
 from softcheck.report.formats import FORMATS
 from softcheck.run.session import Session
 from softcheck.variants.registry import BUILTIN
 
-_KINDS = ("variants", "families", "corpora", "oracles", "formats")
+_KINDS = ("variants", "families", "corpora", "probes", "oracles", "formats")
 
 
 @click.command("list")
 @click.argument("kind", type=click.Choice(_KINDS), required=False)
 def command(kind: str | None) -> None:
-    """Show variants, case families, corpora, oracles and output formats: all, or those of one KIND."""
+    """Show variants, case families, corpora, probes, oracles and output formats: all, or those of one KIND."""
     for name in _KINDS if kind is None else (kind,):
         click.secho(name, bold=True)
         for line in _LINES[name]():
@@ -45,6 +46,7 @@ _LINES: dict[str, Callable[[], list[str]]] = {
     "variants": _variants,
     "families": lambda: [f"{name:<25}{family.description}" for name, family in FAMILIES.items()],
     "corpora": _corpora,
+    "probes": lambda: [f"{name:<25}{looks_for}" for name, looks_for in PROBES.items()],
     "oracles": lambda: [f"{name:<25}{oracle.description}" for name, oracle in ORACLES.items()],
     "formats": lambda: list(FORMATS),
 }

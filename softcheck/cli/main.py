@@ -21,7 +21,7 @@ _SUMMARIES = {
     "report": "Judge variants and print a verdict table.",
     "exhaust": "Judge every input of one or two columns.",
     "render": "Draw a saved report anew, in any format.",
-    "list": "Show variants, corpora, case families, oracles and output formats.",
+    "list": "Show variants, corpora, case families, probes, oracles and output formats.",
     "corpus": "Add, show, verify and run saved cases.",
 }
 

@@ -11,6 +11,7 @@ from softcheck.cases.selection import select
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option, option
 from softcheck.errors import UsageError, near_matches
+from softcheck.probes.registry import PROBES, check_name
 from softcheck.report.build import build, command_line, exit_code
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.model import Report
@@ -29,6 +30,10 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
     return value
 
 
+def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(check_name(name) for name in value))
+
+
 @click.command("report", cls=ConfiguredCommand)
 @option(
     "--variant", multiple=True, metavar="NAME|FILE:FUNCTION", help="A variant to judge; all built-in ones if left out."
@@ -38,6 +43,15 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
 @option("--family", multiple=True, help="Only cases of this family.")
 @option("--tag", multiple=True, help="Only cases with this tag.")
 @option("--corpus", multiple=True, metavar="NAME|FOLDER", help="Corpora to run; all built-in ones if left out.")
+@option(
+    "--probe",
+    multiple=True,
+    callback=_probe_names,
+    metavar="NAME",
+    help="Only these probes, and no cases unless some are chosen too; see softcheck list probes.",
+)
+@option("--no-probes", is_flag=True, help="Run cases alone, as any choice of cases without --probe does.")
+@option("--quick", is_flag=True, help="Keep probes to the few trials that show most.")
 @option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
 @option("--generate", type=click.IntRange(min=0), default=0, metavar="N", help="Also judge N generated cases each.")
 @option("--save", is_flag=True, help="Add the failures among generated cases to ./corpora/regressions.")
@@ -57,6 +71,9 @@ def command(
     family: tuple[str, ...],
     tag: tuple[str, ...],
     corpus: tuple[str, ...],
+    probe: tuple[str, ...],
+    no_probes: bool,
+    quick: bool,
     device: DeviceChoice,
     generate: int,
     save: bool,
@@ -67,23 +84,30 @@ def command(
     output_format: str,
     output: str,
 ) -> None:
-    """Judge variants on the corpora and print a verdict table.
+    """Judge variants on the corpora, put them through the probes, and print a verdict table.
 
     Without a GPU the kernels run under Triton's interpreter: their logic is checked, not the GPU's arithmetic.
     """
     check_writable(output)
     dtypes = dtype or tuple(DTYPES)
-    cases = select(load(corpus or default_corpora()), dtypes=dtypes, globs=globs, families=family, tags=tag)
+    with_cases, probes = _stages(probe, no_probes=no_probes)
+    cases = (
+        select(load(corpus or default_corpora()), dtypes=dtypes, globs=globs, families=family, tags=tag)
+        if with_cases
+        else []
+    )
     options = Options(
         variants=tuple(dict.fromkeys(resolve(spec).name for spec in (variant or BUILTIN))),
         dtypes=dtypes,
         cases=tuple(cases),
-        whole_corpus=not (globs or family or tag or corpus),
+        whole_corpus=with_cases and not (globs or family or tag or corpus),
+        probes=probes,
+        quick=quick,
         device=device,
         jobs=jobs,
         seed=seed,
         generate=generate,
-        speed=speed,
+        speed=speed and with_cases,
         seconds_per_call=time_limit,
     )
     with progress.shown() as events:
@@ -95,16 +119,36 @@ def command(
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report))
 
 
+def _stages(probe: tuple[str, ...], *, no_probes: bool) -> tuple[bool, tuple[str, ...]]:
+    """Whether cases are run, and which probes.
+
+    Who chooses cases for this run wants no probes, and who chooses probes no cases, unless both are chosen. Settings in
+    pyproject.toml hold for every run, so they choose among cases and probes without leaving the others out.
+    """
+    context = click.get_current_context()
+
+    def chosen(*names: str) -> bool:
+        own = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+        return any(context.get_parameter_source(name) in own for name in names)
+
+    cases_chosen, probes_chosen = chosen("globs", "family", "tag", "corpus"), chosen("probe")
+    if no_probes and probes_chosen:
+        raise UsageError("--probe and --no-probes contradict each other; leave one of them out")
+    with_probes = not no_probes and (probes_chosen or not cases_chosen)
+    return cases_chosen or not probes_chosen, (probe or tuple(PROBES)) if with_probes else ()
+
+
 def _exit_code(report: Report) -> int:
     code = exit_code(report)
     for row in report.variants:
-        if row.verdict == "error" and row.cases_run == 0:
+        if row.verdict == "error" and not row.was_run:
             click.echo(f"softcheck: {row.name}: {row.reason}", err=True)
     for error in report.errors:
         click.echo(f"softcheck: {error}", err=True)
     if code == 3:
         click.echo(
-            "softcheck: nothing was run: no selected variant covers a selected case; see --dtype, --case", err=True
+            "softcheck: nothing was run: no selected variant covers a selected case or probe; see --dtype, --case, --probe",
+            err=True,
         )
     return code
 

@@ -8,8 +8,13 @@ from softcheck.errors import UsageError, near_matches
 if TYPE_CHECKING:
     from softcheck.probes.base import Probe
 
-PROBES: dict[str, str] = {}
+PROBES: dict[str, str] = {
+    "empties": "no rows, no columns, and empty slices of larger matrices",
+}
 """Probes in the order in which they run, each with what it looks for; ``softcheck.probes.NAME`` holds its ``PROBE``."""
+
+EXCLUSIVE: frozenset[str] = frozenset()
+"""Probes that fill a GPU's memory or time, so that none may run beside them on one."""
 
 
 def load(name: str) -> "Probe":

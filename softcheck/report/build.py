@@ -15,6 +15,7 @@ from softcheck.contract import Violation
 from softcheck.judge.histogram import merge, percentile
 from softcheck.judge.measurement import Extreme
 from softcheck.judge.ulp import LARGEST
+from softcheck.report import probes
 from softcheck.report.model import (
     CaseResult,
     CopyBaseline,
@@ -51,7 +52,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         ),
         interrupted=run.interrupted,
         errors=tuple(run.errors),
-        notes=(*_truncation_note(run), *run.notes, *_not_timed(run)),
+        notes=(*_truncation_note(run), *run.notes, *probes.skip_notes(run), *_not_timed(run)),
         seconds=run.seconds,
     )
 
@@ -63,9 +64,9 @@ def exit_code(report: Report) -> int:
     """
     if report.errors:
         return 2
-    if all(row.cases_run == 0 for row in report.variants):
+    if not any(row.was_run for row in report.variants):
         return 2 if any(row.verdict == "error" for row in report.variants) else 3
-    if any(row.verdict == "error" and row.cases_run == 0 for row in report.variants):
+    if any(row.verdict == "error" and not row.was_run for row in report.variants):
         return 2
     return 1 if any(row.verdict in {"fail", "error"} for row in report.variants) else 0
 
@@ -79,6 +80,7 @@ class _Row:
         self.dtype = dtype
         self.corpora = corpora
         self.results = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
+        self.probed = [p for p in run.probed if p.task.variant == name and p.task.dtype == dtype]
         self.measured = [(r.case, r.measurement) for r in self.results]
 
     def result(self) -> VariantResult:
@@ -99,7 +101,8 @@ class _Row:
                 verdict="unsupported",
                 reason=f"declares {', '.join(declaration.dtypes)}",
             )
-        if not self.results:
+        probes_run = probes.trials_of(self.probed)
+        if not self.results and not any(probes_run.values()):
             return VariantResult(
                 name=self.name,
                 dtype=self.dtype,
@@ -120,6 +123,8 @@ class _Row:
             verdict=verdict,
             reason=reason,
             cases_run=len(self.results),
+            probes_run=probes_run,
+            properties=probes.properties_of(self.probed),
             elements=elements,
             max_ulp=worst[1].value if worst else None,
             mean_ulp=min(sum(m.ulp_sum for m in figures), LARGEST) / elements if judged else None,
@@ -140,25 +145,29 @@ class _Row:
             findings=tuple(findings),
             gb_per_s=_gb_per_s(self.dtype, *speed[:3]) if speed else None,
             speed_vs_torch=speed[3] / speed[2] if speed else None,
-            seconds=sum(r.seconds for r in self.results),
+            seconds=sum(r.seconds for r in self.results) + sum(p.seconds for p in self.probed),
         )
 
     def _why_nothing(self) -> str:
         if self.run.interrupted:
             return "not run: interrupted"
         if self.run.errors:
-            return "not run: no selected case could be made"
-        return "no selected case lies within what it declares"
+            return "not run: no selected case or probe could be carried out"
+        skipped = [reason for probe in self.probed for reason in probe.conclusion.skipped]
+        return f"not run: {skipped[0]}" if skipped else "no selected case lies within what it declares"
 
     def _findings(self, declaration: Declaration) -> list[Finding]:
-        found = [
+        found = [*probes.findings(self.probed, self.run, declaration)]
+        found += [
             self._finding(case, violation, declaration)
             for case, measurement in self.measured
             for violation in measurement.violations
         ]
         # What is not explained comes first, then by kind; of each kind the smallest input, the easiest to look into.
         size = {case.id: case.shape[0] * case.shape[1] for case, _ in self.measured}
-        return sorted(found, key=lambda f: (f.known is not None, f.kind, size[f.case], f.case))
+        return sorted(
+            found, key=lambda f: (f.known is not None, f.kind, f.case not in size, size.get(f.case, 0), f.case)
+        )
 
     def _finding(self, case: Case, violation: Violation, declaration: Declaration) -> Finding:
         return Finding(
@@ -188,13 +197,18 @@ class _Row:
         return ("known", None) if findings else ("pass", None)
 
     def _is_stale(self, defect: KnownDefect) -> bool:
-        """A declared defect is strict only where every edge case had its chance to show it."""
-        if not self.run.options.whole_corpus or self.run.interrupted:
-            return False
-        if not defect.applies(self.dtype, self.run.ready.backend):
+        """A declared defect is strict only where every edge case, or every probe that it names, had its chance to show it."""
+        options = self.run.options
+        if self.run.interrupted or not defect.applies(self.dtype, self.run.ready.backend):
             return False
         could_show = [(c, m) for c, m in self.measured if defect.may_show(c.id)]
-        return bool(could_show) and not any(defect.explains(v, c.id) for c, m in could_show for v in m.violations)
+        if probes.explains_any(defect, self.probed) or any(
+            defect.explains(v, c.id) for c, m in could_show for v in m.violations
+        ):
+            return False
+        if probes.only_probes_show(defect):
+            return probes.had_their_chance(defect, self.probed, quick=options.quick)
+        return options.whole_corpus and bool(could_show)
 
     def _worst(self) -> tuple[Case, Extreme] | None:
         candidates = [(c, m.max_ulp) for c, m in self.measured if m.max_ulp is not None]

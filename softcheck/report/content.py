@@ -35,17 +35,19 @@ class FindingGroup:
     result: VariantResult
     first: Finding
     cases: int
+    noun: str
+    """What the cases are: ``case`` or a probe's ``trial``."""
 
     @property
     def others(self) -> str:
         """What is left out, and where to see it; empty where nothing is."""
         more = self.cases - 1
-        return f"and {figures.plural(more, 'more case')}: see --format json" if more else ""
+        return f"and {figures.plural(more, f'more {self.noun}')}: see --format json" if more else ""
 
     @property
     def extent(self) -> str:
         """``wrong_layout in 12 cases``."""
-        return f"{self.first.kind} in {figures.plural(self.cases, 'case')}"
+        return f"{self.first.kind} in {figures.plural(self.cases, self.noun)}"
 
 
 def heading(report: Report) -> list[str]:
@@ -58,14 +60,18 @@ def heading(report: Report) -> list[str]:
     return [
         *([INTERPRETER_HEADING, f"device {device}"] if e.backend == "interpreter" else [f"cuda: {device}"]),
         versions,
-        f"{case_count(report)}; seed {e.seed}; command: {command(e.command)}",
+        f"{counted(report)}; seed {e.seed}; command: {command(e.command)}",
     ]
 
 
-def case_count(report: Report) -> str:
-    """``168 cases in 19 families``."""
+def counted(report: Report) -> str:
+    """``168 cases in 19 families, 12 probes``; what was not run is left out where the other was."""
     families = len({case.family for case in report.cases})
-    return f"{figures.plural(len(report.cases), 'case')} in {families} {'family' if families == 1 else 'families'}"
+    probes = len({name for result in report.variants for name in result.probes_run})
+    cases = f"{figures.plural(len(report.cases), 'case')} in {families} {'family' if families == 1 else 'families'}"
+    if not probes:
+        return cases
+    return f"{cases}, {figures.plural(probes, 'probe')}" if report.cases else figures.plural(probes, "probe")
 
 
 def columns(environment: Environment) -> list[Column]:
@@ -100,7 +106,7 @@ def place(witness: Witness | Finding) -> str:
 def kinds(result: VariantResult) -> str:
     """Kinds of findings with the number of cases; those that a declared defect explains come last."""
     if not result.findings:
-        return "none" if result.cases_run else figures.NOT_MEASURED
+        return "none" if result.was_run else figures.NOT_MEASURED
     new = _count_kinds(f for f in result.findings if f.known is None)
     known = _count_kinds(f for f in result.findings if f.known is not None)
     return f"{new} (known: {known})" if new and known else new or known
@@ -120,14 +126,21 @@ def by_dtype(report: Report) -> dict[str, list[VariantResult]]:
 
 
 def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
-    """Findings that a declared defect explains (``known``) or the others, one group per variant, dtype, kind and defect."""
+    """Findings that a declared defect explains (``known``) or the others, one group per variant, dtype, kind and defect.
+
+    Cases and a probe's trials are in groups of their own.
+    """
     groups = []
     for result in report.variants:
-        grouped: dict[tuple[str, str | None], list[Finding]] = {}
+        grouped: dict[tuple[str, str | None, str], list[Finding]] = {}
         for finding in result.findings:
             if (finding.known is not None) == known:
-                grouped.setdefault((finding.kind, finding.known), []).append(finding)
-        groups += [FindingGroup(result, found[0], len({f.case for f in found})) for found in grouped.values()]
+                noun = "trial" if finding.from_probe else "case"
+                grouped.setdefault((finding.kind, finding.known, noun), []).append(finding)
+        groups += [
+            FindingGroup(result, found[0], len({f.case for f in found}), noun)
+            for (_, _, noun), found in grouped.items()
+        ]
     return groups
 
 
@@ -167,6 +180,27 @@ def _hex_float(value: float) -> str:
     return significand.rstrip("0").rstrip(".") + mark + exponent if mark else significand
 
 
+def probe_lines(report: Report) -> list[str]:
+    """What probes ran and which properties they saw, one line for all variants of which the same can be said.
+
+    ``12 probes, 431 trials; batch_invariant yes: one_block, tiled (float16, float32)``.
+    """
+    said: dict[str, dict[str, list[str]]] = {}
+    for result in report.variants:
+        if result.probes_run:
+            text = f"{figures.plural(len(result.probes_run), 'probe')}, {figures.plural(result.trials, 'trial')}"
+            properties = (f"{one_line(n)} {'yes' if holds else 'no'}" for n, holds in result.properties.items())
+            said.setdefault("; ".join([text, *properties]), {}).setdefault(result.name, []).append(result.dtype)
+    lines = []
+    for text, names in said.items():
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for name, dtypes in names.items():
+            alike.setdefault(tuple(dtypes), []).append(one_line(name))
+        subjects = (f"{', '.join(named)} ({one_line(', '.join(dtypes))})" for dtypes, named in alike.items())
+        lines.append(f"{text}: {'; '.join(subjects)}")
+    return lines
+
+
 def exhaustive_lines(report: Report) -> list[str]:
     """For each set that was judged whole: how many rows of each class, and how the ULP errors are spread."""
     lines = []
@@ -200,7 +234,9 @@ def summary(report: Report) -> str:
     names = len({result.name for result in report.variants})
     dtypes = len({result.dtype for result in report.variants})
     where = f" in {figures.plural(dtypes, 'dtype')}" if dtypes > 1 else ""
-    counts = f"{figures.plural(names, 'variant')}{where}: {verdicts}; {case_count(report)}; {figures.duration(report.seconds)}"
+    counts = (
+        f"{figures.plural(names, 'variant')}{where}: {verdicts}; {counted(report)}; {figures.duration(report.seconds)}"
+    )
     return f"{counts}; INTERRUPTED" if report.interrupted else counts
 
 

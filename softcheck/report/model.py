@@ -45,6 +45,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Twelve hexadecimal digits; stable for the same variant, dtype, kind and case."""
     kind: FindingKind
     case: str
+    """The case's id; for a probe's finding ``probe/NAME/LABEL``, its name and the trial."""
     message: str
     reproduce: str
     count: int = 1
@@ -54,6 +55,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     output_bits: str | None = None
     known: str | None = None
     """The declared defect's reason, where one explains this finding."""
+
+    @property
+    def from_probe(self) -> bool:
+        """Whether a probe's trial shows it rather than a saved or generated case."""
+        return self.case.startswith("probe/")
 
 
 class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +71,10 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """Why the verdict is unsupported or error."""
     cases_run: int = 0
+    probes_run: dict[str, int] = {}
+    """By probe the number of trials that were made; a probe that was not run is absent."""
+    properties: dict[str, bool] = {}
+    """Properties that are reported without being promised, such as ``batch_invariant``, and whether they hold."""
     elements: int = 0
     max_ulp: float | None = None
     mean_ulp: float | None = None
@@ -83,6 +93,16 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     gb_per_s: float | None = None
     speed_vs_torch: float | None = None
     seconds: float = 0.0
+
+    @property
+    def trials(self) -> int:
+        """Trials of all probes."""
+        return sum(self.probes_run.values())
+
+    @property
+    def was_run(self) -> bool:
+        """Whether anything was judged: a case or a probe's trial."""
+        return self.cases_run > 0 or self.trials > 0
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):

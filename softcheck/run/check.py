@@ -1,4 +1,4 @@
-"""One whole check: load the variants, run the cases, search with generated ones, time. Imports no torch."""
+"""One whole check: load the variants, run cases and probes, search with generated cases, time. Imports no torch."""
 
 import signal
 import time
@@ -10,9 +10,11 @@ from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
 from softcheck.run.generate import Generated, generate
 from softcheck.run.plan import plan
+from softcheck.run.pool import MOST_TIMEOUTS
+from softcheck.run.probing import ProbeResult, ProbeTask, run_probes
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Ready
-from softcheck.run.session import MOST_TIMEOUTS, Result, Session, Speeds
+from softcheck.run.session import Result, Session, Speeds
 from softcheck.variants.declaration import Backend, Declaration
 
 TIMED_SHAPE = (8192, 8192)
@@ -27,6 +29,9 @@ class Options:
     dtypes: tuple[str, ...]
     cases: tuple[Case, ...]
     whole_corpus: bool
+    probes: tuple[str, ...] = ()
+    quick: bool = False
+    """Whether probes keep to the few trials that show most."""
     device: DeviceChoice = "auto"
     jobs: int | None = None
     seed: int = 0
@@ -45,10 +50,11 @@ class Run:
     refused: dict[str, str] = field(default_factory=dict)
     """Variants that can't be judged at all, with the reason."""
     results: list[Result] = field(default_factory=list)
+    probed: list[ProbeResult] = field(default_factory=list)
     generated: list[Generated] = field(default_factory=list)
     speeds: list[Speeds] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    """Cases that could not be made or placed, with the reason."""
+    """Cases that could not be made or placed, and probes that could not be carried out, with the reason."""
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
     seconds: float = 0.0
@@ -74,6 +80,8 @@ def check(options: Options, events: Events | None = None) -> Run:
     try:
         _load(session, run, events)
         _run_cases(session, run, events)
+        _run_probes(session, run, events)
+        _note_given_up(session, run)
         _generate(session, run, events)
         _time(session, run, events)
     except KeyboardInterrupt:
@@ -120,8 +128,25 @@ def _run_cases(session: Session, run: Run, events: Events) -> None:
     run.notes.extend(planned.notes)
     events.stage("running cases")
     run.errors.extend(session.run(planned.tasks, run.results.append, events.progress))
+
+
+def _run_probes(session: Session, run: Run, events: Events) -> None:
+    tasks = [
+        ProbeTask(variant=name, dtype=dtype, probe=probe, quick=run.options.quick, seed=run.options.seed)
+        for name, declaration in run.declarations.items()
+        for dtype in run.options.dtypes
+        if dtype in declaration.dtypes
+        for probe in run.options.probes
+    ]
+    if tasks:
+        events.stage("running probes")
+        run.errors.extend(run_probes(session, tasks, run.probed.append, events.progress))
+
+
+def _note_given_up(session: Session, run: Run) -> None:
     run.notes.extend(
-        f"{name}: given up after {MOST_TIMEOUTS} calls that ran out of time; its other cases were not run"
+        f"{name}: given up after {MOST_TIMEOUTS} calls that ran out of time; what was left of its cases and probes was "
+        "not run"
         for name in sorted(session.given_up)
     )
 

@@ -5,6 +5,7 @@ import msgspec
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
 from softcheck.judge.measurement import Measurement
+from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.variants.declaration import Backend, Declaration
 
 
@@ -42,7 +43,18 @@ class RunDomain(msgspec.Struct, frozen=True, tag=True):
     variant: str
 
 
-Request = Load | RunCase | Time | RunDomain
+class RunProbe(msgspec.Struct, frozen=True, tag=True):
+    """Make a probe's trials on one variant in one dtype, from the first that has no outcome yet on, then conclude."""
+
+    variant: str
+    probe: str
+    dtype: str
+    quick: bool
+    seed: int
+    done: tuple[Outcome, ...] = ()
+
+
+Request = Load | RunCase | Time | RunDomain | RunProbe
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -114,6 +126,31 @@ class TimedBaselines(msgspec.Struct, frozen=True, tag=True):
     torch_seconds: float
 
 
+class ProbePlanned(msgspec.Struct, frozen=True, tag=True):
+    """Labels of a probe's trials, in order."""
+
+    labels: tuple[str, ...]
+
+
+class TrialStarted(msgspec.Struct, frozen=True, tag=True):
+    """A probe's trial begins: what to blame if the worker dies now."""
+
+    index: int
+
+
+class TrialDone(msgspec.Struct, frozen=True, tag=True):
+    """A trial's outcome. Where it is ``fatal`` the worker can't go on after it."""
+
+    index: int
+    outcome: Outcome
+
+
+class Probed(msgspec.Struct, frozen=True, tag=True):
+    """What the probe says, after its last trial."""
+
+    conclusion: Conclusion
+
+
 class Done(msgspec.Struct, frozen=True, tag=True):
     """The request is finished."""
 
@@ -124,7 +161,23 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Reply = Ready | NoDevice | Declared | Loaded | Refused | Started | Measured | Timed | TimedBaselines | Done | Failed
+Reply = (
+    Ready
+    | NoDevice
+    | Declared
+    | Loaded
+    | Refused
+    | Started
+    | Measured
+    | Timed
+    | TimedBaselines
+    | ProbePlanned
+    | TrialStarted
+    | TrialDone
+    | Probed
+    | Done
+    | Failed
+)
 
 encode_request = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode

@@ -39,10 +39,13 @@ from softcheck.run.protocol import (
     Request,
     RunCase,
     RunDomain,
+    RunProbe,
     Started,
+    TrialDone,
     decode_request,
     encode_reply,
 )
+from softcheck.run.trials import make_trials
 from softcheck.variants.call import Placed, call, call_on_device, is_usable, place, returned_wrongly, to_bits
 from softcheck.variants.registry import LoadedVariant, load
 
@@ -55,13 +58,15 @@ class _Session:
         self.loaded: dict[str, LoadedVariant] = {}
 
     def answer(self, request: Request) -> Iterator[Reply]:
-        """Replies to one request; the last one is Done, Loaded, Refused or Failed."""
+        """Replies to one request; the last one is Done, Loaded, Refused, Probed or Failed."""
         if isinstance(request, Load):
             yield from self._load(request)
         elif isinstance(request, RunCase):
             yield from self._run(request)
         elif isinstance(request, RunDomain):
             yield from self._run_domain(request)
+        elif isinstance(request, RunProbe):
+            yield from make_trials(request, self._variant(request.variant), self.device)
         else:
             functions = {name: self._variant(name).function for name in request.variants}
             yield from timing.measure(functions, request, self.device)
@@ -232,6 +237,13 @@ def _driver_version() -> str | None:
     return next((word for word in words if word[:1].isdigit() and "." in word), None)
 
 
+def _is_fatal(reply: Reply) -> bool:
+    """Whether the process can't go on after a reply."""
+    return (isinstance(reply, Measured | Loaded) and reply.fatal) or (
+        isinstance(reply, TrialDone) and reply.outcome.fatal
+    )
+
+
 def _serve(connection: Connection, answer: Callable[[Request], Iterator[Reply]]) -> None:
     while True:
         try:
@@ -241,7 +253,7 @@ def _serve(connection: Connection, answer: Callable[[Request], Iterator[Reply]])
         try:
             for reply in answer(decode_request(message)):
                 connection.send_bytes(encode_reply(reply))
-                if isinstance(reply, Measured | Loaded) and reply.fatal:
+                if _is_fatal(reply):
                     return
         except SoftcheckError as error:
             connection.send_bytes(encode_reply(Failed(str(error))))

@@ -83,6 +83,8 @@ def test_raising_variant_is_a_finding_and_the_others_go_on():
         (["--variant", "missing.py:softmax"], "missing.py"),
         (["--variant", f"{HOSTILE}:helthy"], "did you mean 'healthy'"),
         (["--format", "tabel"], "did you mean 'table'"),
+        (["--probe", "emptys"], "did you mean 'empties'"),
+        (["--probe", "empties", "--no-probes"], "contradict"),
         (["--output", "/nonexistent/report.json"], "/nonexistent"),
     ],
 )
@@ -290,3 +292,61 @@ def test_reader_that_has_enough_is_no_error():
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
+
+
+BOTH = ["--device", "interpreter", "--dtype", "float16", "--variant", "torch", "--format", "json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cases", "probes"),
+    [
+        (["--probe", "empties"], False, True),
+        (["--family", "ties"], True, False),
+        (["--case", "ties/*", "--probe", "empties"], True, True),
+        (["--family", "ties", "--no-probes"], True, False),
+    ],
+)
+def test_choice_of_cases_or_probes_leaves_the_other_out(arguments, cases, probes):
+    done = softcheck("report", *BOTH, *arguments)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["variants"]
+    assert (row["cases_run"] > 0, row["probes_run"]) == (cases, {"empties": 10} if probes else {})
+
+
+def test_setting_in_pyproject_chooses_cases_without_leaving_the_probes_out(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.softcheck]\nfamily = ["ties"]\nprobe = ["empties"]\n')
+    done = softcheck("report", *BOTH, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["variants"]
+    assert row["cases_run"] > 0
+    assert row["probes_run"] == {"empties": 10}
+
+
+def test_probe_finding_exits_1_and_its_command_shows_it_again():
+    found = softcheck("report", *BOTH, "--variant", f"{HOSTILE}:exits_on_five_empty_rows", "--probe", "empties")
+    assert found.returncode == 1
+    rows = {row["name"]: row for row in json.loads(found.stdout)["variants"]}
+    assert rows["torch"]["verdict"] == "pass"
+    (finding,) = rows[f"{HOSTILE}:exits_on_five_empty_rows"]["findings"]
+    assert (finding["kind"], finding["case"]) == ("crash", "probe/empties/5x0")
+    import shlex
+
+    again = softcheck(*shlex.split(finding["reproduce"])[1:], "--format", "json")
+    assert again.returncode == 1
+    assert json.loads(again.stdout)["variants"][0]["findings"][0]["id"] == finding["id"]
+
+
+def test_finding_of_a_probe_is_no_case_to_save(tmp_path):
+    target = tmp_path / "report.json"
+    arguments = ["--variant", f"{HOSTILE}:raises_on_no_columns", "--probe", "empties", "--output", str(target)]
+    softcheck("report", "--device", "interpreter", "--dtype", "float16", "--format", "json", *arguments)
+    finding = json.loads(target.read_text())["variants"][0]["findings"][0]
+    done = softcheck("corpus", "add", "--finding", finding["id"], "--report", str(target))
+    assert done.returncode == 2
+    assert finding["reproduce"] in done.stderr
+
+
+def test_probes_are_listed():
+    done = softcheck("list", "probes")
+    assert done.returncode == 0
+    assert "  empties " in done.stdout

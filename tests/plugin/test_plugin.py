@@ -82,7 +82,7 @@ def test_misspelt_variant_and_marker_argument_are_usage_errors(pytester):
 
 def test_marker_is_registered(pytester):
     result = pytester.runpytest_subprocess("--markers")
-    result.stdout.fnmatch_lines(["@pytest.mark.accuracy(variants, dtypes, families, corpora)*"])
+    result.stdout.fnmatch_lines(["@pytest.mark.accuracy(variants, dtypes, families, corpora, probes)*"])
 
 
 GENERATED = """
@@ -104,3 +104,76 @@ def test_generated_cases_find_a_wrong_kernel_and_print_the_command_that_saves_it
     result.assert_outcomes(**outcome)
     if name == "zero":
         result.stdout.fnmatch_lines(["*softcheck corpus add --variant kernels.py:zero --dtype float16 --bits *"])
+
+
+PROBED = """
+import pytest
+
+@pytest.mark.accuracy(variants=["kernels.py:{name}"], dtypes=["float16"], {more})
+def test_softmax(accuracy):
+    accuracy.check()
+"""
+
+FAULTY = """
+import torch
+from softcheck import variant
+
+def right(x):
+    return torch.softmax(x, dim=-1)
+
+def keepdims(x):
+    return torch.exp(x - x.max(dim=-1, keepdim=True).values).softmax(-1) if x.numel() == 0 else right(x)
+
+@variant(known_defects=({"kinds": ("raised",), "cases": ("probe/empties/*",), "reason": "no maximum of nothing"},))
+def declared(x):
+    return keepdims(x)
+"""
+
+
+def run_probed(pytester, name, more, *arguments):
+    pytester.makepyfile(kernels=FAULTY)
+    pytester.makepyfile(test_mine=PROBED.format(name=name, more=more))
+    return pytester.runpytest_subprocess("-p", "no:xdist", "--softcheck-device=interpreter", "-v", "-rx", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "said"),
+    [
+        ("right", {"passed": 1}, "*kernels.py:right-float16-probe-empties*PASSED*"),
+        ("keepdims", {"failed": 1}, "*raised on probe/empties/5x0*"),
+        (
+            "keepdims",
+            {"failed": 1},
+            "*softcheck report --variant kernels.py:keepdims --dtype float16 --probe empties *",
+        ),
+        ("declared", {"xfailed": 1}, "*no maximum of nothing*"),
+    ],
+)
+def test_probe_is_a_test_of_its_own(pytester, name, outcome, said):
+    result = run_probed(pytester, name, 'families=["ties"], probes=["empties"]', "-k", "probe")
+    result.assert_outcomes(**outcome, deselected=1)
+    result.stdout.fnmatch_lines([said])
+
+
+@pytest.mark.parametrize(
+    ("more", "arguments", "probes"),
+    [
+        ("", ["--softcheck-family", "ties"], False),
+        ("", ["--softcheck-probe", "empties"], True),
+        ('families=["ties"]', [], False),
+        ("", [], True),
+        ("probes=()", [], False),
+    ],
+)
+def test_probes_run_unless_only_cases_are_chosen(pytester, more, arguments, probes):
+    result = run_probed(pytester, "right", more, "--collect-only", *arguments)
+    collected = [line for line in result.outlines if "<Function" in line]
+    assert collected
+    assert any("probe-empties" in line for line in collected) == probes
+    assert all("probe-" in line for line in collected) == ("--softcheck-probe" in arguments)
+
+
+def test_misspelt_probe_is_a_usage_error(pytester):
+    result = run_probed(pytester, "right", 'probes=["emptys"]')
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*unknown probe 'emptys'; did you mean 'empties'*"])

@@ -33,6 +33,8 @@ PASSING = VariantResult(
     verdict="pass",
     reason=None,
     cases_run=168,
+    probes_run={"empties": 10, "sizes": 421},
+    properties={"batch_invariant": True},
     elements=1234567,
     max_ulp=0.50137,
     mean_ulp=0.2483,
@@ -117,6 +119,7 @@ FAILING = msgspec.structs.replace(
     max_sum_deviation=0.865,
     sum_violations=12,
     special_mismatches=1,
+    properties={"batch_invariant": False},
     findings=(
         *(
             finding(
@@ -141,6 +144,7 @@ FAILING = msgspec.structs.replace(
             "ignores the row stride",
             known="assumes packed rows",
         ),
+        finding(FindingKind.ROW_DEPENDENCE, "probe/neighbours/nan", "row 1 changes with its neighbour"),
     ),
 )
 
@@ -189,6 +193,15 @@ GENERATED = CaseResult(
         provenance="hypothesis",
     ),
 )
+
+PROBED = VariantResult(
+    name="hybrid",
+    dtype="float16",
+    verdict="fail",
+    probes_run={"empties": 10},
+    findings=(finding(FindingKind.ROW_DEPENDENCE, "probe/neighbours/nan", "row 1 changes with its neighbour"),),
+)
+"""What ``report --probe`` gives: no case was run."""
 
 INTERPRETED = Report(
     environment=ENVIRONMENT,

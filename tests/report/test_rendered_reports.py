@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sample_reports import BROKEN, FAILING, INTERPRETED, MEASURED, PASSING
+from sample_reports import BROKEN, FAILING, INTERPRETED, MEASURED, PASSING, PROBED
 
 from softcheck.errors import UsageError
 from softcheck.report import content, formats, markdown
@@ -63,7 +63,7 @@ def test_no_table_line_is_wider_than_the_terminal_and_no_figure_is_cut(report, w
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_every_count_of_findings_survives_wrapping(width):
     lines = table_lines(formats.render(INTERPRETED, "table", Display(width=width)))
-    assert sorted(re.findall(f"{TIMES}([0-9]+)", " ".join(lines))) == ["1", "1", "1", "2", "3"]
+    assert sorted(re.findall(f"{TIMES}([0-9]+)", " ".join(lines))) == ["1", "1", "1", "1", "2", "3"]
 
 
 def test_a_pipe_gets_one_line_per_variant_with_its_witness():
@@ -127,10 +127,10 @@ def test_declared_defects_stand_apart_with_their_reason():
 
 def test_the_closing_line_counts_every_verdict():
     assert content.summary(INTERPRETED) == (
-        "5 variants: 1 pass, 1 fail, 1 known, 1 unsupported, 1 error; 4 cases in 3 families; 42 s"
+        "5 variants: 1 pass, 1 fail, 1 known, 1 unsupported, 1 error; 4 cases in 3 families, 2 probes; 42 s"
     )
     assert content.summary(MEASURED) == (
-        "2 variants in 2 dtypes: 2 pass, 2 unsupported; 3 cases in 2 families; 2 min 10 s"
+        "2 variants in 2 dtypes: 2 pass, 2 unsupported; 3 cases in 2 families, 2 probes; 2 min 10 s"
     )
     assert content.summary(msgspec.structs.replace(INTERPRETED, variants=())).startswith("0 variants: nothing judged;")
 
@@ -192,3 +192,26 @@ def test_the_flush_tolerant_figure_is_shown_only_where_something_was_flushed():
 def test_an_unknown_format_names_the_near_one():
     with pytest.raises(UsageError, match="no output format 'markdwn'; did you mean 'markdown'"):
         formats.renderer("markdwn")
+
+
+def test_a_report_of_probes_alone_counts_no_cases():
+    report = msgspec.structs.replace(INTERPRETED, variants=(PROBED,), cases=())
+    assert content.summary(report) == "1 variant: 1 fail; 1 probe; 42 s"
+    text = formats.render(report, "table", PLAIN)
+    assert "row_dependence in 1 trial: row 1 changes with its neighbour" in text
+    assert "probes\n  1 probe, 10 trials: hybrid (float16)\n" in text
+    clean = msgspec.structs.replace(PROBED, findings=())
+    assert content.kinds(clean) == "none"
+
+
+def test_probe_lines_join_variants_of_which_the_same_can_be_said():
+    rows = [
+        msgspec.structs.replace(PROBED, name=name, dtype=dtype, properties={"batch_invariant": name != "c"})
+        for name in "abc"
+        for dtype in ("float16", "float32")
+    ]
+    report = msgspec.structs.replace(INTERPRETED, variants=tuple(rows[:3] + rows[4:]))
+    assert content.probe_lines(report) == [
+        "1 probe, 10 trials; batch_invariant yes: a (float16, float32); b (float16)",
+        "1 probe, 10 trials; batch_invariant no: c (float16, float32)",
+    ]

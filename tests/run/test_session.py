@@ -9,7 +9,8 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, SoftcheckError
-from softcheck.run.session import MOST_TIMEOUTS, Session, rows_to_run
+from softcheck.run.pool import MOST_TIMEOUTS
+from softcheck.run.session import Session, rows_to_run
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 

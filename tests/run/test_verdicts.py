@@ -1,5 +1,7 @@
 """How measurements become verdicts, findings and exit codes."""
 
+import dataclasses
+
 import msgspec
 import numpy as np
 import pytest
@@ -7,8 +9,10 @@ import pytest
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme, unmeasured
+from softcheck.probes.outcome import Conclusion, Shown
 from softcheck.report.build import build, exit_code
 from softcheck.run.check import Options, Run
+from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready, Timed
 from softcheck.run.session import Result, Speeds
 from softcheck.variants.declaration import Declaration, KnownDefect
@@ -169,3 +173,83 @@ def test_interrupted_run_says_so_and_calls_nothing_unsupported():
     report = build(run, command=["softcheck"])
     assert report.interrupted
     assert (report.variants[0].verdict, report.variants[0].reason) == ("error", "not run: interrupted")
+
+
+RAISED = Violation(FindingKind.RAISED, "no columns are not for me")
+
+
+def probed(*shown, probe="empties", labels=("0x5", "5x0"), abandoned=0, quick=False, **more):
+    task = ProbeTask(variant="v", dtype="float16", probe=probe, quick=quick)
+    more = {"trials": len(labels), **more}
+    conclusion = Conclusion(findings=tuple(Shown(*s) for s in shown), **more)
+    return ProbeResult(task=task, labels=labels, conclusion=conclusion, abandoned=abandoned, seconds=0.1)
+
+
+def probed_report(declaration, *results, measurements=(), quick=False, interrupted=False):
+    run = run_of(declaration, list(measurements), whole=bool(measurements), interrupted=interrupted)
+    run.options = dataclasses.replace(run.options, quick=quick)
+    run.probed.extend(results)
+    return build(run, command=["softcheck"])
+
+
+def test_probe_that_finds_nothing_passes_and_counts_as_something_run():
+    report = probed_report(Declaration(), probed(properties={"batch_invariant": False}))
+    (row,) = report.variants
+    assert (row.verdict, row.cases_run, row.probes_run) == ("pass", 0, {"empties": 2})
+    assert row.properties == {"batch_invariant": False}
+    assert exit_code(report) == 0
+
+
+def test_probe_finding_fails_and_is_reproduced_by_its_probe():
+    report = probed_report(Declaration(), probed(("5x0", RAISED)))
+    (finding,) = report.variants[0].findings
+    assert report.variants[0].verdict == "fail"
+    assert (finding.case, finding.from_probe) == ("probe/empties/5x0", True)
+    assert finding.reproduce == "softcheck report --variant v --dtype float16 --probe empties --device interpreter"
+    assert exit_code(report) == 1
+
+
+def test_probe_none_of_whose_trials_could_be_made_is_nothing_run_with_the_reason():
+    report = probed_report(Declaration(), probed(trials=0, skipped=("needs 17 GB, 3 GB are free",)))
+    assert report.variants[0].verdict == "unsupported"
+    assert "needs 17 GB" in report.variants[0].reason
+    assert report.notes == ("probe empties: trials skipped: needs 17 GB, 3 GB are free (v float16)",)
+    assert exit_code(report) == 3
+
+
+def probe_defect(*globs):
+    return Declaration(known_defects=(KnownDefect(kinds=(FindingKind.RAISED,), reason="r", cases=globs),))
+
+
+def test_declared_defect_explains_a_probe_finding_by_glob():
+    assert probed_report(probe_defect("probe/empties/*"), probed(("5x0", RAISED))).variants[0].verdict == "known"
+    assert probed_report(probe_defect("probe/empties/0x5"), probed(("5x0", RAISED))).variants[0].verdict == "fail"
+
+
+def test_defect_of_probes_alone_is_stale_once_they_ran_completely():
+    assert probed_report(probe_defect("probe/empties/*"), probed()).variants[0].verdict == "error"
+    assert probed_report(probe_defect("probe/emp*"), probed()).variants[0].verdict == "error"
+
+
+@pytest.mark.parametrize(
+    ("globs", "result", "more"),
+    [
+        (("probe/empties/*",), probed(quick=True), {"quick": True}),
+        (("probe/empties/*",), probed(), {"interrupted": True}),
+        (("probe/empties/*",), probed(abandoned=1), {}),
+        (("probe/empties/*",), probed(skipped=("too little memory",)), {}),
+        (("probe/empties/beyond-2-to-the-31",), probed(), {}),
+        (("probe/other/*",), probed(), {}),
+    ],
+)
+def test_defect_of_probes_that_did_not_run_completely_is_not_stale(globs, result, more):
+    assert probed_report(probe_defect(*globs), result, **more).variants[0].verdict == "pass"
+
+
+def test_defect_of_cases_and_probes_is_found_in_either():
+    clean = (case("ties"), measured())
+    raising = (case("ties"), measured(RAISED))
+    mixed = probe_defect("*")
+    assert probed_report(mixed, probed(("5x0", RAISED)), measurements=[clean]).variants[0].verdict == "known"
+    assert probed_report(mixed, probed(), measurements=[raising]).variants[0].verdict == "known"
+    assert probed_report(mixed, probed(), measurements=[clean]).variants[0].verdict == "error"

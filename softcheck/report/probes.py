@@ -1,0 +1,95 @@
+"""What a report says of probes: their findings, what they ran, what was skipped, and declared defects they can't find."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from softcheck.probes.registry import PROBES
+from softcheck.report.model import Finding
+from softcheck.report.reproduce import finding_id
+from softcheck.run.check import Run, explanation
+from softcheck.run.probing import ProbeResult, ProbeTask
+from softcheck.variants.declaration import Declaration, KnownDefect
+
+_PREFIX = "probe/"
+
+
+def findings(probed: Sequence[ProbeResult], run: Run, declaration: Declaration) -> Iterator[Finding]:
+    """Findings of the probes of one variant in one dtype."""
+    for result in probed:
+        task = result.task
+        for shown in result.conclusion.findings:
+            violation, case_id = shown.violation, result.case_id(shown.label)
+            yield Finding(
+                id=finding_id(task.variant, task.dtype, violation.kind, case_id),
+                kind=violation.kind,
+                case=case_id,
+                message=violation.message,
+                reproduce=probe_command(task, run.ready.backend),
+                count=violation.count,
+                row=violation.row,
+                column=violation.column,
+                input_bits=violation.input_bits,
+                output_bits=violation.output_bits,
+                known=explanation(violation, case_id, task.dtype, declaration, run.ready.backend),
+            )
+
+
+def probe_command(task: ProbeTask, backend: str) -> str:
+    """The command that runs one probe on one variant in one dtype again."""
+    words = ["softcheck", "report", "--variant", task.variant, "--dtype", task.dtype, "--probe", task.probe]
+    words += ["--quick"] if task.quick else []
+    words += ["--seed", str(task.seed)] if task.seed else []
+    return shlex.join([*words, "--device", backend])
+
+
+def trials_of(probed: Iterable[ProbeResult]) -> dict[str, int]:
+    """Trials made, by probe, in the order in which probes are registered."""
+    made = {result.task.probe: result.conclusion.trials for result in probed}
+    return {name: made[name] for name in PROBES if name in made}
+
+
+def properties_of(probed: Iterable[ProbeResult]) -> dict[str, bool]:
+    """Properties that probes looked for, and whether they hold."""
+    found: dict[str, bool] = {}
+    for result in probed:
+        for name, holds in result.conclusion.properties.items():
+            found[name] = found.get(name, True) and holds
+    return dict(sorted(found.items()))
+
+
+def explains_any(defect: KnownDefect, probed: Iterable[ProbeResult]) -> bool:
+    """Whether a declared defect showed in a probe."""
+    return any(
+        defect.explains(shown.violation, result.case_id(shown.label))
+        for result in probed
+        for shown in result.conclusion.findings
+    )
+
+
+def only_probes_show(defect: KnownDefect) -> bool:
+    """Whether a declared defect is confined to probes, so that cases say nothing about it."""
+    return all(glob.startswith(_PREFIX) for glob in defect.cases)
+
+
+def had_their_chance(defect: KnownDefect, probed: Sequence[ProbeResult], *, quick: bool) -> bool:
+    """Whether every probe in which a defect may show ran all its trials, and one of these trials is of its globs."""
+    names = [glob.removeprefix(_PREFIX).partition("/")[0] for glob in defect.cases]
+    needed = {probe for probe in PROBES if any(fnmatchcase(probe, name) for name in names)}
+    whole = {r.task.probe: r for r in probed if not r.abandoned and not r.conclusion.skipped}
+    if quick or not needed <= set(whole):
+        return False
+    return any(defect.may_show(whole[probe].case_id(label)) for probe in needed for label in whole[probe].labels)
+
+
+def skip_notes(run: Run) -> list[str]:
+    """One line per probe and reason for the trials that could not be made, with how many variants and dtypes that concerns."""
+    concerned: dict[tuple[str, str], list[str]] = {}
+    for result in run.probed:
+        for reason in result.conclusion.skipped:
+            where = f"{result.task.variant} {result.task.dtype}"
+            concerned.setdefault((result.task.probe, reason), []).append(where)
+    return [
+        f"probe {probe}: trials skipped: {reason} ({where[0]}{f' and {len(where) - 1} more' if where[1:] else ''})"
+        for (probe, reason), where in concerned.items()
+    ]

@@ -1,0 +1,171 @@
+"""Probes on the pool: a trial that ends its worker costs a finding on that trial alone. Imports no torch."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from softcheck.errors import SoftcheckError
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.registry import EXCLUSIVE
+from softcheck.run.pool import MOST_TIMEOUTS, Job, Pool, Progress, spread
+from softcheck.run.process import Worker, WorkerDiedError
+from softcheck.run.protocol import Failed, Probed, ProbePlanned, RunProbe, TrialDone, TrialStarted
+from softcheck.run.session import death
+
+MOST_DEATHS = 3
+"""After so many trials that ended their worker a probe gives a variant up: each replacement takes seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeTask:
+    """One probe on one variant in one dtype."""
+
+    variant: str
+    dtype: str
+    probe: str
+    quick: bool = False
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"probe {self.probe} on {self.variant}, {self.dtype}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """What a probe said."""
+
+    task: ProbeTask
+    labels: tuple[str, ...]
+    """Of all trials that it planned."""
+    conclusion: Conclusion
+    abandoned: int
+    """Trials that were not made because others had ended too many workers."""
+    seconds: float
+
+    def case_id(self, label: str) -> str:
+        """The id that findings of one trial bear."""
+        return f"probe/{self.task.probe}/{label}"
+
+
+def run_probe(
+    pool: Pool,
+    task: ProbeTask,
+    *,
+    done: Sequence[Outcome] = (),
+    on_outcome: Callable[[int, Outcome], None] = lambda _index, _outcome: None,
+) -> ProbeResult | None:
+    """Makes the trials that have no outcome in ``done`` and concludes; None where the variant was given up before.
+
+    Each new outcome reaches ``on_outcome`` with its trial's index as soon as it is there. Raises SoftcheckError where the
+    probe itself can't be carried out.
+    """
+    begun = time.monotonic()
+    progress = _Progress(list(done))
+    alone = False
+    while progress.conclusion is None:
+        if progress.deaths >= MOST_DEATHS or task.variant in pool.given_up:
+            if not progress.planned:
+                return None
+            progress.abandon()
+        before = progress.begin()
+        worker = pool.take(fresh=alone)
+        try:
+            _ask(pool, worker, task, progress, on_outcome)
+            alone = False
+        except WorkerDiedError as died:
+            blamed = progress.running
+            is_stuck = blamed is not None or len(progress.outcomes) == before
+            alone = pool.bury(worker, died, None if blamed is None else task.variant) and is_stuck
+            if blamed is not None and not alone:
+                progress.deaths += 1
+                progress.keep(blamed, Outcome(violations=(death(died),)), on_outcome)
+            elif is_stuck and not alone:
+                raise SoftcheckError(f"{task}: {died}") from None
+    return ProbeResult(
+        task=task,
+        labels=progress.labels,
+        conclusion=progress.conclusion,
+        abandoned=progress.abandoned,
+        seconds=time.monotonic() - begun,
+    )
+
+
+def run_probes(
+    pool: Pool, tasks: Sequence[ProbeTask], on_result: Callable[[ProbeResult], None], progress: Progress
+) -> list[str]:
+    """Every task on the pool; on a GPU those of exclusive probes after the others, one at a time.
+
+    Returns one message per task that could not be carried out.
+    """
+
+    def job(task: ProbeTask) -> Job[ProbeResult]:
+        def work(emit: Callable[[ProbeResult], None]) -> None:
+            found = run_probe(pool, task)
+            if found is not None:
+                emit(found)
+
+        return Job(str(task), work)
+
+    apart = [task for task in tasks if task.probe in EXCLUSIVE and pool.ready.backend == "cuda"]
+    together = [task for task in tasks if task not in apart]
+    errors = []
+    for part, before, threads in ((together, 0, pool.jobs), (apart, len(together), 1)):
+
+        def count(done: int, _total: int, before: int = before) -> None:
+            progress(before + done, len(tasks))
+
+        errors += spread(pool, [job(task) for task in part], on_result, count, threads=threads)
+    return errors
+
+
+class _Progress:
+    """How far a probe has come."""
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self.outcomes = outcomes
+        self.labels: tuple[str, ...] = ()
+        self.planned = False
+        self.running: int | None = None
+        self.deaths = 0
+        self.abandoned = 0
+        self.conclusion: Conclusion | None = None
+
+    def begin(self) -> int:
+        """Nothing runs yet; the number of outcomes there are."""
+        self.running = None
+        return len(self.outcomes)
+
+    def keep(self, index: int, outcome: Outcome, on_outcome: Callable[[int, Outcome], None]) -> None:
+        """Records the outcome of the trial that was running."""
+        assert index == len(self.outcomes)
+        self.outcomes.append(outcome)
+        self.running = None
+        on_outcome(index, outcome)
+
+    def abandon(self) -> None:
+        """Leaves the trials that are left unmade, with the reason."""
+        self.abandoned += len(self.labels) - len(self.outcomes)
+        why = f"given up after {MOST_DEATHS} trials that ended their process or {MOST_TIMEOUTS} that ran out of time"
+        self.outcomes += [Outcome(skipped=why)] * (len(self.labels) - len(self.outcomes))
+
+
+def _ask(
+    pool: Pool, worker: Worker, task: ProbeTask, progress: _Progress, on_outcome: Callable[[int, Outcome], None]
+) -> None:
+    request = RunProbe(task.variant, task.probe, task.dtype, task.quick, task.seed, tuple(progress.outcomes))
+    for reply in worker.ask(request, until=(Probed, Failed), seconds=pool.seconds):
+        if isinstance(reply, ProbePlanned):
+            progress.labels, progress.planned = reply.labels, True
+        elif isinstance(reply, TrialStarted):
+            progress.running = reply.index
+            worker.served.add(task.variant)
+        elif isinstance(reply, TrialDone):
+            # A fatal one ends the worker; that it is gone is seen at once, when the next reply is awaited.
+            progress.deaths += reply.outcome.fatal
+            progress.keep(reply.index, reply.outcome, on_outcome)
+        elif isinstance(reply, Probed):
+            progress.conclusion = reply.conclusion
+        elif isinstance(reply, Failed):
+            pool.give(worker)
+            raise SoftcheckError(f"{task}: {reply.message}")
+    pool.give(worker)

@@ -1,0 +1,108 @@
+"""A probe's trials as the worker makes them, one after the other, each outcome sent before the next trial begins."""
+
+import gc
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import torch
+
+from softcheck.contract import FindingKind, Violation
+from softcheck.errors import SoftcheckError
+from softcheck.probes import registry
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.run.protocol import Probed, ProbePlanned, Reply, RunProbe, TrialDone, TrialStarted
+from softcheck.variants.call import describe, is_usable
+from softcheck.variants.registry import LoadedVariant
+
+_CACHED_BYTES = 2**30
+"""Device memory that torch may keep for itself between trials; beyond it other workers would find too little."""
+
+_ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT})
+
+
+def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
+    """Replies to one request: the plan, each trial that has no outcome yet, the conclusion.
+
+    Ends early after a ``fatal`` outcome. Raises SoftcheckError for what is the probe's own fault.
+    """
+    setting = Setting(
+        declaration=variant.declaration,
+        dtype=request.dtype,
+        backend="cuda" if device.type == "cuda" else "interpreter",
+        quick=request.quick,
+        seed=request.seed,
+    )
+    subject = Subject(variant, setting, device)
+    probe, trials = _planned(request.probe, setting)
+    outcomes = list(request.done)
+    if len(outcomes) > len(trials):
+        raise SoftcheckError(f"probe {request.probe}: {len(outcomes)} outcomes were given for {len(trials)} trials")
+    yield ProbePlanned(tuple(trial.label for trial in trials))
+    for index in range(len(outcomes), len(trials)):
+        yield TrialStarted(index)
+        outcome = _outcome(request.probe, probe, subject, trials[index])
+        yield TrialDone(index, outcome)
+        if outcome.fatal:
+            return
+        outcomes.append(outcome)
+        _release(device)
+    yield Probed(_concluded(request.probe, probe, trials, outcomes))
+
+
+def _planned(name: str, setting: Setting) -> tuple[Probe, list[Trial]]:
+    try:
+        probe = registry.load(name)
+        trials = list(probe.trials(setting))
+    except SoftcheckError:
+        raise
+    except Exception as error:
+        raise SoftcheckError(f"probe {name}: internal error: {describe(error)}") from error
+    labels = [trial.label for trial in trials]
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise SoftcheckError(f"probe {name}: internal error: two trials are called {twice!r}")
+    return probe, trials
+
+
+def _outcome(name: str, probe: Probe, subject: Subject, trial: Trial) -> Outcome:
+    """A trial's outcome. Memory that the probe itself asks for and does not get is a reason to skip the trial."""
+    try:
+        outcome = probe.run(subject, trial)
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        outcome = Outcome(skipped=f"too little memory: {' '.join(str(error).split())[:200]}")
+    except Exception as error:
+        if is_usable(subject.device):
+            raise SoftcheckError(f"probe {name}, trial {trial.label}: internal error: {describe(error)}") from error
+        outcome = Outcome(violations=(Violation(FindingKind.CRASH, f"{describe(error)}; expected an output"),))
+    if outcome.fatal or is_usable(subject.device):
+        return outcome
+    # A kernel that went on after the call returned may have ruined the device only now.
+    late = Violation(
+        FindingKind.CRASH, "the device can't be used any more after the call; expected it to be left usable"
+    )
+    has_crash = any(violation.kind is FindingKind.CRASH for violation in outcome.violations)
+    violations = outcome.violations if has_crash else (*outcome.violations, late)
+    return msgspec.structs.replace(outcome, violations=violations, fatal=True)
+
+
+def _concluded(name: str, probe: Probe, trials: Sequence[Trial], outcomes: Sequence[Outcome]) -> Conclusion:
+    """The probe's conclusion, with what ended a worker in it even where the probe's own folding passes over it."""
+    try:
+        said = probe.conclude(list(zip(trials, outcomes, strict=True)))
+    except Exception as error:
+        raise SoftcheckError(f"probe {name}: internal error in its conclusion: {describe(error)}") from error
+    told = {shown.violation.kind for shown in said.findings}
+    untold: dict[FindingKind, Shown] = {}
+    for trial, outcome in zip(trials, outcomes, strict=True):
+        for violation in outcome.violations:
+            if violation.kind in _ENDED - told:
+                untold.setdefault(violation.kind, Shown(trial.label, violation))
+    return msgspec.structs.replace(said, findings=(*said.findings, *untold.values()))
+
+
+def _release(device: torch.device) -> None:
+    """Gives large memory back between trials; small blocks stay, since collecting takes longer than most trials."""
+    if device.type == "cuda" and torch.cuda.memory_reserved(device) > _CACHED_BYTES:
+        gc.collect()
+        torch.cuda.empty_cache()

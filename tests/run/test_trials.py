@@ -1,0 +1,92 @@
+"""What the worker makes of a probe that goes wrong itself."""
+
+import pytest
+import torch
+
+from softcheck.contract import FindingKind, Violation
+from softcheck.errors import SoftcheckError
+from softcheck.probes import registry
+from softcheck.probes.base import Probe, Trial
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.run import trials
+from softcheck.run.protocol import Probed, ProbePlanned, RunProbe, TrialDone, TrialStarted
+from softcheck.run.trials import make_trials
+from softcheck.variants.declaration import Declaration
+from softcheck.variants.registry import LoadedVariant
+
+CRASH = Outcome(violations=(Violation(FindingKind.CRASH, "gone"),))
+RAISED = Outcome(violations=(Violation(FindingKind.RAISED, "no"),))
+
+
+class Scripted(Probe):
+    """Its trials' outcomes, or what they raise, are given; its conclusion holds nothing."""
+
+    def __init__(self, *script, labels=None):
+        self.script = script
+        self.labels = labels or [str(i) for i in range(len(script))]
+
+    def trials(self, setting):
+        return [Trial(label, step) for label, step in zip(self.labels, self.script, strict=True)]
+
+    def run(self, subject, trial):
+        if isinstance(trial.parameters, Exception):
+            raise trial.parameters
+        return trial.parameters
+
+    def conclude(self, done):
+        return Conclusion(trials=len(done))
+
+
+@pytest.fixture
+def replies(monkeypatch):
+    def make(probe, *done):
+        monkeypatch.setattr(registry, "load", lambda name: probe)
+        request = RunProbe("v", "scripted", "float16", quick=False, seed=0, done=done)
+        variant = LoadedVariant("v", lambda x: torch.softmax(x, -1), Declaration())
+        return make_trials(request, variant, torch.device("cpu"))
+
+    return make
+
+
+def test_trials_are_announced_made_and_concluded(replies):
+    assert list(replies(Scripted(Outcome(), RAISED))) == [
+        ProbePlanned(("0", "1")),
+        TrialStarted(0),
+        TrialDone(0, Outcome()),
+        TrialStarted(1),
+        TrialDone(1, RAISED),
+        Probed(Conclusion(trials=2)),
+    ]
+
+
+def test_probe_that_raises_is_an_error_that_names_probe_and_trial(replies):
+    with pytest.raises(SoftcheckError, match="probe scripted, trial 0: internal error: KeyError"):
+        list(replies(Scripted(KeyError("x"))))
+
+
+@pytest.mark.parametrize("error", [MemoryError("of 17 GB"), torch.OutOfMemoryError("of 17 GB")])
+def test_memory_that_the_probe_does_not_get_skips_the_trial_with_the_reason(replies, error):
+    made = [reply for reply in replies(Scripted(error, Outcome())) if isinstance(reply, TrialDone)]
+    assert made == [TrialDone(0, Outcome(skipped="too little memory: of 17 GB")), TrialDone(1, Outcome())]
+
+
+def test_crash_is_concluded_even_where_the_probe_passes_over_it(replies):
+    *_, last = replies(Scripted(Outcome(), RAISED), Outcome(), CRASH)
+    assert [(s.label, s.violation.kind) for s in last.conclusion.findings] == [("1", FindingKind.CRASH)]
+
+
+def test_nothing_follows_a_fatal_outcome(replies):
+    *_, last = replies(Scripted(Outcome(fatal=True), Outcome()))
+    assert last == TrialDone(0, Outcome(fatal=True))
+
+
+def test_device_that_a_trial_left_unusable_is_a_crash_even_where_the_probe_saw_none(replies, monkeypatch):
+    monkeypatch.setattr(trials, "is_usable", lambda device: False)
+    *_, last = replies(Scripted(Outcome(), Outcome()))
+    assert last.outcome.fatal
+    assert [v.kind for v in last.outcome.violations] == [FindingKind.CRASH]
+
+
+def test_two_trials_of_one_name_are_refused(replies):
+    with pytest.raises(SoftcheckError, match="two trials are called 'a'"):
+        list(replies(Scripted(Outcome(), Outcome(), labels=["a", "a"])))
