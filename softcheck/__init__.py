@@ -4,8 +4,8 @@
 """
 
 from softcheck.contract import FindingKind
-from softcheck.variants.declaration import Arithmetic, Declaration, KnownDefect, variant
+from softcheck.variants.declaration import Arithmetic, Declaration, KnownDefect, Traffic, variant
 
 __version__ = "0.1.0"
 
-__all__ = ["Arithmetic", "Declaration", "FindingKind", "KnownDefect", "variant"]
+__all__ = ["Arithmetic", "Declaration", "FindingKind", "KnownDefect", "Traffic", "variant"]

@@ -12,6 +12,7 @@ from softcheck.errors import SoftcheckError
 
 _COMMANDS = {
     "report": "softcheck.cli.report",
+    "bench": "softcheck.cli.bench",
     "exhaust": "softcheck.cli.exhaust",
     "render": "softcheck.cli.render",
     "list": "softcheck.cli.listing",
@@ -19,6 +20,7 @@ _COMMANDS = {
 }
 _SUMMARIES = {
     "report": "Judge variants and print a verdict table.",
+    "bench": "Time variants on a GPU beside torch and a device copy.",
     "exhaust": "Judge every input of one or two columns.",
     "render": "Draw a saved report anew, in any format.",
     "list": "Show variants, corpora, case families, probes, oracles and output formats.",

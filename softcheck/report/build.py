@@ -16,17 +16,21 @@ from softcheck.judge.histogram import merge, percentile
 from softcheck.judge.measurement import Extreme
 from softcheck.judge.ulp import LARGEST
 from softcheck.report import probes
+from softcheck.report.bins import octaves
 from softcheck.report.model import (
     CaseResult,
     CopyBaseline,
     Environment,
     Finding,
     Report,
+    Stage,
     VariantResult,
     Verdict,
     Witness,
 )
 from softcheck.report.reproduce import finding_id, reproduce_command
+from softcheck.report.speed_build import gb_per_s, shape_speed
+from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.check import Run, explanation
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Result, rows_to_run
@@ -35,7 +39,12 @@ from softcheck.variants.declaration import Declaration, KnownDefect
 
 def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> Report:
     """The report of a run. ``command`` is what the user typed; ``corpora`` the ones named, for reproducing commands."""
-    rows = [_Row(run, name, dtype, corpora).result() for name in run.options.variants for dtype in run.options.dtypes]
+    timings = tuple(shape_speed(samples, run.declarations) for samples in run.speeds)
+    rows = [
+        _Row(run, name, dtype, corpora, timings).result()
+        for name in run.options.variants
+        for dtype in run.options.dtypes
+    ]
     return Report(
         environment=environment(run.ready, run.options.seed, command),
         variants=tuple(rows),
@@ -45,11 +54,13 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
                 dtype=s.dtype,
                 rows=s.rows,
                 columns=s.columns,
-                gb_per_s=_gb_per_s(s.dtype, s.rows, s.columns, s.copy_seconds),
-                torch_gb_per_s=_gb_per_s(s.dtype, s.rows, s.columns, s.torch_seconds),
+                gb_per_s=s.copy_gb_per_s,
+                torch_gb_per_s=gb_per_s(s.dtype, s.rows, s.columns, s.torch_seconds.mid),
             )
-            for s in run.speeds
+            for s in timings
         ),
+        timings=timings,
+        stages=tuple(Stage(name=name, seconds=seconds) for name, seconds in run.stages.items()),
         interrupted=run.interrupted,
         errors=tuple(run.errors),
         notes=(*_truncation_note(run), *run.notes, *probes.skip_notes(run), *_not_timed(run)),
@@ -74,7 +85,10 @@ def exit_code(report: Report) -> int:
 class _Row:
     """Everything about one variant in one dtype."""
 
-    def __init__(self, run: Run, name: str, dtype: str, corpora: Sequence[str]) -> None:
+    def __init__(
+        self, run: Run, name: str, dtype: str, corpora: Sequence[str], timings: Sequence[ShapeSpeed] = ()
+    ) -> None:
+        self.timings = timings
         self.run = run
         self.name = name
         self.dtype = dtype
@@ -116,7 +130,7 @@ class _Row:
         histogram = merge(m.histogram for m in figures)
         worst = self._worst()
         judged = elements > 0
-        speed = self._seconds_per_call()
+        speed = self._speed()
         return VariantResult(
             name=self.name,
             dtype=self.dtype,
@@ -143,8 +157,9 @@ class _Row:
             rejudged_rows=sum(m.rejudged_rows for m in figures) if judged else None,
             max_abs_difference_to_torch=_largest(m.max_abs_difference_to_torch for m in figures),
             findings=tuple(findings),
-            gb_per_s=_gb_per_s(self.dtype, *speed[:3]) if speed else None,
-            speed_vs_torch=speed[3] / speed[2] if speed else None,
+            gb_per_s=speed.gb_per_s if speed else None,
+            speed_vs_torch=speed.times_faster.mid if speed and speed.times_faster else None,
+            histogram=octaves(histogram),
             seconds=sum(r.seconds for r in self.results) + sum(p.seconds for p in self.probed),
         )
 
@@ -214,12 +229,9 @@ class _Row:
         candidates = [(c, m.max_ulp) for c, m in self.measured if m.max_ulp is not None]
         return max(candidates, key=lambda item: item[1].value, default=None)
 
-    def _seconds_per_call(self) -> tuple[int, int, float, float] | None:
-        for speeds in self.run.speeds:
-            timed = speeds.seconds.get(self.name)
-            if speeds.dtype == self.dtype and timed is not None and timed.seconds is not None:
-                return speeds.rows, speeds.columns, timed.seconds, speeds.torch_seconds
-        return None
+    def _speed(self) -> SpeedFigures | None:
+        shapes = (shape for shape in self.timings if shape.dtype == self.dtype)
+        return next((f for shape in shapes for f in shape.variants if f.variant == self.name), None)
 
 
 def _witness(case: Case, extreme: Extreme, declaration: Declaration) -> Witness:
@@ -244,11 +256,6 @@ def _largest(values: Iterable[float | None]) -> float | None:
     return max((v for v in values if v is not None), default=None)
 
 
-def _gb_per_s(dtype: str, rows: int, columns: int, seconds: float) -> float:
-    """GB/s as every softmax benchmark counts it: each element read once and written once."""
-    return 2 * rows * columns * FORMATS[dtype].itemsize / seconds / 1e9
-
-
 def _cases(run: Run) -> tuple[CaseResult, ...]:
     builtin = {case.digest for case in load(builtin_names())}
     seen: dict[str, Result] = {}
@@ -268,11 +275,11 @@ def _cases(run: Run) -> tuple[CaseResult, ...]:
 
 def _not_timed(run: Run) -> list[str]:
     return [
-        f"{timed.variant}, {speeds.dtype}: not timed: {timed.reason}"
-        for speeds in run.speeds
-        for timed in speeds.seconds.values()
-        if timed.seconds is None
-    ]
+        f"{timed.name}, {samples.dtype}: not timed: {timed.reason}"
+        for samples in run.speeds
+        for timed in samples.variants
+        if timed.reason is not None
+    ] + [f"{samples.dtype} timing: {alarm.message}" for samples in run.speeds for alarm in samples.alarms]
 
 
 def _truncation_note(run: Run) -> tuple[str, ...]:

@@ -8,10 +8,10 @@ from oracles import ball
 from oracles.formats import bits_hex, decode
 from softcheck.cases.exhaustive import Domain
 from softcheck.contract import Violation
-from softcheck.judge.histogram import BINS_PER_OCTAVE, upper_edge
 from softcheck.judge.measurement import Extreme, Measurement
+from softcheck.report.bins import octaves
 from softcheck.report.build import environment, percentile_of
-from softcheck.report.model import Bin, CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
+from softcheck.report.model import CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import bits_command, finding_id
 from softcheck.run.check import explanation
 from softcheck.run.protocol import Ready
@@ -58,6 +58,7 @@ def _row(result: Exhausted, ready: Ready) -> VariantResult:
         elements=m.elements,
         max_ulp=m.max_ulp.value if m.max_ulp else None,
         mean_ulp=m.ulp_sum / m.elements if m.elements else None,
+        histogram=octaves(m.histogram),
         p999_ulp=percentile_of(m.histogram, m.max_ulp),
         ulp_is="exact" if result.domain.is_complete and not _unjudged(m) else "at least",
         witness=_witness(result, m.max_ulp) if m.max_ulp else None,
@@ -144,15 +145,6 @@ def _behind(result: Exhausted) -> Exhaustive:
         ordinary_rows=m.rows - m.special_rows,
         nan_rows=m.special_rows - m.fully_masked_rows,
         fully_masked_rows=m.fully_masked_rows,
-        histogram=_octaves(m.histogram),
+        histogram=octaves(m.histogram),
         rows_per_second=m.rows / result.seconds if result.seconds else 0.0,
     )
-
-
-def _octaves(histogram: dict[int, int]) -> tuple[Bin, ...]:
-    """The judge's bins joined to one per octave, for reading."""
-    joined: dict[int, int] = {}
-    for b, elements in sorted(histogram.items()):
-        last = 0 if b == 0 else 1 if b == 1 else 1 + BINS_PER_OCTAVE * -(-(b - 1) // BINS_PER_OCTAVE)
-        joined[last] = joined.get(last, 0) + elements
-    return tuple(Bin(below=upper_edge(b), elements=elements) for b, elements in joined.items())

@@ -7,28 +7,45 @@ strings ``"nan"``, ``"inf"`` and ``"-inf"`` stand in the number's place, and ``l
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.errors import UsageError
-from softcheck.report.model import SCHEMA_VERSION, Report
+from softcheck.report.model import SCHEMA_VERSION, Report, SpeedReport
 from softcheck.report.output import PLAIN, Display
 
+Model = TypeVar("Model", Report, SpeedReport)
 
-def render(report: Report, _display: Display = PLAIN) -> str:
+
+def render(report: Report | SpeedReport, _display: Display = PLAIN) -> str:
     """Indented JSON, keys in the order of the model, ending in a newline."""
     return msgspec.json.format(msgspec.json.encode(_plain(report)), indent=2).decode() + "\n"
 
 
 def load(path: str | Path) -> Report:
     """Read a report back from a file; raises UsageError as ``parse`` does, or where the file can't be read."""
+    return parse(_read(path), source=str(path))
+
+
+def load_any(path: str | Path) -> Report | SpeedReport:
+    """Read what ``softcheck report`` or ``softcheck bench`` saved; raises UsageError as ``load`` does."""
+    data = _read(path)
     try:
-        data = Path(path).read_bytes()
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        found = None
+    if isinstance(found, dict) and found.get("kind") == "speed":
+        return _parsed(data, SpeedReport, str(path))
+    return _parsed(data, Report, str(path))
+
+
+def _read(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise UsageError(f"{str(path)!r} can't be read ({error}); expected a file that --format json wrote") from None
-    return parse(data, source=str(path))
 
 
 def parse(data: bytes | str, *, source: str = "report") -> Report:
@@ -37,11 +54,15 @@ def parse(data: bytes | str, *, source: str = "report") -> Report:
     Strict: raises UsageError for text that is not JSON, another schema version, a missing or unknown field, and a value
     of the wrong type, and says where.
     """
+    return _parsed(data, Report, source)
+
+
+def _parsed(data: bytes | str, model: type[Model], source: str) -> Model:
     try:
         found = msgspec.json.decode(data)
         _check_version(found, source)
         # Lenient conversion is the only way to let "inf" stand for a float; _check_same refuses what else it lets through.
-        report = msgspec.convert(found, Report, strict=False)
+        report = msgspec.convert(found, model, strict=False)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
         raise UsageError(f"{source}: {error}; expected a report as --format json writes it") from None
     except RecursionError:

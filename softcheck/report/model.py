@@ -6,6 +6,7 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind
+from softcheck.report.speed_model import ShapeSpeed, SpeedMean
 
 Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
 
@@ -62,6 +63,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return self.case.startswith("probe/")
 
 
+class Bin(msgspec.Struct, frozen=True, kw_only=True):
+    """Elements with an ULP error below ``below`` and at or above the bin before it; ``below`` 0 counts errors of 0."""
+
+    below: float
+    elements: int
+
+
 class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table: one variant in one dtype. A figure that was not measured is null, never 0."""
 
@@ -92,6 +100,8 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     gb_per_s: float | None = None
     speed_vs_torch: float | None = None
+    histogram: tuple[Bin, ...] = ()
+    """ULP errors over all cases."""
     seconds: float = 0.0
 
     @property
@@ -113,13 +123,6 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     shape: tuple[int, int]
     rows_run: int
     definition: Case | None = None
-
-
-class Bin(msgspec.Struct, frozen=True, kw_only=True):
-    """Elements with an ULP error below ``below`` and at or above the bin before it; ``below`` 0 counts errors of 0."""
-
-    below: float
-    elements: int
 
 
 class Exhaustive(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +153,13 @@ class CopyBaseline(msgspec.Struct, frozen=True, kw_only=True):
     torch_gb_per_s: float
 
 
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a run and the wall time that it took."""
+
+    name: str
+    seconds: float
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one run found."""
 
@@ -159,10 +169,29 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     cases: tuple[CaseResult, ...]
     exhaustive: tuple[Exhaustive, ...] = ()
     speed: tuple[CopyBaseline, ...] = ()
+    timings: tuple[ShapeSpeed, ...] = ()
+    """What stands behind the columns of speed."""
+    stages: tuple[Stage, ...] = ()
+    """Where the run's own time went, in order."""
     interrupted: bool = False
     """Whether the run was ended early; the figures are of what had been measured by then."""
     errors: tuple[str, ...] = ()
     """Cases that could not be run through no fault of a variant, each with the reason."""
     notes: tuple[str, ...] = ()
     """What was left out of this run and why."""
+    seconds: float
+
+
+class SpeedReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``softcheck bench`` measured. Schema versions are the report's."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    kind: Literal["speed"] = "speed"
+    environment: Environment
+    reference: str
+    shapes: tuple[ShapeSpeed, ...]
+    means: tuple[SpeedMean, ...]
+    interrupted: bool = False
+    errors: tuple[str, ...] = ()
+    """Variants and shapes without any figure, each with the reason."""
     seconds: float

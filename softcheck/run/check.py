@@ -14,11 +14,13 @@ from softcheck.run.pool import MOST_TIMEOUTS
 from softcheck.run.probing import ProbeResult, ProbeTask, run_probes
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Ready
-from softcheck.run.session import Result, Session, Speeds
+from softcheck.run.session import Result, Session
+from softcheck.speed.samples import ShapeSamples
+from softcheck.speed.shapes import DEFAULT
 from softcheck.variants.declaration import Backend, Declaration
 
-TIMED_SHAPE = (8192, 8192)
-"""Rows and columns of the timed input: several times the L2 of any current GPU in every dtype."""
+TIMED_SHAPE = DEFAULT[0]
+"""Rows and columns of the timed input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +54,12 @@ class Run:
     results: list[Result] = field(default_factory=list)
     probed: list[ProbeResult] = field(default_factory=list)
     generated: list[Generated] = field(default_factory=list)
-    speeds: list[Speeds] = field(default_factory=list)
+    speeds: list[ShapeSamples] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """Cases that could not be made or placed, and probes that could not be carried out, with the reason."""
     notes: list[str] = field(default_factory=list)
+    stages: dict[str, float] = field(default_factory=dict)
+    """Wall seconds of each stage, in order."""
     interrupted: bool = False
     seconds: float = 0.0
 
@@ -68,6 +72,31 @@ class Events:
     progress: Callable[[int, int], None] = lambda _done, _total: None
 
 
+class _Stages:
+    """Wall seconds by stage, as their names come by."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._now: tuple[str, float] | None = None
+
+    def noting(self, stage: Callable[[str], None]) -> Callable[[str], None]:
+        """The same callback, and the time between its calls."""
+
+        def note(name: str) -> None:
+            self.end()
+            self._now = (name, time.monotonic())
+            stage(name)
+
+        return note
+
+    def end(self) -> None:
+        """Ends the stage that is under way, if any."""
+        if self._now is not None:
+            name, begun = self._now
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - begun
+            self._now = None
+
+
 def check(options: Options, events: Events | None = None) -> Run:
     """Runs everything that the options ask for. Ctrl-C ends it early and returns what was measured, ``interrupted``.
 
@@ -75,8 +104,11 @@ def check(options: Options, events: Events | None = None) -> Run:
     """
     events = Events() if events is None else events
     begun = time.monotonic()
+    stages = _Stages()
+    events = Events(stages.noting(events.stage), events.progress)
+    events.stage("starting")
     session = Session(options.device, jobs=options.jobs, seconds_per_call=options.seconds_per_call)
-    run = Run(options=options, ready=session.ready)
+    run = Run(options=options, ready=session.ready, stages=stages.seconds)
     try:
         _load(session, run, events)
         _run_cases(session, run, events)
@@ -93,6 +125,7 @@ def check(options: Options, events: Events | None = None) -> Run:
         run.errors.append(str(error))
     finally:
         session.close()
+        stages.end()
         run.seconds = time.monotonic() - begun
     return run
 
@@ -196,7 +229,7 @@ def _time(session: Session, run: Run, events: Events) -> None:
             if dtype in declaration.dtypes and (declaration.column_limit(dtype) or TIMED_SHAPE[1]) >= TIMED_SHAPE[1]
         ]
         if names:
-            speeds = session.time(names, dtype, TIMED_SHAPE, run.options.seed)
+            speeds = session.time(names, dtype, TIMED_SHAPE, seed=run.options.seed)
             if isinstance(speeds, str):
                 run.notes.append(f"{dtype}: no speed: {speeds}")
             else:

@@ -75,6 +75,15 @@ class Pool:
         with self._lock:
             self._all.discard(worker)
 
+    def retire_idle(self) -> None:
+        """Ends all idle workers but one: each holds memory of the device, which a timing needs for itself."""
+        with self._lock:
+            retired = self._idle[:-1]
+            del self._idle[:-1]
+            self._all.difference_update(retired)
+        for worker in retired:
+            worker.close()
+
     def bury(self, worker: Worker, died: WorkerDiedError, variant: str | None) -> bool:
         """Drops a worker that died while ``variant`` was running, and says whether to try the variant again alone.
 

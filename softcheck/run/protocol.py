@@ -6,6 +6,7 @@ from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.speed.samples import ShapeSamples
 from softcheck.variants.declaration import Backend, Declaration
 
 
@@ -25,13 +26,15 @@ class RunCase(msgspec.Struct, frozen=True, tag=True):
 
 
 class Time(msgspec.Struct, frozen=True, tag=True):
-    """Time variants beside torch.softmax and a device copy."""
+    """Time variants beside torch.softmax and a device copy, for at most so many seconds once everything is warm."""
 
     variants: tuple[str, ...]
     dtype: str
     rows: int
     columns: int
     seed: int
+    seconds: float
+    within: float
 
 
 class RunDomain(msgspec.Struct, frozen=True, tag=True):
@@ -112,18 +115,9 @@ class Measured(msgspec.Struct, frozen=True, tag=True):
 
 
 class Timed(msgspec.Struct, frozen=True, tag=True):
-    """One variant's median time; None with a reason where it could not be timed or its timed output was wrong."""
+    """What was measured on one shape."""
 
-    variant: str
-    seconds: float | None
-    reason: str | None = None
-
-
-class TimedBaselines(msgspec.Struct, frozen=True, tag=True):
-    """Median seconds of a device copy and of torch.softmax in the same rounds."""
-
-    copy_seconds: float
-    torch_seconds: float
+    samples: ShapeSamples
 
 
 class ProbePlanned(msgspec.Struct, frozen=True, tag=True):
@@ -170,7 +164,6 @@ Reply = (
     | Started
     | Measured
     | Timed
-    | TimedBaselines
     | ProbePlanned
     | TrialStarted
     | TrialDone

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
@@ -24,8 +26,9 @@ from softcheck.run.protocol import (
     Started,
     Time,
     Timed,
-    TimedBaselines,
 )
+from softcheck.speed.samples import Sampled, ShapeSamples
+from softcheck.speed.statistics import PRECISE
 from softcheck.variants.declaration import Declaration
 
 
@@ -40,17 +43,6 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Speeds:
-    """Seconds per call on one shape: each variant's (None with a reason), a device copy's and torch.softmax's."""
-
-    dtype: str
-    rows: int
-    columns: int
-    seconds: dict[str, Timed]
-    copy_seconds: float
-    torch_seconds: float
-
-
 class Session(Pool):
     """A pool of workers and what can be asked of it: load a variant, run it on cases and domains, time it."""
 
@@ -170,27 +162,56 @@ class Session(Pool):
         jobs = [job(case, variants) for case, variants in tasks if variants]
         return spread(self, jobs, on_result, progress, threads=self.jobs)
 
-    def time(self, variants: Sequence[str], dtype: str, shape: tuple[int, int], seed: int) -> Speeds | str:
-        """Times variants side by side on one shape, or says why that failed."""
+    def time(
+        self,
+        variants: Sequence[str],
+        dtype: str,
+        shape: tuple[int, int],
+        *,
+        seed: int,
+        seconds: float = 1.0,
+        within: float = PRECISE,
+    ) -> ShapeSamples | str:
+        """Times variants side by side on one shape, or says why that failed.
+
+        Rounds go on for ``seconds``, or until every ratio to the copy is known ``within`` a share of it. A variant that
+        ends its worker is left out, with that as its reason, and the others are timed without it.
+        """
+        self.retire_idle()
+        refused: dict[str, Sampled] = {}
+        while True:
+            rest = tuple(name for name in variants if name not in refused)
+            under_way: list[str] = []
+            try:
+                timed = self._time(Time(rest, dtype, *shape, seed, seconds, within), under_way)
+            except WorkerDiedError as died:
+                if self.closed or not under_way or under_way[0] not in rest:
+                    return str(died)
+                refused[under_way[0]] = Sampled(name=under_way[0], reason=str(died))
+                continue
+            if isinstance(timed, str):
+                return timed
+            by_name = {**refused, **{s.name: s for s in timed.variants}}
+            return msgspec.structs.replace(timed, variants=tuple(by_name[name] for name in variants))
+
+    def _time(self, request: Time, under_way: list[str]) -> ShapeSamples | str:
         worker = self.take()
-        seconds: dict[str, Timed] = {}
-        baselines: TimedBaselines | None = None
-        request = Time(tuple(variants), dtype, shape[0], shape[1], seed)
+        timed: ShapeSamples | None = None
         try:
-            for reply in worker.ask(request, until=(Done, Failed), seconds=self.seconds):
-                if isinstance(reply, Timed):
-                    seconds[reply.variant] = reply
-                elif isinstance(reply, TimedBaselines):
-                    baselines = reply
+            for reply in worker.ask(request, until=(Done, Failed), seconds=self.seconds + request.seconds):
+                if isinstance(reply, Started):
+                    under_way[:] = [reply.variant]
+                elif isinstance(reply, Timed):
+                    timed = reply.samples
                 elif isinstance(reply, Failed):
                     self.give(worker)
                     return reply.message
-        except WorkerDiedError as died:
+        except WorkerDiedError:
             self.forget(worker)
-            return str(died)
+            raise
         self.give(worker)
-        assert baselines is not None
-        return Speeds(dtype, shape[0], shape[1], seconds, baselines.copy_seconds, baselines.torch_seconds)
+        assert timed is not None
+        return timed
 
 
 _INTERPRETER_ROWS = 40

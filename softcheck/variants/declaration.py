@@ -35,6 +35,21 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     flush_to_zero: bool = False
 
 
+class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Elements that an algorithm moves between memory and multiprocessors, each pass counted, whatever a cache may save."""
+
+    reads: int = 1
+    """Per element of the input."""
+    writes: int = 1
+    row_reads: int = 0
+    """Per row, beside those."""
+    row_writes: int = 0
+
+    def elements(self, rows: int, columns: int) -> int:
+        """Elements moved in all; one pass each way moves 2 rows columns."""
+        return rows * columns * (self.reads + self.writes) + rows * (self.row_reads + self.row_writes)
+
+
 class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A broken promise that is declared, with its reason. It is strict: where it could show and does not, that is an error."""
 
@@ -72,6 +87,8 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     layouts: tuple[LayoutName, ...] = ("contiguous", "strided")
     fully_masked: FullyMasked = "nan"
     arithmetic: Arithmetic = Arithmetic()
+    traffic: Traffic | None = None
+    """What the algorithm moves; None where it is not known, as inside a library that chooses by width."""
     description: str = ""
     """The algorithm in one line."""
     provenance: str = ""

@@ -13,8 +13,9 @@ from softcheck.probes.outcome import Conclusion, Shown
 from softcheck.report.build import build, exit_code
 from softcheck.run.check import Options, Run
 from softcheck.run.probing import ProbeResult, ProbeTask
-from softcheck.run.protocol import Ready, Timed
-from softcheck.run.session import Result, Speeds
+from softcheck.run.protocol import Ready
+from softcheck.run.session import Result
+from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.variants.declaration import Declaration, KnownDefect
 
 READY = Ready(backend="interpreter", device="CPU", torch="2", triton="3", python="3.11", driver=None)
@@ -141,7 +142,18 @@ def test_figures_that_were_not_measured_are_null():
 
 def test_speed_counts_each_element_read_once_and_written_once():
     run = run_of(Declaration(), [(case("ties"), measured())])
-    run.speeds.append(Speeds("float16", 1000, 1000, {"v": Timed("v", 1e-6)}, copy_seconds=5e-7, torch_seconds=2e-6))
+    run.speeds.append(
+        ShapeSamples(
+            dtype="float16",
+            rows=1000,
+            columns=1000,
+            variants=(Sampled(name="v", seconds=(1e-6,) * 20),),
+            copy=Sampled(name="copy", seconds=(5e-7,) * 20),
+            torch=Sampled(name="torch", seconds=(2e-6,) * 20),
+            cache="cold",
+            stopped="precise",
+        )
+    )
     report = build(run, command=["softcheck"])
     assert report.variants[0].gb_per_s == pytest.approx(4000.0)
     assert report.variants[0].speed_vs_torch == pytest.approx(2.0)

@@ -8,7 +8,7 @@ import torch
 
 from softcheck.contract import FindingKind
 from softcheck.variants.builtin._common import ALL_DTYPES, new_output
-from softcheck.variants.declaration import Arithmetic, KnownDefect, variant
+from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
 
 _RECOMPILE_LIMIT = 2048
 """Well above the graphs (some 25 per dtype) that sizes of one and orders of strides ask for."""
@@ -46,6 +46,7 @@ _ROUNDED_EACH_TIME = tuple(
     dtypes=ALL_DTYPES,
     description="five torch operations: row maximum, subtract, exponential, row sum, divide",
     provenance="tutorial on fused softmax, unfused version",
+    traffic=Traffic(reads=5, writes=3, row_reads=2, row_writes=2),
     arithmetic=Arithmetic(exp="libdevice", division="div_rn", accumulation="input", intermediate="input"),
     known_defects=(*_ROUNDED_EACH_TIME, _OVERFLOW),
 )

@@ -6,7 +6,7 @@ import triton.language as tl
 
 from softcheck.contract import FindingKind
 from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK, compute_type, jit, new_output
-from softcheck.variants.declaration import Arithmetic, KnownDefect, variant
+from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -39,6 +39,7 @@ def _exp2_prescaled_kernel(
     max_columns=MAX_BLOCK,
     description="one block per row; logits times log2(e), then minus the maximum, then exp2",
     provenance="common practice in attention kernels",
+    traffic=Traffic(reads=1, writes=1),
     # tl.exp2 compiles to ex2.approx.ftz.f32, unlike tl.exp.
     arithmetic=Arithmetic(exp="prescaled_ex2_approx", flush_to_zero=True),
     known_defects=(

@@ -13,7 +13,7 @@ from softcheck.variants.builtin._common import (
     new_output,
 )
 from softcheck.variants.builtin._tiled import softmax_row_in_tiles
-from softcheck.variants.declaration import Arithmetic, KnownDefect, variant
+from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
 
 _SMALLEST_BLOCK = 64
 _NO_CAP = 2**20
@@ -83,6 +83,7 @@ def _launch_hybrid(x: torch.Tensor, largest_block: int) -> torch.Tensor:
     max_columns=MAX_BLOCK_OF_FOUR_WARPS,
     description="shape as compile-time constants, whole row in one block of at least 64; packed rows assumed",
     provenance="blog post on a hybrid one-pass and tiled softmax",
+    traffic=Traffic(reads=1, writes=1),
     known_defects=_STRIDES_IGNORED,
 )
 def hybrid(x: torch.Tensor) -> torch.Tensor:
@@ -94,6 +95,7 @@ def hybrid(x: torch.Tensor) -> torch.Tensor:
     dtypes=ALL_DTYPES,
     description="the hybrid kernel with blocks of at most 1024, so that wide rows take its three tiled passes",
     provenance="blog post on a hybrid one-pass and tiled softmax",
+    traffic=Traffic(reads=3, writes=1),
     known_defects=_STRIDES_IGNORED,
 )
 def hybrid_tiled(x: torch.Tensor) -> torch.Tensor:
@@ -105,6 +107,7 @@ def hybrid_tiled(x: torch.Tensor) -> torch.Tensor:
     dtypes=ALL_DTYPES,
     description="three passes in tiles of 1024, exponentials summed in float64",
     provenance="blog post on a hybrid one-pass and tiled softmax, note on precision",
+    traffic=Traffic(reads=3, writes=1),
     arithmetic=Arithmetic(accumulation="float64"),
 )
 def tiled_float64_sum(x: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output
-from softcheck.variants.declaration import Arithmetic, variant
+from softcheck.variants.declaration import Arithmetic, Traffic, variant
 
 _LARGEST_TILE = 4096
 
@@ -45,6 +45,7 @@ def _online_kernel(
     dtypes=ALL_DTYPES,
     description="two passes in tiles of up to 4096, one running maximum and sum per row",
     provenance="Milakov and Gimelshein, Online normalizer calculation for softmax, 2018",
+    traffic=Traffic(reads=2, writes=1),
     arithmetic=Arithmetic(rescales=True),
 )
 def online(x: torch.Tensor) -> torch.Tensor:

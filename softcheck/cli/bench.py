@@ -1,0 +1,119 @@
+"""``softcheck bench``: how fast variants are beside torch.softmax and a device copy, on a GPU."""
+
+import sys
+
+import click
+
+from softcheck.cli import progress
+from softcheck.cli.config import dtype_option
+from softcheck.errors import UsageError
+from softcheck.report.build import command_line, environment
+from softcheck.report.json_format import render as render_json
+from softcheck.report.model import SpeedReport
+from softcheck.report.output import check_writable, write
+from softcheck.report.speed_build import TORCH, means, shape_speed
+from softcheck.report.speed_text import render_csv, render_markdown, render_table
+from softcheck.run.bench import BenchOptions, BenchRun, bench
+from softcheck.speed.shapes import DEFAULT, SWEEPS, Shape, parse
+from softcheck.variants.registry import BUILTIN, resolve
+
+INTERRUPTED = 130
+_FORMATS = {"table": render_table, "json": render_json, "csv": render_csv, "markdown": render_markdown}
+
+
+def _shapes(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[Shape, ...]:
+    return () if value is None else parse(value)
+
+
+@click.command("bench")
+@click.argument("variants", nargs=-1, metavar="[VARIANT...]")
+@click.option(
+    "--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; float16 if left out."
+)
+@click.option("--shapes", callback=_shapes, metavar="ROWSxCOLUMNS,...", help="Shapes to time; 8192x8192 if left out.")
+@click.option(
+    "--sweep", type=click.Choice(list(SWEEPS)), multiple=True, help="Named series of shapes, beside --shapes."
+)
+@click.option("--reference", default=TORCH, show_default=True, metavar="NAME", help="Variant to compare with.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.01), default=2.0, show_default=True, help="Longest measuring per shape."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the inputs and the order.")
+@click.option("--time-limit", type=click.FloatRange(min=1), default=120.0, show_default=True, help="Seconds per step.")
+@click.option("--profile", is_flag=True, help="Launch one VARIANT on one shape exactly once, for a profiler.")
+@click.option("--format", "output_format", type=click.Choice(list(_FORMATS)), default="table", show_default=True)
+@click.option("--output", default="-", metavar="FILE|-", help="Where the result goes; standard output if left out.")
+def command(
+    *,
+    variants: tuple[str, ...],
+    dtype: tuple[str, ...],
+    shapes: tuple[Shape, ...],
+    sweep: tuple[str, ...],
+    reference: str,
+    seconds: float,
+    seed: int,
+    time_limit: float,
+    profile: bool,
+    output_format: str,
+    output: str,
+) -> None:
+    """Time variants (all built-in ones if left out) in the same rounds as torch.softmax and a device copy.
+
+    Needs a GPU; exits with 3 without one. Every timed call has a fresh input outside the cache and a checked output.
+    """
+    check_writable(output)
+    names = tuple(dict.fromkeys(resolve(spec).name for spec in (variants or BUILTIN)))
+    dtypes = dtype or ("float16",)
+    chosen = tuple(dict.fromkeys([*shapes, *(shape for name in sweep for shape in SWEEPS[name])])) or DEFAULT
+    if profile:
+        _profile(names, dtypes, chosen, seed)
+        return
+    against = resolve(reference).name
+    options = BenchOptions(
+        variants=names if against in names or against == TORCH else (*names, against),
+        dtypes=dtypes,
+        shapes=chosen,
+        seconds=seconds,
+        seed=seed,
+        seconds_per_call=time_limit,
+    )
+    with progress.shown() as events:
+        run = bench(options, events)
+    report = speed_report(run, against)
+    write(_FORMATS[output_format](report), output)
+    for error in report.errors:
+        click.echo(f"softcheck: {error}", err=True)
+    sys.exit(INTERRUPTED if run.interrupted else _exit_code(report))
+
+
+def speed_report(run: BenchRun, reference: str) -> SpeedReport:
+    """The result of a benchmark."""
+    shapes = tuple(shape_speed(samples, run.declarations, reference) for samples in run.shapes)
+    return SpeedReport(
+        environment=environment(run.ready, run.options.seed, command_line()),
+        reference=reference,
+        shapes=shapes,
+        means=means(shapes),
+        interrupted=run.interrupted,
+        errors=tuple(run.errors),
+        seconds=run.seconds,
+    )
+
+
+def _exit_code(report: SpeedReport) -> int:
+    """0 measured; 2 where a variant or a shape could not be timed at all; 3 where nothing was."""
+    if report.errors:
+        return 2
+    return 0 if any(f.seconds is not None for shape in report.shapes for f in shape.variants) else 3
+
+
+def _profile(names: tuple[str, ...], dtypes: tuple[str, ...], shapes: tuple[Shape, ...], seed: int) -> None:
+    if len(names) != 1 or len(dtypes) != 1 or len(shapes) != 1:
+        raise UsageError(
+            f"--profile launches once, but {len(names)} variants, {len(dtypes)} dtypes and {len(shapes)} shapes are "
+            "selected; name one of each, as in: softcheck bench one_block --dtype float32 --shapes 4096x1024 --profile"
+        )
+    from softcheck.run.profile import profile
+
+    profile(names[0], dtypes[0], shapes[0], seed)
+    click.echo(f"launched {names[0]} once on {dtypes[0]} {shapes[0][0]}x{shapes[0][1]}", err=True)

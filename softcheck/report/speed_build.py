@@ -1,0 +1,98 @@
+"""Draws the speed model from samples: medians, intervals, ratios within rounds, words."""
+
+from collections.abc import Mapping, Sequence
+
+from oracles.formats import FORMATS
+from softcheck.report.speed_model import ShapeSpeed, SpeedFigures, SpeedMean
+from softcheck.speed.samples import Sampled, ShapeSamples
+from softcheck.speed.statistics import Interval, Word, geometric_mean, median_interval, ratio_interval, word
+from softcheck.variants.declaration import Declaration
+
+TORCH = "torch"
+
+
+def gb_per_s(dtype: str, rows: int, columns: int, seconds: float) -> float:
+    """GB/s as every softmax benchmark counts it: each element read once and written once."""
+    return 2 * rows * columns * FORMATS[dtype].itemsize / seconds / 1e9
+
+
+def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], reference: str = TORCH) -> ShapeSpeed:
+    """The figures of one shape. A variant's ratios are to the variant named ``reference``, or to torch.softmax itself."""
+    against = next((s for s in samples.variants if s.name == reference), None)
+    if against is None and reference == TORCH:
+        against = samples.torch
+    copy = median_interval(samples.copy.seconds)
+    return ShapeSpeed(
+        dtype=samples.dtype,
+        rows=samples.rows,
+        columns=samples.columns,
+        reference=reference,
+        copy_seconds=copy,
+        copy_gb_per_s=gb_per_s(samples.dtype, samples.rows, samples.columns, copy.mid),
+        torch_seconds=median_interval(samples.torch.seconds),
+        variants=tuple(_figures(s, samples, against, declarations.get(s.name)) for s in samples.variants),
+        rounds=samples.rounds,
+        stopped=samples.stopped,
+        cache=samples.cache,
+        alarms=samples.alarms,
+        clock_mhz=samples.clock_mhz,
+        wall_seconds=samples.wall_seconds,
+    )
+
+
+def means(shapes: Sequence[ShapeSpeed]) -> tuple[SpeedMean, ...]:
+    """Geometric means by variant and dtype, in the order of first appearance."""
+    seen: dict[tuple[str, str], list[SpeedFigures]] = {}
+    for shape in shapes:
+        for figures in shape.variants:
+            seen.setdefault((figures.variant, shape.dtype), []).append(figures)
+    return tuple(
+        SpeedMean(
+            variant=variant,
+            dtype=dtype,
+            shapes=sum(f.seconds is not None for f in found),
+            left_out=sum(f.seconds is None for f in found),
+            times_faster=geometric_mean([f.times_faster for f in found if f.times_faster is not None]),
+            copy_share=geometric_mean([f.copy_share for f in found if f.copy_share is not None]),
+        )
+        for (variant, dtype), found in seen.items()
+    )
+
+
+def _figures(
+    sampled: Sampled, samples: ShapeSamples, against: Sampled | None, declaration: Declaration | None
+) -> SpeedFigures:
+    if not sampled.seconds:
+        return SpeedFigures(
+            variant=sampled.name, reason=sampled.reason or "not measured", notes=sampled.notes, max_ulp=sampled.max_ulp
+        )
+    seconds = median_interval(sampled.seconds)
+    copy_share = ratio_interval(samples.copy.seconds, sampled.seconds)
+    faster = ratio_interval(against.seconds, sampled.seconds) if against is not None and against.seconds else None
+    moved = _moved(samples, declaration)
+    return SpeedFigures(
+        variant=sampled.name,
+        seconds=seconds,
+        launch_seconds=median_interval(sampled.launch_seconds) if sampled.launch_seconds else None,
+        method=sampled.method,
+        gb_per_s=gb_per_s(samples.dtype, samples.rows, samples.columns, seconds.mid),
+        copy_share=copy_share,
+        times_faster=faster,
+        word=None if sampled is against else _word(faster, sampled, against, samples.rounds),
+        traffic_gb_per_s=None if moved is None else moved * FORMATS[samples.dtype].itemsize / seconds.mid / 1e9,
+        roofline_share=None if moved is None else copy_share.mid * moved / (2 * samples.rows * samples.columns),
+        max_ulp=sampled.max_ulp,
+        notes=sampled.notes,
+    )
+
+
+def _word(faster: Interval | None, sampled: Sampled, against: Sampled | None, rounds: int) -> Word | None:
+    if faster is None or against is None:
+        return None
+    return "AMBIGUOUS" if sampled.too_short or against.too_short else word(faster, rounds)
+
+
+def _moved(samples: ShapeSamples, declaration: Declaration | None) -> int | None:
+    if declaration is None or declaration.traffic is None:
+        return None
+    return declaration.traffic.elements(samples.rows, samples.columns)

@@ -1,0 +1,67 @@
+"""Speed as results hold it: one shape with all its contenders, and means over shapes. JSON is drawn from these."""
+
+from typing import Literal
+
+import msgspec
+
+from softcheck.speed.samples import Alarm, Method
+from softcheck.speed.statistics import Interval, Word
+
+
+class SpeedFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One variant on one shape. A figure that was not measured is null, never 0."""
+
+    variant: str
+    seconds: Interval | None = None
+    """Of one call whose input is not in the cache; the launch itself is hidden or, in a graph, not there."""
+    launch_seconds: Interval | None = None
+    """Of one plain launch on an idle device, where ``seconds`` are those of a graph."""
+    method: Method = "launch"
+    gb_per_s: float | None = None
+    """Each element read once and written once, whatever the algorithm moves; from the median."""
+    copy_share: Interval | None = None
+    """The device copy's seconds over the variant's, formed within rounds."""
+    times_faster: Interval | None = None
+    """The reference's seconds over the variant's, formed within rounds."""
+    word: Word | None = None
+    """What ``times_faster`` says; null for the reference itself."""
+    traffic_gb_per_s: float | None = None
+    """What the declared algorithm moves, caches not counted."""
+    roofline_share: float | None = None
+    """That traffic over what a device copy moves in the same time; above 1 a cache served some of it."""
+    max_ulp: float | None = None
+    """Largest ULP error of the judged rows of the timed input: a lower bound."""
+    reason: str | None = None
+    """Why there are no figures."""
+    notes: tuple[str, ...] = ()
+
+
+class ShapeSpeed(msgspec.Struct, frozen=True, kw_only=True):
+    """All variants on one shape, measured in the same rounds."""
+
+    dtype: str
+    rows: int
+    columns: int
+    reference: str
+    copy_seconds: Interval
+    copy_gb_per_s: float
+    torch_seconds: Interval
+    variants: tuple[SpeedFigures, ...]
+    rounds: int
+    stopped: Literal["precise", "budget", "rounds"]
+    cache: Literal["cold", "unverified"]
+    alarms: tuple[Alarm, ...] = ()
+    clock_mhz: int | None = None
+    wall_seconds: float = 0.0
+
+
+class SpeedMean(msgspec.Struct, frozen=True, kw_only=True):
+    """Geometric means of one variant in one dtype over the shapes where it was measured."""
+
+    variant: str
+    dtype: str
+    shapes: int
+    left_out: int
+    """Shapes without a figure, which the means say nothing of."""
+    times_faster: Interval | None
+    copy_share: Interval | None

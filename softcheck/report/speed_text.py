@@ -1,0 +1,224 @@
+"""The speed report for readers: a table per shape or one line per shape, means last, in plain text, Markdown and CSV."""
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import StringIO
+
+from softcheck.report import content, figures
+from softcheck.report.markdown import escape
+from softcheck.report.model import SpeedReport
+from softcheck.report.speed_model import ShapeSpeed, SpeedFigures, SpeedMean
+from softcheck.speed.statistics import Interval
+
+Row = list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells with a title and a heading; the first column is text, the others are figures."""
+
+    title: str
+    heading: Row
+    rows: list[Row]
+
+
+_COLUMNS: tuple[tuple[str, Callable[[SpeedFigures], str]], ...] = (
+    ("variant", lambda f: content.one_line(f.variant)),
+    ("us [low, high]", lambda f: microseconds(f.seconds)),
+    ("launch us", lambda f: figures.figure(f.launch_seconds.mid * 1e6) if f.launch_seconds else figures.NOT_MEASURED),
+    ("GB/s", lambda f: figures.speed(f.gb_per_s)),
+    ("of copy", lambda f: percent(f.copy_share.mid if f.copy_share else None)),
+    ("traffic GB/s", lambda f: figures.speed(f.traffic_gb_per_s)),
+    ("roofline", lambda f: percent(f.roofline_share)),
+    ("times faster [low, high]", lambda f: times(f.times_faster)),
+    ("", lambda f: f.word or ("reference" if f.seconds is not None else figures.NOT_MEASURED)),
+    (
+        "max ULP",
+        lambda f: (
+            figures.NOT_MEASURED if f.max_ulp is None else f"\N{GREATER-THAN OR EQUAL TO} {figures.figure(f.max_ulp)}"
+        ),
+    ),
+)
+
+
+def tables(report: SpeedReport) -> list[Table]:
+    """A table per shape, and the geometric means over shapes last."""
+    found = [Table(shape_title(shape), [t for t, _ in _COLUMNS], _rows(shape)) for shape in report.shapes]
+    if len(report.shapes) > 1:
+        found.append(
+            Table(
+                f"geometric mean over shapes, times faster than {content.one_line(report.reference)}",
+                ["variant", "dtype", "shapes", "times faster [low, high]", "of copy"],
+                [_mean_row(mean) for mean in report.means],
+            )
+        )
+    return found
+
+
+def heading(report: SpeedReport) -> list[str]:
+    """Where and with what the figures were measured."""
+    e = report.environment
+    driver = "" if e.driver is None else f", driver {e.driver}"
+    commit = "" if e.git_commit is None else f" ({e.git_commit[:12]})"
+    return [
+        f"cuda: {content.one_line(e.device)}{driver}",
+        f"softcheck {e.softcheck}{commit}, torch {e.torch}, triton {e.triton}, python {e.python}",
+        f"seed {e.seed}; command: {content.command(e.command)}",
+    ]
+
+
+def remarks(report: SpeedReport) -> list[str]:
+    """What makes figures doubtful or is missing from them; each is said once, with the shapes that it holds for."""
+    seen: dict[str, list[str]] = {}
+    for shape in report.shapes:
+        where = f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}"
+        for alarm in shape.alarms:
+            seen.setdefault(f"{alarm.kind}: {alarm.message}", []).append(where)
+        for f in shape.variants:
+            for text in (*([f"no figure: {f.reason}"] if f.reason else []), *f.notes):
+                seen.setdefault(f"{f.variant}: {text}", []).append(where)
+    lines = [f"{_where(places)}: {content.one_line(text)}" for text, places in seen.items()]
+    lines += [content.one_line(error) for error in report.errors]
+    return [*lines, "interrupted: the figures are of what had been measured by then"] if report.interrupted else lines
+
+
+def render_table(report: SpeedReport) -> str:
+    """Plain text, columns aligned, ending in a newline."""
+    lines = heading(report)
+    for table in tables(report):
+        lines += ["", table.title, *_aligned(table)]
+    noted = remarks(report)
+    lines += ["", "notes", *(f"  {line}" for line in noted)] if noted else []
+    return "\n".join([*lines, "", _closing(report)]) + "\n"
+
+
+def render_markdown(report: SpeedReport) -> str:
+    """GitHub-flavoured Markdown."""
+    lines = ["## softcheck bench", "", *(f"{escape(line)}  " for line in heading(report))]
+    for table in tables(report):
+        lines += ["", f"### {escape(table.title)}", "", markdown_row(table.heading)]
+        lines += [markdown_row(["---", *["---:"] * (len(table.heading) - 1)])]
+        lines += [markdown_row([escape(cell) for cell in row]) for row in table.rows]
+    noted = remarks(report)
+    lines += ["", *(f"- {escape(line)}" for line in noted)] if noted else []
+    return "\n".join([*lines, "", escape(_closing(report))]) + "\n"
+
+
+def render_csv(report: SpeedReport) -> str:
+    """One line per shape and variant, seconds and bytes in SI units; empty where nothing was measured."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        [
+            "dtype",
+            "rows",
+            "columns",
+            "variant",
+            "seconds",
+            "seconds_low",
+            "seconds_high",
+            "launch_seconds",
+            "method",
+            "gb_per_s",
+            "copy_gb_per_s",
+            "copy_share",
+            "roofline_share",
+            "reference",
+            "times_faster",
+            "times_faster_low",
+            "times_faster_high",
+            "word",
+            "max_ulp",
+            "cache",
+            "rounds",
+            "reason",
+        ]
+    )
+    for shape in report.shapes:
+        for f in shape.variants:
+            s, t = f.seconds, f.times_faster
+            writer.writerow(
+                [
+                    shape.dtype,
+                    shape.rows,
+                    shape.columns,
+                    f.variant,
+                    *((s.mid, s.low, s.high) if s else ("",) * 3),
+                    f.launch_seconds.mid if f.launch_seconds else "",
+                    f.method,
+                    f.gb_per_s,
+                    shape.copy_gb_per_s,
+                    f.copy_share.mid if f.copy_share else "",
+                    f.roofline_share,
+                    shape.reference,
+                    *((t.mid, t.low, t.high) if t else ("",) * 3),
+                    f.word,
+                    f.max_ulp,
+                    shape.cache,
+                    shape.rounds,
+                    f.reason,
+                ]
+            )
+    return text.getvalue()
+
+
+def shape_title(shape: ShapeSpeed) -> str:
+    """Shape, the copy beside it, how it was measured, in one line."""
+    clock = f", {shape.clock_mhz} MHz" if shape.clock_mhz else ""
+    cache = "cold cache" if shape.cache == "cold" else "CACHE NOT SEEN TO BE COLD"
+    return (
+        f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}: device copy {figures.speed(shape.copy_gb_per_s)} GB/s; "
+        f"{shape.rounds} rounds, stopped: {shape.stopped}; {cache}{clock}"
+    )
+
+
+def microseconds(seconds: Interval | None) -> str:
+    """``47.4 [47.3, 47.6]``."""
+    if seconds is None:
+        return figures.NOT_MEASURED
+    return "{} [{}, {}]".format(*(figures.figure(v * 1e6) for v in (seconds.mid, seconds.low, seconds.high)))
+
+
+def times(ratio: Interval | None) -> str:
+    """``1.42 [1.41, 1.43]``."""
+    return figures.NOT_MEASURED if ratio is None else f"{ratio.mid:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+
+
+def percent(share: float | None) -> str:
+    """``87 %``."""
+    return figures.NOT_MEASURED if share is None else f"{share * 100:.0f} %"
+
+
+def markdown_row(cells: Row) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def _rows(shape: ShapeSpeed) -> list[Row]:
+    return [[cell(f) for _, cell in _COLUMNS] for f in shape.variants]
+
+
+def _mean_row(mean: SpeedMean) -> Row:
+    left_out = f" ({mean.left_out} left out)" if mean.left_out else ""
+    share = percent(mean.copy_share.mid if mean.copy_share else None)
+    return [content.one_line(mean.variant), mean.dtype, f"{mean.shapes}{left_out}", times(mean.times_faster), share]
+
+
+def _aligned(table: Table) -> list[str]:
+    columns = list(zip(table.heading, *table.rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    return [
+        "  ".join(
+            c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (table.heading, *table.rows)
+    ]
+
+
+def _where(places: list[str]) -> str:
+    return ", ".join(places) if len(places) <= 3 else f"{places[0]} and {len(places) - 1} more shapes"
+
+
+def _closing(report: SpeedReport) -> str:
+    return f"{figures.plural(len(report.shapes), 'shape')}; {figures.duration(report.seconds)}"

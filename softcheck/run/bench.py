@@ -1,0 +1,107 @@
+"""A benchmark: several shapes in several dtypes, each measured with all variants that declare it. Imports no torch."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from softcheck.errors import NothingRunError, SoftcheckError
+from softcheck.run.check import Events
+from softcheck.run.protocol import Ready
+from softcheck.run.session import Session
+from softcheck.speed.samples import Sampled, ShapeSamples
+from softcheck.speed.shapes import Shape
+from softcheck.variants.declaration import Declaration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOptions:
+    """What to time. ``seconds`` is the budget of the rounds on one shape."""
+
+    variants: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    shapes: tuple[Shape, ...]
+    seconds: float = 2.0
+    seed: int = 0
+    seconds_per_call: float = 120.0
+
+
+@dataclass(slots=True, kw_only=True)
+class BenchRun:
+    """What was measured, as it came."""
+
+    options: BenchOptions
+    ready: Ready
+    declarations: dict[str, Declaration] = field(default_factory=dict)
+    shapes: list[ShapeSamples] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    seconds: float = 0.0
+
+
+def bench(options: BenchOptions, events: Events | None = None) -> BenchRun:
+    """Measures every shape; Ctrl-C returns what was measured by then.
+
+    Raises NothingRunError where there is no CUDA device: the interpreter's speed says nothing of a GPU's.
+    """
+    events = Events() if events is None else events
+    begun = time.monotonic()
+    events.stage("starting")
+    try:
+        session = Session("cuda", jobs=1, seconds_per_call=options.seconds_per_call)
+    except NothingRunError:
+        raise NothingRunError(
+            "nothing was timed: torch sees no CUDA device, and what an interpreter takes says nothing of a GPU; "
+            "run on a machine with a GPU and a CUDA build of torch"
+        ) from None
+    run = BenchRun(options=options, ready=session.ready)
+    try:
+        _load(session, run, events)
+        _measure(session, run, events)
+    except KeyboardInterrupt:
+        run.interrupted = True
+    except SoftcheckError as error:
+        run.errors.append(str(error))
+    finally:
+        session.close()
+        run.seconds = time.monotonic() - begun
+    return run
+
+
+def _load(session: Session, run: BenchRun, events: Events) -> None:
+    events.stage("loading variants")
+    for done, spec in enumerate(run.options.variants, start=1):
+        loaded = session.load(spec, run.options.dtypes)
+        if isinstance(loaded, str):
+            run.errors.append(f"{spec}: {loaded}")
+        else:
+            run.declarations[spec] = loaded
+        events.progress(done, len(run.options.variants))
+
+
+def _measure(session: Session, run: BenchRun, events: Events) -> None:
+    todo = [(dtype, shape) for dtype in run.options.dtypes for shape in run.options.shapes]
+    events.stage("timing")
+    for done, (dtype, shape) in enumerate(todo, start=1):
+        left_out = {name: _left_out(d, dtype, shape[1]) for name, d in run.declarations.items()}
+        names = [name for name, why in left_out.items() if why is None]
+        measured = session.time(names, dtype, shape, seed=run.options.seed, seconds=run.options.seconds)
+        if isinstance(measured, str):
+            run.errors.append(f"{dtype} {shape[0]}x{shape[1]}: {measured}")
+        else:
+            run.shapes.append(_with_left_out(measured, left_out))
+        events.progress(done, len(todo))
+
+
+def _left_out(declaration: Declaration, dtype: str, columns: int) -> str | None:
+    if dtype not in declaration.dtypes:
+        return f"declares {', '.join(declaration.dtypes)}"
+    limit = declaration.column_limit(dtype)
+    return f"declares at most {limit} columns" if limit is not None and columns > limit else None
+
+
+def _with_left_out(samples: ShapeSamples, left_out: dict[str, str | None]) -> ShapeSamples:
+    by_name: dict[str, Sampled] = {s.name: s for s in samples.variants}
+    rows: Sequence[Sampled] = [by_name.get(name) or Sampled(name=name, reason=why) for name, why in left_out.items()]
+    return msgspec.structs.replace(samples, variants=tuple(rows))

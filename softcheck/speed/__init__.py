@@ -1,0 +1,1 @@
+"""Measuring speed: interleaved rounds, statistics on them, and what would make them untrue."""

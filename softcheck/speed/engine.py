@@ -1,0 +1,259 @@
+"""Times variants beside torch.softmax and a device copy, in the same rounds.
+
+Every contender runs once in every round, in random order, each call on an input of its own that lies outside the cache, and
+every output is checked.
+"""
+
+import random
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import torch
+
+from oracles.formats import Format
+from softcheck.speed import statistics
+from softcheck.speed.clock import RESOLUTION, Captured, Clock, estimate
+from softcheck.speed.inputs import Rotation
+from softcheck.speed.samples import Sampled, ShapeSamples
+from softcheck.speed.vetting import Function, Vetted, Vetting
+from softcheck.variants.call import describe
+
+COPY = "\0copy"
+TORCH = "\0torch"
+ROUNDS = "\0rounds"
+"""Names that begin so are softcheck's own: no variant is to blame for them."""
+
+GRAPH_BELOW = 200e-6
+"""Calls that take longer when launched are never replayed: above it launch and events are lost in the noise, and a call
+that looks longer than 50 us may be shorter once its launches are gone."""
+_SPAN = 200e-6
+"""A graph holds as many calls as take about this long."""
+_MOST_CALLS = 64
+_MOST_BYTES = 2**28
+"""Of the inputs of one graph."""
+_WARM_UP = 60
+_LEAST_TICKS = 50
+"""A span of fewer of the clock's ticks is rounded by over 2 %."""
+_MOST_ROUNDS = 400
+_LOOK_EVERY = 4
+
+
+@dataclass(slots=True)
+class _Contender:
+    """One function to time, and what was seen of it so far."""
+
+    name: str
+    function: Function
+    vetted: Vetted | None
+    """None for the yardsticks, whose output nobody doubts."""
+    graph: Captured | None = None
+    seconds: list[float] = field(default_factory=list)
+    launch_seconds: list[float] = field(default_factory=list)
+    wrong_rows: torch.Tensor | None = None
+    calls: int = 1
+    failed: str | None = None
+    too_short: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def sampled(self) -> Sampled:
+        return Sampled(
+            name=self.name,
+            seconds=() if self.failed else tuple(self.seconds),
+            launch_seconds=() if self.failed else tuple(self.launch_seconds),
+            method="launch" if self.graph is None else "graph",
+            calls_per_span=self.calls,
+            reason=self.failed,
+            notes=tuple(self.notes),
+            too_short=self.too_short,
+            max_ulp=self.vetted.max_ulp if self.vetted else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to time, how long, and in what order (by seed)."""
+
+    rows: int
+    columns: int
+    fmt: Format
+    seed: int
+    seconds: float
+    """Budget of the rounds, warm-up and compilation not counted."""
+    peak_bytes_per_second: float | None = None
+    """What the device's memory can move at most; None where that is not known."""
+
+
+class Engine:
+    """Measures one shape on one device."""
+
+    def __init__(self, plan: Plan, device: torch.device, clock: Clock, look: Callable[[], None] = lambda: None) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._look = look
+        self._rotation = Rotation(plan.rows, plan.columns, plan.fmt, plan.seed, device)
+        self._inputs = [self._rotation.new_input()]
+        self._random = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
+
+    def measure(self, functions: Mapping[str, Function]) -> Generator[str, None, ShapeSamples]:
+        """Samples of every variant; one that is unfit, fails or returns a wrong output has a reason in place of seconds.
+
+        Yields the name of the variant that is about to run, so that a caller knows whom to blame if the process dies.
+        """
+        begun = time.monotonic()
+        vetting = Vetting(self._rotation, self._inputs[0])
+        contenders, refused = [], {}
+        for name, function in functions.items():
+            yield name
+            vetted = vetting.vet(function)
+            if isinstance(vetted, str):
+                refused[name] = vetted
+            else:
+                contenders.append(_Contender(name, function, vetted))
+        yardsticks = [
+            _Contender(COPY, torch.clone, None),
+            _Contender(TORCH, lambda x: torch.softmax(x, dim=-1), None),
+        ]
+        everyone = [*contenders, *yardsticks]
+        yield from self._prepare(everyone)
+        yield ROUNDS
+        stopped = self._rounds(everyone)
+        for contender in contenders:
+            self._conclude(contender)
+        by_name = {c.name: c.sampled() for c in everyone}
+        return ShapeSamples(
+            dtype=self._plan.fmt.name,
+            rows=self._plan.rows,
+            columns=self._plan.columns,
+            variants=tuple(by_name.get(n) or Sampled(name=n, reason=refused[n]) for n in functions),
+            copy=by_name[COPY],
+            torch=by_name[TORCH],
+            cache=self._clock.cache_state(),
+            stopped=stopped,
+            wall_seconds=time.monotonic() - begun,
+        )
+
+    def _prepare(self, everyone: Sequence[_Contender]) -> Generator[str, None, None]:
+        """Warms everyone up and makes graphs of the short calls, all of the same number of calls."""
+        x = self._inputs[0]
+        shortest: dict[str, float] = {}
+        for contender in everyone:
+            yield contender.name
+            try:
+                times = estimate(self._clock, partial(contender.function, x), most=_WARM_UP, settled=statistics.settled)
+                shortest[contender.name] = min(times)
+            except Exception as error:  # noqa: BLE001 - whatever a variant raises is a reason
+                contender.failed = f"raised while it was warmed up: {describe(error)}"
+        short = [c for c in everyone if shortest.get(c.name, GRAPH_BELOW) < GRAPH_BELOW]
+        if not short:
+            return
+        calls = self._calls(min(shortest[c.name] for c in short))
+        self._inputs += [self._rotation.new_input() for _ in range(calls - 1)]
+        for contender in short:
+            yield contender.name
+            captured = self._clock.capture(partial(self._all_inputs, contender.function))
+            if isinstance(captured, Captured):
+                contender.graph = captured
+                contender.calls = calls
+            else:
+                contender.notes.append(f"no CUDA graph could be made of it, so its plain launch was timed: {captured}")
+
+    def _all_inputs(self, function: Function) -> list[torch.Tensor]:
+        """A call on every input; all outputs are kept, so that each has memory of its own."""
+        return [function(x) for x in self._inputs]
+
+    def _calls(self, seconds: float) -> int:
+        size = self._plan.rows * self._plan.columns * self._plan.fmt.itemsize
+        return max(1, min(_MOST_CALLS, _MOST_BYTES // size, round(_SPAN / max(seconds, 1e-9))))
+
+    def _rounds(self, everyone: Sequence[_Contender]) -> Literal["precise", "budget", "rounds"]:
+        end = time.monotonic() + self._plan.seconds
+        turns = [(c, plain) for c in everyone for plain in ((True, False) if c.graph else (True,))]
+        for done in range(1, _MOST_ROUNDS + 1):
+            self._random.shuffle(turns)
+            for contender, plain in turns:
+                if contender.failed is None:
+                    self._turn(contender, plain=plain)
+            if done % _LOOK_EVERY == 1:
+                self._look()
+            if done < statistics.LEAST_ROUNDS:
+                continue
+            if time.monotonic() > end:
+                return "budget"
+            if done % 6 == 0 and self._precise(everyone):
+                return "precise"
+        return "rounds"
+
+    def _turn(self, contender: _Contender, *, plain: bool) -> None:
+        """One span: the input is changed, the cache emptied, the call timed and its output checked."""
+        try:
+            if plain or contender.graph is None:
+                self._launch(contender)
+            else:
+                self._replay(contender, contender.graph)
+        except Exception as error:  # noqa: BLE001 - whatever a variant raises is a reason
+            contender.failed = f"raised while it was timed: {describe(error)}"
+
+    def _launch(self, contender: _Contender) -> None:
+        x = self._inputs[0]
+        shift = self._rotation.next_shift()
+        self._rotation.fill(x, shift)
+        self._clock.flush()
+        alone = contender.graph is not None
+        output, span = self._clock.span(lambda: contender.function(x), hide_launch=not alone)
+        self._check(contender, output, shift)
+        (contender.launch_seconds if alone else contender.seconds).append(span())
+
+    def _replay(self, contender: _Contender, graph: Captured) -> None:
+        shift = self._rotation.next_shift()
+        for x in self._inputs:
+            self._rotation.fill(x, shift)
+        checked = self._random.sample(graph.returned, min(2, len(graph.returned)))
+        if contender.vetted is not None:
+            for output in checked:
+                output.fill_(float("nan"))
+        self._clock.flush()
+        _, span = self._clock.span(graph.replay, hide_launch=True)
+        for output in checked:
+            self._check(contender, output, shift)
+        contender.seconds.append(span() / contender.calls)
+
+    def _check(self, contender: _Contender, output: torch.Tensor, shift: int) -> None:
+        """Counts wrong rows on the device, on the stream that was timed: work left on another stream is not there yet."""
+        if contender.vetted is None:
+            return
+        wrong = self._rotation.wrong_rows(output, contender.vetted.answer, shift)
+        contender.wrong_rows = wrong if contender.wrong_rows is None else contender.wrong_rows + wrong
+
+    def _precise(self, everyone: Sequence[_Contender]) -> bool:
+        copy = next(c for c in everyone if c.name == COPY)
+        rivals = [c for c in everyone if c is not copy and c.failed is None]
+        return statistics.precise([statistics.ratio_interval(c.seconds, copy.seconds) for c in rivals])
+
+    def _conclude(self, contender: _Contender) -> None:
+        wrong = 0 if contender.wrong_rows is None else int(contender.wrong_rows)
+        if contender.failed is None and wrong:
+            contender.failed = (
+                f"the output of a timed call is wrong: {wrong} rows were not those of its input; the variant skips work, keeps "
+                "an answer or works on another stream than the caller's"
+            )
+        if contender.failed is not None or not contender.seconds:
+            return
+        seconds = statistics.median_interval(contender.seconds).mid
+        least = self._least_seconds()
+        if seconds < least:
+            contender.failed = (
+                f"took {seconds * 1e6:.1f} us where reading the input takes {least * 1e6:.1f} us at the memory's peak; not all of "
+                "it was read inside the timed span, or it came from a cache"
+            )
+        elif (span := seconds * contender.calls) < _LEAST_TICKS * RESOLUTION:
+            contender.too_short = True
+            contender.notes.append(
+                f"too short to time: {span * 1e6:.1f} us between two events that tell {RESOLUTION * 1e6:.1f} us apart"
+            )
+
+    def _least_seconds(self) -> float:
+        peak = self._plan.peak_bytes_per_second
+        return self._plan.rows * self._plan.columns * self._plan.fmt.itemsize / peak if peak else 0.0

@@ -1,0 +1,84 @@
+"""Inputs that change before every timed call, so that no earlier answer fits, and the check that the answer is theirs."""
+
+import random
+
+import torch
+
+from oracles.formats import Bits, Format
+from softcheck.cases.recipe import Normal, Recipe
+from softcheck.variants.call import to_tensor
+
+_MOST_ROWS = 64
+_MOST_JUDGED = 2**20
+_QUANTA = 4
+FLUSHED = 2.0**-126
+"""float32's least normal number: what a kernel that flushes may lose."""
+_TOLERANCE = 0.05
+"""A row that was computed agrees with the judged row far within this; one left from another call misses by far more."""
+
+
+class Rotation:
+    """A block of different rows, repeated down an input and shifted by another number of rows before each call.
+
+    Row i of the input holds row (i + shift) mod n of the block, so the right answer to a call is a shifted repetition of the
+    block's answer, which the judge has looked at. A variant that does nothing, keeps an answer or reads its input too early
+    returns rows of another shift.
+    """
+
+    def __init__(self, rows: int, columns: int, fmt: Format, seed: int, device: torch.device) -> None:
+        self.rows = rows
+        self.columns = columns
+        self.fmt = fmt
+        self.bits: Bits = Recipe(Normal(seed=seed, scale=2.0)).bits(_distinct(rows, columns), columns, fmt)
+        self._block = to_tensor(self.bits, fmt, device)
+        self._random = random.Random(seed)  # noqa: S311 - an order, not a secret
+        self._shift = 0
+
+    @property
+    def distinct(self) -> int:
+        """Rows of the block."""
+        return len(self.bits)
+
+    def new_input(self) -> torch.Tensor:
+        """A tensor [rows, columns], filled with the block unshifted."""
+        x = torch.empty(self.rows, self.columns, dtype=self._block.dtype, device=self._block.device)
+        self.fill(x, 0)
+        return x
+
+    def next_shift(self) -> int:
+        """A random shift, another one than the last wherever the block has more than one row."""
+        if self.distinct > 1:
+            self._shift = (self._shift + self._random.randrange(1, self.distinct)) % self.distinct
+        return self._shift
+
+    def fill(self, x: torch.Tensor, shift: int) -> None:
+        """Writes the input of this shift."""
+        for part, rolled in _parts(x, self._block.roll(-shift, dims=0)):
+            part.copy_(rolled)
+
+    def wrong_rows(self, output: torch.Tensor, answer: torch.Tensor, shift: int) -> torch.Tensor:
+        """How many rows of an output [rows, columns] are not those of the block's answer at this shift.
+
+        A tensor on the device: nothing waits. NaN is wrong unless the answer has it.
+        """
+        expected = answer.roll(-shift, dims=0)
+        floor = max(_QUANTA * self.fmt.least_subnormal, FLUSHED)
+        total = torch.zeros((), dtype=torch.int64, device=output.device)
+        for part, rolled in _parts(output, expected):
+            close = torch.isclose(part, rolled.expand_as(part), rtol=_TOLERANCE, atol=floor, equal_nan=True)
+            total += (~close.all(dim=-1)).sum()
+        return total
+
+
+def _distinct(rows: int, columns: int) -> int:
+    return max(1, min(rows, _MOST_ROWS, max(8, _MOST_JUDGED // columns)))
+
+
+def _parts(whole: torch.Tensor, block: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The block's whole repetitions inside a tensor, [repetitions, n, columns], and the rows left, with what belongs there."""
+    n, columns = block.shape
+    repeated = len(whole) // n * n
+    parts = [(whole[:repeated].view(-1, n, columns), block)] if repeated else []
+    if repeated < len(whole):
+        parts.append((whole[repeated:], block[: len(whole) - repeated]))
+    return parts

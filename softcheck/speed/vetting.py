@@ -1,0 +1,71 @@
+"""Why a variant may not be timed: its output on the timed shape is judged before its speed counts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from oracles.formats import Bits, decode
+from oracles.reference import Reference
+from softcheck.contract import FindingKind
+from softcheck.judge.judge import judge, reference
+from softcheck.probes.poison import nan_filled
+from softcheck.speed.inputs import Rotation
+from softcheck.variants.call import describe, returned_wrongly, to_bits
+
+Function = Callable[[torch.Tensor], Any]
+
+_INACCURATE = frozenset({FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION, FindingKind.ORDER_VIOLATION})
+"""An inaccurate kernel that does all the work may be timed; one that skips work may not."""
+
+_MOST_OFF = 0.1
+"""A row whose sum misses 1 by more was not computed: far beyond rounding, which the judge has looked at."""
+
+
+class Vetted:
+    """A variant whose output on the timed shape was judged: the block's answer, and its largest ULP error."""
+
+    def __init__(self, answer: torch.Tensor, max_ulp: float | None) -> None:
+        self.answer = answer
+        self.max_ulp = max_ulp
+
+
+class Vetting:
+    """Judges variants on one input."""
+
+    def __init__(self, rotation: Rotation, x: torch.Tensor) -> None:
+        self._rotation = rotation
+        self._x = x
+        self._exact: Reference = reference(decode(rotation.bits, rotation.fmt), rotation.fmt, "nan")
+
+    def vet(self, function: Function) -> Vetted | str:
+        """The judged answer, or why the variant may not be timed. One failure loses no other's."""
+        self._rotation.fill(self._x, 0)
+        try:
+            with nan_filled():
+                output = function(self._x)
+            return self._judged(output)
+        except Exception as error:  # noqa: BLE001 - whatever a variant raises is a reason
+            return describe(error)
+
+    def _judged(self, output: object) -> Vetted | str:
+        refused = returned_wrongly(output, self._x)
+        if refused is not None:
+            return refused.message
+        assert isinstance(output, torch.Tensor)
+        block: Bits = to_bits(output[: self._rotation.distinct], self._rotation.fmt)
+        judged = judge(self._rotation.bits, block, self._rotation.fmt, fully_masked="nan", reference=self._exact)
+        wrong = next((v for v in judged.violations if v.kind not in _INACCURATE), None)
+        if wrong is not None:
+            return f"the output on the timed shape is wrong: {wrong.message}"
+        # The rest repeats the judged rows; a row that was left out holds NaN, one that was not computed misses 1 by far.
+        off = (output.sum(dim=1, dtype=torch.float64) - 1).abs()
+        skipped = ~(off < _MOST_OFF)
+        if bool(skipped.any()):
+            row = int(skipped.nonzero()[0, 0])
+            return f"the output on the timed shape is wrong: row {row} of {len(skipped)} sums to no probability"
+        answer = output[: self._rotation.distinct].clone()
+        differing = int(self._rotation.wrong_rows(output, answer, 0))
+        if differing:
+            return f"the output on the timed shape is wrong: {differing} of {len(output)} rows differ from rows of the same logits"
+        return Vetted(answer, judged.max_ulp.value if judged.max_ulp else None)

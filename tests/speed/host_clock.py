@@ -1,0 +1,37 @@
+"""A clock for tests without a GPU: the engine's order, checks and statistics are the same, the seconds mean nothing."""
+
+import time
+
+from softcheck.speed.clock import Captured
+
+
+class HostClock:
+    def __init__(self, *, captures=False):
+        self.captures = captures
+        self.flushes = 0
+
+    def flush(self):
+        self.flushes += 1
+
+    def span(self, call, *, hide_launch):
+        begun = time.perf_counter()
+        returned = call()
+        seconds = time.perf_counter() - begun
+        return returned, lambda: seconds
+
+    def capture(self, call):
+        if not self.captures:
+            return "the host has no graphs"
+        returned = call()
+
+        def replay():
+            for kept, new in zip(returned, call(), strict=True):
+                kept.copy_(new)
+
+        return Captured(replay, returned)
+
+    def synchronize(self):
+        pass
+
+    def cache_state(self):
+        return "cold"

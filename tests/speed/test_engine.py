@@ -1,0 +1,145 @@
+"""The engine without a GPU: who is refused and why, and that every round has everyone once."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from host_clock import HostClock
+
+from oracles.formats import FORMATS
+from softcheck.speed.engine import Engine, Plan
+from softcheck.speed.inputs import Rotation
+from softcheck.speed.statistics import LEAST_ROUNDS
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def cheats():
+    """The module anew, since its kernels remember their calls."""
+    path = Path(__file__).parents[1] / "kernels" / "cheats.py"
+    spec = importlib.util.spec_from_file_location("cheats", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def honest(x):
+    return torch.softmax(x, dim=-1)
+
+
+def measure(functions, *, rows=70, columns=40, seconds=0.02, peak=None, clock=None, dtype="float32"):
+    plan = Plan(rows=rows, columns=columns, fmt=FORMATS[dtype], seed=3, seconds=seconds, peak_bytes_per_second=peak)
+    steps = Engine(plan, CPU, clock or HostClock()).measure(functions)
+    names = []
+    while True:
+        try:
+            names.append(next(steps))
+        except StopIteration as ended:
+            return ended.value, names
+
+
+def by_name(samples):
+    return {s.name: s for s in samples.variants}
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_honest_variant_has_a_figure_per_round_and_an_ulp_error(dtype):
+    samples, names = measure({"honest": honest}, dtype=dtype)
+    found = by_name(samples)["honest"]
+    assert found.reason is None
+    assert len(found.seconds) == samples.rounds == len(samples.torch.seconds) >= LEAST_ROUNDS
+    assert found.max_ulp is not None
+    assert names[0] == "honest"
+    assert names[-1].startswith("\0")
+
+
+def test_every_timed_call_is_preceded_by_a_flush():
+    clock = HostClock()
+    samples, _ = measure({"honest": honest}, clock=clock)
+    assert clock.flushes == 3 * samples.rounds
+
+
+def test_short_calls_are_replayed_from_a_graph_and_launched_beside_it():
+    samples, _ = measure({"honest": honest}, clock=HostClock(captures=True), rows=4)
+    found = by_name(samples)["honest"]
+    assert (found.method, found.reason) == ("graph", None)
+    assert found.calls_per_span > 1
+    assert len(found.launch_seconds) == len(found.seconds)
+
+
+def test_variant_that_no_graph_can_hold_is_launched_and_says_so():
+    samples, _ = measure({"honest": honest}, rows=4)
+    found = by_name(samples)["honest"]
+    assert found.method == "launch"
+    assert any("the host has no graphs" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("captures", [False, True])
+@pytest.mark.parametrize("cheat", ["skips_after_some_calls", "keeps_answers_by_pointer", "skips_last_row"])
+def test_cheat_is_refused_and_the_honest_one_beside_it_is_timed(cheats, cheat, captures):
+    samples, _ = measure(
+        {"cheat": getattr(cheats, cheat), "honest": honest}, clock=HostClock(captures=captures), rows=9
+    )
+    found = by_name(samples)
+    assert found["cheat"].seconds == ()
+    assert "wrong" in found["cheat"].reason
+    assert found["honest"].reason is None
+
+
+def test_variant_that_raises_later_loses_only_itself():
+    calls = []
+
+    def tires(x):
+        calls.append(1)
+        if len(calls) > 20:
+            raise RuntimeError("enough")
+        return torch.softmax(x, dim=-1)
+
+    found = by_name(measure({"tires": tires, "honest": honest})[0])
+    assert "enough" in found["tires"].reason
+    assert found["honest"].reason is None
+
+
+def test_output_of_another_shape_is_refused():
+    found = by_name(measure({"short": lambda x: torch.softmax(x, dim=-1)[:, :-1]})[0])["short"]
+    assert "shape" in found.reason
+
+
+def test_inaccurate_variant_that_does_all_the_work_is_timed():
+    def rough(x):
+        return torch.softmax(x.half(), dim=-1).to(x.dtype)
+
+    found = by_name(measure({"rough": rough})[0])["rough"]
+    assert found.reason is None
+    assert found.max_ulp > 100
+
+
+def test_variant_faster_than_memory_is_refused():
+    found = by_name(measure({"honest": honest}, peak=1.0)[0])["honest"]
+    assert "memory's peak" in found.reason
+
+
+def test_spans_of_a_few_ticks_are_called_too_short():
+    found = by_name(measure({"honest": honest}, rows=1, columns=2)[0])["honest"]
+    assert found.too_short == (sorted(found.seconds)[len(found.seconds) // 2] < 25e-6)
+    assert found.too_short == any("too short to time" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 64, 65, 200])
+def test_shifted_input_is_the_repeated_block_shifted(rows):
+    rotation = Rotation(rows, 5, FORMATS["float32"], 1, CPU)
+    x = rotation.new_input()
+    block = x[: rotation.distinct].clone()
+    shift = rotation.next_shift()
+    rotation.fill(x, shift)
+    for row in range(rows):
+        assert torch.equal(x[row], block[(row + shift) % rotation.distinct])
+    answer = torch.softmax(block, dim=-1)
+    assert int(rotation.wrong_rows(torch.softmax(x, dim=-1), answer, shift)) == 0
+    wrong = torch.softmax(x, dim=-1)
+    wrong[-1] = float("nan")
+    assert int(rotation.wrong_rows(wrong, answer, shift)) == 1
+    if rotation.distinct > 1:
+        assert int(rotation.wrong_rows(torch.softmax(x, dim=-1), answer, shift + 1)) == rows
