@@ -40,7 +40,7 @@ def main() -> int:
     results = []
     try:
         for repetition in range(options.repetitions):
-            samples = session.time(names, options.dtype, shape, seed=repetition, seconds=options.seconds)
+            samples = session.time(names, options.dtype, shape, seed=repetition, seconds=options.seconds, within=0)
             if isinstance(samples, str):
                 sys.stderr.write(f"{samples}\n")
                 return 2

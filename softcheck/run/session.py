@@ -42,7 +42,6 @@ class Result:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
 class Session(Pool):
     """A pool of workers and what can be asked of it: load a variant, run it on cases and domains, time it."""
 

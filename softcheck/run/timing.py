@@ -30,6 +30,7 @@ def measure(functions: Mapping[str, Function], request: Time, device: torch.devi
         fmt=FORMATS[request.dtype],
         seed=request.seed,
         seconds=request.seconds,
+        within=request.within,
         peak_bytes_per_second=clock.peak_bytes_per_second(),
     )
     steps = Engine(plan, device, clock, watch.look).measure(functions)

@@ -17,6 +17,9 @@ RESOLUTION = 0.5e-6
 _DELAY_CYCLES = 300_000
 """Some 150 us in which the device waits while the host launches, so that a span holds no waiting for the host."""
 
+_HOLD_UP_CYCLES = 6_000_000
+"""Some 3 ms: longer than the host takes to launch anything that is compiled."""
+
 
 class Clock(Protocol):
     """Times calls on one device."""
@@ -29,6 +32,12 @@ class Clock(Protocol):
 
     def capture(self, call: Call) -> "Captured | str":
         """The call as a graph, or the reason why it can't be one."""
+
+    def hold_up(self) -> None:
+        """Keeps the caller's stream busy for some milliseconds, while the host goes on."""
+
+    def room(self) -> int:
+        """Bytes of the device's memory that are free."""
 
     def synchronize(self) -> None:
         """Waits for the device."""
@@ -104,6 +113,15 @@ class CudaClock:
             except RuntimeError:
                 continue
             return
+
+    def hold_up(self) -> None:
+        """Spins on the caller's stream."""
+        torch.cuda._sleep(_HOLD_UP_CYCLES)  # type: ignore[no-untyped-call]  # noqa: SLF001 - as in span
+
+    def room(self) -> int:
+        """Free memory, what torch has cached and would hand out again included."""
+        free, _ = torch.cuda.mem_get_info(self._device)
+        return int(free) + torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
 
     def synchronize(self) -> None:
         """Waits for the whole device, other streams included."""

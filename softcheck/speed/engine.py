@@ -29,11 +29,13 @@ ROUNDS = "\0rounds"
 GRAPH_BELOW = 200e-6
 """Calls that take longer when launched are never replayed: above it launch and events are lost in the noise, and a call
 that looks longer than 50 us may be shorter once its launches are gone."""
-_SPAN = 200e-6
-"""A graph holds as many calls as take about this long."""
+_SPAN = 500e-6
+"""A graph holds as many calls as take about this long, so that what the events themselves take, some 2 us, is spread."""
 _MOST_CALLS = 64
-_MOST_BYTES = 2**28
+_MOST_BYTES = 2**29
 """Of the inputs of one graph."""
+_HELD_UP = 3
+"""Calls that show whether a variant works on the caller's stream."""
 _WARM_UP = 60
 _LEAST_TICKS = 50
 """A span of fewer of the clock's ticks is rounded by over 2 %."""
@@ -82,6 +84,8 @@ class Plan:
     seed: int
     seconds: float
     """Budget of the rounds, warm-up and compilation not counted."""
+    within: float = statistics.PRECISE
+    """Measuring ends early once every ratio to the copy is known within this share."""
     peak_bytes_per_second: float | None = None
     """What the device's memory can move at most; None where that is not known."""
 
@@ -144,12 +148,13 @@ class Engine:
             try:
                 times = estimate(self._clock, partial(contender.function, x), most=_WARM_UP, settled=statistics.settled)
                 shortest[contender.name] = min(times)
+                self._follow_stream(contender)
             except Exception as error:  # noqa: BLE001 - whatever a variant raises is a reason
                 contender.failed = f"raised while it was warmed up: {describe(error)}"
-        short = [c for c in everyone if shortest.get(c.name, GRAPH_BELOW) < GRAPH_BELOW]
+        short = [c for c in everyone if c.failed is None and shortest[c.name] < GRAPH_BELOW]
         if not short:
             return
-        calls = self._calls(min(shortest[c.name] for c in short))
+        calls = self._calls(min(shortest[c.name] for c in short), len(short))
         self._inputs += [self._rotation.new_input() for _ in range(calls - 1)]
         for contender in short:
             yield contender.name
@@ -164,9 +169,34 @@ class Engine:
         """A call on every input; all outputs are kept, so that each has memory of its own."""
         return [function(x) for x in self._inputs]
 
-    def _calls(self, seconds: float) -> int:
+    def _calls(self, seconds: float, graphs: int) -> int:
         size = self._plan.rows * self._plan.columns * self._plan.fmt.itemsize
-        return max(1, min(_MOST_CALLS, _MOST_BYTES // size, round(_SPAN / max(seconds, 1e-9))))
+        # Half the memory that is free, for the inputs that all share and the outputs of each.
+        room = self._clock.room() // (2 * (graphs + 1))
+        return max(1, min(_MOST_CALLS, _MOST_BYTES // size, room // size, round(_SPAN / max(seconds, 1e-9))))
+
+    def _follow_stream(self, contender: _Contender) -> None:
+        """Looks at outputs at the very moment when the caller's stream goes on.
+
+        A stream that is held up makes it the same moment for all that wait for it: work that was left on another stream is
+        not there yet, or has read the input before it was written.
+        """
+        if contender.vetted is None:
+            return
+        x = self._inputs[0]
+        late = torch.zeros((), dtype=torch.int64, device=x.device)
+        for _ in range(_HELD_UP):
+            shift = self._rotation.next_shift()
+            self._clock.hold_up()
+            self._rotation.fill(x, shift)
+            seen = contender.function(x).clone()
+            late += self._rotation.wrong_rows(seen, contender.vetted.answer, shift)
+            self._clock.synchronize()
+        if int(late):
+            contender.failed = (
+                f"{int(late)} rows of the output were wrong when the caller's stream reached them; the variant works on another "
+                "stream without making the caller's wait, keeps an answer or skips work"
+            )
 
     def _rounds(self, everyone: Sequence[_Contender]) -> Literal["precise", "budget", "rounds"]:
         end = time.monotonic() + self._plan.seconds
@@ -230,7 +260,8 @@ class Engine:
     def _precise(self, everyone: Sequence[_Contender]) -> bool:
         copy = next(c for c in everyone if c.name == COPY)
         rivals = [c for c in everyone if c is not copy and c.failed is None]
-        return statistics.precise([statistics.ratio_interval(c.seconds, copy.seconds) for c in rivals])
+        ratios = [statistics.ratio_interval(c.seconds, copy.seconds) for c in rivals]
+        return statistics.precise(ratios, self._plan.within)
 
     def _conclude(self, contender: _Contender) -> None:
         wrong = 0 if contender.wrong_rows is None else int(contender.wrong_rows)

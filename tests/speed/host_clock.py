@@ -30,6 +30,12 @@ class HostClock:
 
         return Captured(replay, returned)
 
+    def hold_up(self):
+        pass
+
+    def room(self):
+        return 2**30
+
     def synchronize(self):
         pass
 
