@@ -15,6 +15,8 @@ _COMMANDS = {
     "bench": "softcheck.cli.bench",
     "exhaust": "softcheck.cli.exhaust",
     "render": "softcheck.cli.render",
+    "plot": "softcheck.cli.plot",
+    "compare": "softcheck.cli.compare",
     "list": "softcheck.cli.listing",
     "corpus": "softcheck.cli.corpus",
 }
@@ -23,6 +25,8 @@ _SUMMARIES = {
     "bench": "Time variants on a GPU beside torch and a device copy.",
     "exhaust": "Judge every input of one or two columns.",
     "render": "Draw a saved report anew, in any format.",
+    "plot": "Draw saved results as SVG and PNG.",
+    "compare": "Say what became worse between two saved results.",
     "list": "Show variants, corpora, case families, probes, oracles and output formats.",
     "corpus": "Add, show, verify and run saved cases.",
 }

@@ -1,0 +1,109 @@
+"""The plots themselves, each from its data alone."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from softcheck.report.model import Bin
+from softcheck.report.plots import style
+from softcheck.report.plots.data import COPY, Field, Series, Sweep, front
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+_WIDE = 4
+_PANELS = 4
+
+
+def speed(sweep: Sweep, folder: Path) -> list[Path]:
+    """GB/s along a sweep, with the device copy as the line that nothing is much above."""
+    drawn = style.figure()
+    axes = drawn.subplots()
+    for number, series in enumerate(sweep.speed):
+        if series.name == COPY:
+            axes.plot(series.at, series.values, color="0.0", linewidth=2.5, alpha=0.35, label=COPY)
+        else:
+            _line(axes, series, number - 1)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("GB/s (each element read once, written once)")
+    _finish(axes, sweep, "speed")
+    return style.save(drawn, folder, f"speed-{sweep.name}")
+
+
+def ulp(sweep: Sweep, folder: Path) -> list[Path]:
+    """Largest ULP error of the timed input along a sweep."""
+    drawn = style.figure()
+    axes = drawn.subplots()
+    for number, series in enumerate(sweep.ulp):
+        _line(axes, series, number)
+    axes.set_yscale("log")
+    axes.set_ylabel("max ULP (at least, over the judged rows)")
+    _finish(axes, sweep, "error")
+    return style.save(drawn, folder, f"ulp-{sweep.name}")
+
+
+def pareto(field: Field, folder: Path) -> list[Path]:
+    """Error against speed; filled markers are on the front, which the line joins."""
+    drawn = style.figure()
+    axes = drawn.subplots()
+    best = front(field.points)
+    axes.step([p.gb_per_s for p in best], [p.max_ulp for p in best], where="pre", color="0.6", linewidth=1)
+    for number, point in enumerate(field.points):
+        look = {**style.look(number), "linestyle": "none", "markersize": 8}
+        fill = look["color"] if point in best else "none"
+        axes.plot([point.gb_per_s], [point.max_ulp], markerfacecolor=fill, label=point.name, **look)
+    axes.set_yscale("log")
+    axes.set_xlim(left=0)
+    axes.set_xlabel("GB/s, faster to the right")
+    axes.set_ylabel(f"max ULP on {field.judged_on}, more accurate below")
+    axes.set_title(f"accuracy against speed, {field.dtype} {field.rows}{TIMES}{field.columns} (filled: on the front)")
+    style.legend(axes)
+    return style.save(drawn, folder, field.name)
+
+
+def histogram(dtype: str, bins: Mapping[str, tuple[Bin, ...]], folder: Path) -> list[Path]:
+    """Share of elements by ULP error, a panel per variant on the same axes."""
+    edges = sorted({b.below for found in bins.values() for b in found})
+    rows = -(-len(bins) // _PANELS)
+    drawn = style.figure(_PANELS * 2.6, 1.0 + rows * 1.9)
+    panels = drawn.subplots(rows, _PANELS, sharex=True, sharey=True, squeeze=False)
+    for axes, (name, found) in zip(panels.flat, bins.items(), strict=False):
+        total = sum(b.elements for b in found)
+        share = {b.below: b.elements / total for b in found}
+        axes.bar(
+            range(len(edges)),
+            [share.get(e, 0.0) for e in edges],
+            color="0.75",
+            edgecolor="0.0",
+            hatch="///",
+            linewidth=0.6,
+        )
+        axes.set_yscale("log")
+        axes.set_title(name, fontsize=8)
+        step = max(1, len(edges) // 6)
+        axes.set_xticks(range(0, len(edges), step), [_edge(e) for e in edges[::step]], rotation=60, fontsize=7)
+    for axes in panels.flat[len(bins) :]:
+        axes.set_axis_off()
+    drawn.suptitle(f"{dtype}: share of elements by ULP error")
+    drawn.supxlabel("ULP error below", fontsize=8)
+    return style.save(drawn, folder, f"histogram-{dtype}")
+
+
+def _line(axes: "Axes", series: Series, number: int) -> None:
+    every = max(1, len(series.at) // 12)
+    axes.plot(series.at, series.values, label=series.name, markevery=(number % every, every), **style.look(number))
+
+
+def _finish(axes: "Axes", sweep: Sweep, what: str) -> None:
+    places = [at for series in sweep.ulp or sweep.speed for at in series.at]
+    if places and max(places) > _WIDE * _WIDE * min(places) and len(set(places)) < 20:
+        axes.set_xscale("log", base=2)
+    axes.set_xlabel(sweep.axis)
+    other = "rows" if sweep.axis == "columns" else "columns"
+    axes.set_title(f"{what} against {sweep.axis}, {sweep.dtype}, {sweep.fixed} {other}")
+    style.legend(axes)
+
+
+def _edge(value: float) -> str:
+    return "0" if value == 0 else f"{value:.2g}"

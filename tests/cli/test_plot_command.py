@@ -1,0 +1,111 @@
+"""softcheck plot: the files exist, can be read, and hold the names."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from softcheck.report.json_format import render
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+import sample_reports
+import sample_speed
+from sample_reports import PASSING
+
+from softcheck.report.model import Bin
+from softcheck.report.plots.data import Point, front, sweeps
+
+
+def plot(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "softcheck.cli.main", "plot", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def report_with_speed():
+    shape = sample_speed.SWEEP.shapes[1]
+    bins = (Bin(below=0.0, elements=10), Bin(below=0.25, elements=80), Bin(below=0.5, elements=10))
+    rows = tuple(msgspec.structs.replace(PASSING, name=f.variant, histogram=bins) for f in shape.variants)
+    return msgspec.structs.replace(sample_reports.MEASURED, variants=rows, timings=(shape,))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    paths = []
+    for name, result in (("sweep", sample_speed.SWEEP), ("report", report_with_speed())):
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_text(render(result), encoding="utf-8")
+    return paths
+
+
+def texts(path):
+    return " ".join("".join(element.itertext()) for element in ET.parse(path).iter("{http://www.w3.org/2000/svg}text"))
+
+
+def test_every_plot_is_an_svg_and_a_png_with_the_names(saved, tmp_path):
+    pytest.importorskip("matplotlib", reason="plots need matplotlib; pip install -e '.[plot]'")
+    folder = tmp_path / "plots"
+    done = plot(*saved, "--output-dir", folder)
+    assert done.returncode == 0, done.stderr
+    names = {path.stem for path in folder.iterdir()}
+    assert names == {
+        "speed-float16-columns-4096-rows",
+        "ulp-float16-columns-4096-rows",
+        "histogram-float16",
+        *(f"pareto-float16-4096x{c}" for c in ("256", "1024", "4096", "1024-report")),
+    }
+    assert sorted(done.stdout.split()) == sorted(str(path) for path in folder.iterdir())
+    for name in names:
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+        drawn = texts(folder / f"{name}.svg")
+        for variant in ("torch", "one_block", "eager"):
+            assert variant in drawn, (name, variant)
+    assert "device copy" in texts(folder / "speed-float16-columns-4096-rows.svg")
+
+
+def test_the_same_result_gives_the_same_svg(saved, tmp_path):
+    pytest.importorskip("matplotlib", reason="plots need matplotlib; pip install -e '.[plot]'")
+    for folder in ("a", "b"):
+        assert plot(saved[0], "--output-dir", tmp_path / folder).returncode == 0
+    for path in (tmp_path / "a").glob("*.svg"):
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_missing_matplotlib_is_said_with_the_command(saved, tmp_path, monkeypatch):
+    blocked = tmp_path / "blocked"
+    (blocked / "matplotlib").mkdir(parents=True)
+    (blocked / "matplotlib" / "__init__.py").write_text("raise ImportError('not here')")
+    monkeypatch.syspath_prepend(str(blocked))
+    root = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", f"{blocked}:{root}")
+    done = plot(saved[0], "--output-dir", tmp_path)
+    assert done.returncode == 2
+    assert "pip install 'softcheck[plot]'" in done.stderr
+
+
+def test_result_without_figures_is_refused(tmp_path):
+    pytest.importorskip("matplotlib", reason="plots need matplotlib; pip install -e '.[plot]'")
+    empty = msgspec.structs.replace(sample_speed.SWEEP, shapes=())
+    path = tmp_path / "empty.json"
+    path.write_text(render(empty), encoding="utf-8")
+    done = plot(path)
+    assert done.returncode == 2
+    assert "nothing to draw" in done.stderr
+
+
+def test_front_holds_what_nothing_beats():
+    points = [Point("slow and exact", 1, 0.5), Point("both", 3, 0.7), Point("beaten", 2, 0.9), Point("fast", 4, 9.0)]
+    assert [p.name for p in front(points)] == ["slow and exact", "both", "fast"]
+    assert front([Point("a", 1, 1.0), Point("b", 1, 0.5)]) == [Point("b", 1, 0.5)]
+
+
+def test_single_shapes_make_no_sweep():
+    assert sweeps(sample_speed.SWEEP.shapes[:1]) == []
+    (found,) = sweeps(sample_speed.SWEEP.shapes)
+    assert (found.axis, found.fixed, found.speed[0].at) == ("columns", 4096, (256, 1024, 4096))

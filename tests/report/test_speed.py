@@ -1,0 +1,107 @@
+"""The speed model: ratios, traffic, means; its texts and its JSON; no figure where none was measured."""
+
+import csv
+from io import StringIO
+
+import msgspec
+import pytest
+from sample_speed import SWEEP, around, samples, speed_report
+
+from softcheck.errors import UsageError
+from softcheck.report.json_format import load, load_any, render
+from softcheck.report.speed_build import shape_speed
+from softcheck.report.speed_text import render_csv, render_markdown, render_table
+
+
+def figures(report, shape=0):
+    return {f.variant: f for f in report.shapes[shape].variants}
+
+
+def test_ratios_words_and_traffic():
+    found = figures(SWEEP)
+    fused = found["one_block"]
+    assert fused.gb_per_s == pytest.approx(3200, rel=0.01)
+    assert fused.copy_share.mid == pytest.approx(0.8, rel=0.01)
+    assert fused.times_faster.mid == pytest.approx(1.6, rel=0.01)
+    assert (fused.word, found["eager"].word, found["torch"].word) == ("FAST", "SLOW", None)
+    assert fused.traffic_gb_per_s == pytest.approx(fused.gb_per_s)
+    assert fused.roofline_share == pytest.approx(0.8, rel=0.01)
+    # 8MN + 4M elements against 2MN, in five times the copy's time.
+    assert found["eager"].roofline_share == pytest.approx((8 * 256 + 4) / (2 * 256) / 5, rel=0.01)
+    assert found["torch"].roofline_share is None
+
+
+def test_reference_may_be_any_variant_that_was_measured():
+    report = speed_report(samples(), reference="eager")
+    assert figures(report)["one_block"].times_faster.mid == pytest.approx(4, rel=0.01)
+    assert figures(report)["eager"].word is None
+
+
+def test_reference_without_figures_compares_nothing():
+    found = figures(speed_report(samples(), reference="wrong|`one`"))
+    assert all(f.times_faster is None and f.word is None for f in found.values())
+
+
+def test_torch_is_the_reference_even_where_it_is_no_variant():
+    only = samples()
+    only = msgspec.structs.replace(only, variants=only.variants[1:])
+    assert figures(speed_report(only))["one_block"].times_faster.mid == pytest.approx(1.6, rel=0.01)
+
+
+def test_what_was_too_short_to_time_is_ambiguous():
+    short = samples()
+    variants = [msgspec.structs.replace(v, too_short=v.name == "one_block") for v in short.variants]
+    report = speed_report(msgspec.structs.replace(short, variants=tuple(variants)))
+    assert figures(report)["one_block"].word == "AMBIGUOUS"
+
+
+def test_few_rounds_are_ambiguous():
+    few = msgspec.structs.replace(
+        samples(),
+        variants=(samples().variants[1].__class__(name="v", seconds=around(1e-6)[:5]),),
+        copy=samples().copy.__class__(name="c", seconds=around(1e-6)[:5]),
+        torch=samples().torch.__class__(name="t", seconds=around(3e-6)[:5]),
+    )
+    assert shape_speed(few, {}).variants[0].word == "AMBIGUOUS"
+
+
+def test_means_say_how_many_shapes_they_leave_out():
+    by_name = {m.variant: m for m in SWEEP.means}
+    assert by_name["one_block"].times_faster.mid == pytest.approx(1.6, rel=0.01)
+    assert (by_name["one_block"].shapes, by_name["one_block"].left_out) == (3, 0)
+    assert (by_name["wrong|`one`"].shapes, by_name["wrong|`one`"].left_out) == (0, 3)
+    assert by_name["wrong|`one`"].times_faster is None
+
+
+def test_json_is_read_back_and_is_no_report(tmp_path):
+    path = tmp_path / "speed.json"
+    path.write_text(render(SWEEP), encoding="utf-8")
+    assert load_any(path) == SWEEP
+    with pytest.raises(UsageError):
+        load(path)
+
+
+def test_table_holds_every_shape_the_means_last_and_every_doubt():
+    text = render_table(SWEEP)
+    assert text.count("device copy 4000 GB/s") == 3
+    assert text.index("geometric mean") > text.index("4096\N{MULTIPLICATION SIGN}4096")
+    assert "throttled: the device was throttled in 50%" in text
+    assert "wrong|`one`: no figure: the output of a timed call is wrong" in text
+    assert "no CUDA graph could be made of it" in text
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_markdown_tables_are_whole():
+    lines = render_markdown(SWEEP).splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    cells = {len(line.replace("\\|", "").split("|")) for line in rows}
+    assert len(cells) == 2, "one width for the shapes' tables, one for the means'"
+
+
+def test_csv_has_a_line_per_shape_and_variant():
+    lines = list(csv.DictReader(StringIO(render_csv(SWEEP))))
+    assert len(lines) == 12
+    fused = next(line for line in lines if line["variant"] == "one_block" and line["columns"] == "1024")
+    assert float(fused["times_faster"]) == pytest.approx(1.6, rel=0.01)
+    wrong = next(line for line in lines if line["variant"].startswith("wrong"))
+    assert wrong["seconds"] == wrong["gb_per_s"] == ""
