@@ -37,7 +37,7 @@ def ulp(sweep: Sweep, folder: Path) -> list[Path]:
     axes = drawn.subplots()
     for number, series in enumerate(sweep.ulp):
         _line(axes, series, number)
-    axes.set_yscale("log")
+    _log(axes)
     axes.set_ylabel("max ULP (at least, over the judged rows)")
     _finish(axes, sweep, "error")
     return style.save(drawn, folder, f"ulp-{sweep.name}")
@@ -53,7 +53,7 @@ def pareto(field: Field, folder: Path) -> list[Path]:
         look = {**style.look(number), "linestyle": "none", "markersize": 8}
         fill = look["color"] if point in best else "none"
         axes.plot([point.gb_per_s], [point.max_ulp], markerfacecolor=fill, label=point.name, **look)
-    axes.set_yscale("log")
+    _log(axes)
     axes.set_xlim(left=0)
     axes.set_xlabel("GB/s, faster to the right")
     axes.set_ylabel(f"max ULP on {field.judged_on}, more accurate below")
@@ -79,7 +79,7 @@ def histogram(dtype: str, bins: Mapping[str, tuple[Bin, ...]], folder: Path) -> 
             hatch="///",
             linewidth=0.6,
         )
-        axes.set_yscale("log")
+        _log(axes)
         axes.set_title(name, fontsize=8)
         step = max(1, len(edges) // 6)
         axes.set_xticks(range(0, len(edges), step), [_edge(e) for e in edges[::step]], rotation=60, fontsize=7)
@@ -88,6 +88,16 @@ def histogram(dtype: str, bins: Mapping[str, tuple[Bin, ...]], folder: Path) -> 
     drawn.suptitle(f"{dtype}: share of elements by ULP error")
     drawn.supxlabel("ULP error below", fontsize=8)
     return style.save(drawn, folder, f"histogram-{dtype}")
+
+
+def _log(axes: "Axes") -> None:
+    """A logarithmic scale with plain numbers, of which only some are written where there are many."""
+    from matplotlib.ticker import LogFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
+    axes.tick_params(which="both", labelsize=7)
 
 
 def _line(axes: "Axes", series: Series, number: int) -> None:
