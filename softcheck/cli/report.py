@@ -9,12 +9,16 @@ from oracles.formats import FORMATS as DTYPES
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.selection import select
 from softcheck.cli import progress
+from softcheck.cli.compare import limit_options
 from softcheck.cli.config import ConfiguredCommand, dtype_option, option
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report.build import build, command_line, exit_code
+from softcheck.report.compare import Limits, compare
+from softcheck.report.compare_text import render_table as render_comparison
 from softcheck.report.formats import FORMATS, render
-from softcheck.report.model import Report
+from softcheck.report.json_format import load_any
+from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.check import Options, Run, check
 from softcheck.run.process import DeviceChoice
@@ -63,6 +67,9 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
 )
 @option("--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out.")
+@option("--timings", is_flag=True, help="Say on standard error where the run's own time went.")
+@option("--baseline", metavar="FILE", help="Saved report to compare with; what became worse goes to standard error.")
+@limit_options
 def command(
     *,
     variant: tuple[str, ...],
@@ -83,12 +90,18 @@ def command(
     speed: bool,
     output_format: str,
     output: str,
+    timings: bool,
+    baseline: str | None,
+    max_ulp_increase: float,
+    max_slowdown: float,
 ) -> None:
     """Judge variants on the corpora, put them through the probes, and print a verdict table.
 
     Without a GPU the kernels run under Triton's interpreter: their logic is checked, not the GPU's arithmetic.
     """
     check_writable(output)
+    before = None if baseline is None else load_any(baseline)
+    limits = Limits(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown)
     dtypes = dtype or tuple(DTYPES)
     with_cases, probes = _stages(probe, no_probes=no_probes)
     cases = (
@@ -116,7 +129,23 @@ def command(
     write(render(report, output_format, display_of(output)), output)
     if save:
         _save(run)
-    sys.exit(INTERRUPTED if run.interrupted else _exit_code(report))
+    if timings:
+        _say_timings(report)
+    worse = before is not None and _is_worse(before, report, limits)
+    sys.exit(INTERRUPTED if run.interrupted else _exit_code(report) or int(worse))
+
+
+def _say_timings(report: Report) -> None:
+    for stage in report.stages:
+        click.echo(f"softcheck: {stage.seconds:8.1f} s  {stage.name}", err=True)
+    click.echo(f"softcheck: {report.seconds:8.1f} s  in all", err=True)
+
+
+def _is_worse(before: Report | SpeedReport, report: Report, limits: Limits) -> bool:
+    """Compares a report with its baseline on standard error, since standard output may be the report's."""
+    comparison = compare(before, report, limits)
+    click.echo(render_comparison(comparison), err=True, nl=False)
+    return bool(comparison.regressions)
 
 
 def _stages(probe: tuple[str, ...], *, no_probes: bool) -> tuple[bool, tuple[str, ...]]:

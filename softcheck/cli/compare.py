@@ -1,0 +1,58 @@
+"""``softcheck compare``: say what became worse between two saved results."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from softcheck.report.compare import Limits, compare
+from softcheck.report.compare_text import FORMATS
+from softcheck.report.json_format import load_any
+from softcheck.report.output import check_writable, write
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+NOTHING_COMPARED = 3
+
+
+def limit_options(function: Decorated) -> Decorated:
+    """--max-ulp-increase and --max-slowdown."""
+    defaults = Limits()
+    ulp = click.option(
+        "--max-ulp-increase",
+        type=click.FloatRange(min=0),
+        default=defaults.max_ulp_increase,
+        show_default=True,
+        help="ULPs by which a maximum may grow.",
+    )
+    slowdown = click.option(
+        "--max-slowdown",
+        type=click.FloatRange(min=0),
+        default=defaults.max_slowdown,
+        show_default=True,
+        help="Share by which a variant may slow down, its whole interval considered.",
+    )
+    return ulp(slowdown(function))
+
+
+@click.command("compare")
+@click.argument("old", metavar="OLD.json")
+@click.argument("new", metavar="NEW.json")
+@limit_options
+@click.option("--format", "output_format", type=click.Choice(list(FORMATS)), default="table", show_default=True)
+@click.option("--output", default="-", metavar="FILE|-", help="Where it goes; standard output if left out.")
+def command(
+    *, old: str, new: str, max_ulp_increase: float, max_slowdown: float, output_format: str, output: str
+) -> None:
+    """Compare two results of report or bench; exit 1 on a regression beyond the limits, 3 if they share nothing.
+
+    Speed is compared relative to the device copy of each run. What is ambiguous is neither a pass nor a fail.
+    """
+    check_writable(output)
+    found = compare(load_any(old), load_any(new), Limits(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown))
+    write(FORMATS[output_format](found), output)
+    if not found.changes:
+        click.echo("softcheck: nothing was compared: the results have no variant and no shape in common", err=True)
+        sys.exit(NOTHING_COMPARED)
+    sys.exit(1 if found.regressions else 0)

@@ -1,0 +1,222 @@
+"""What became worse between two results: accuracy, findings, speed. A change within its own doubt is no regression."""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from softcheck.report.model import Environment, Report, SpeedReport, VariantResult
+from softcheck.report.plots.data import shapes_of
+from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
+from softcheck.speed.statistics import Interval
+
+Result = Report | SpeedReport
+
+Word = Literal["REGRESSION", "better", "same", "changed", "AMBIGUOUS"]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much worse is still the same."""
+
+    max_ulp_increase: float = 0.01
+    """ULPs by which a maximum may grow."""
+    max_slowdown: float = 0.05
+    """Share by which a variant may slow down relative to the device copy of its own run."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of one variant in both results."""
+
+    variant: str
+    dtype: str
+    what: str
+    """``max ULP``, ``error/bound``, ``finding: KIND``, ``verdict`` or ``speed ROWSxCOLUMNS``."""
+    old: str
+    new: str
+    word: Word
+    old_value: float | None = None
+    new_value: float | None = None
+    slowdown: Interval | None = None
+    """New time over old, each relative to its own run's copy; for speed only."""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Every change, what could not be compared, and why the two may not be comparable."""
+
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...]
+    only_old: tuple[str, ...]
+    """Variants, shapes and dtypes that the new result lacks."""
+    only_new: tuple[str, ...]
+    limits: Limits
+
+    @property
+    def regressions(self) -> list[Change]:
+        """What ends a comparison with exit code 1."""
+        return [change for change in self.changes if change.word == "REGRESSION"]
+
+
+def compare(old: Result, new: Result, limits: Limits) -> Comparison:
+    """Compares every variant and shape that both results have; the others are named."""
+    before, after = _rows(old), _rows(new)
+    shapes_before, shapes_after = _speeds(old), _speeds(new)
+    names = [f"{name}, {dtype}" for name, dtype in before]
+    new_names = [f"{name}, {dtype}" for name, dtype in after]
+    places, new_places = [_place(k) for k in shapes_before], [_place(k) for k in shapes_after]
+    changes = [c for key in before if key in after for c in _accuracy(before[key], after[key], limits)]
+    changes += [
+        _speed(key, shapes_before[key], shapes_after[key], limits) for key in shapes_before if key in shapes_after
+    ]
+    return Comparison(
+        changes=tuple(changes),
+        warnings=tuple(_warnings(old.environment, new.environment, old, new)),
+        only_old=tuple(n for n in (*names, *places) if n not in {*new_names, *new_places}),
+        only_new=tuple(n for n in (*new_names, *new_places) if n not in {*names, *places}),
+        limits=limits,
+    )
+
+
+_Key = tuple[str, str, int, int]
+
+
+def _rows(result: Result) -> dict[tuple[str, str], VariantResult]:
+    return {(v.name, v.dtype): v for v in result.variants} if isinstance(result, Report) else {}
+
+
+def _speeds(result: Result) -> dict[_Key, SpeedFigures]:
+    shapes: list[ShapeSpeed] = shapes_of([result])
+    return {(f.variant, s.dtype, s.rows, s.columns): f for s in shapes for f in s.variants}
+
+
+def _place(key: _Key) -> str:
+    return f"{key[0]}, {key[1]} {key[2]}x{key[3]}"
+
+
+def _warnings(a: Environment, b: Environment, old: Result, new: Result) -> Iterator[str]:
+    for what in ("backend", "device", "driver", "torch", "triton", "seed"):
+        was, now = getattr(a, what), getattr(b, what)
+        if was != now:
+            yield f"{what} differs: {was} before, {now} now"
+    if isinstance(old, Report) and isinstance(new, Report):
+        ran, runs = {c.id for c in old.cases}, {c.id for c in new.cases}
+        if ran != runs:
+            yield f"the cases differ: {len(ran - runs)} were run before only, {len(runs - ran)} now only"
+    doubtful = {alarm.message for shape in shapes_of([old, new]) for alarm in shape.alarms}
+    yield from sorted(doubtful)
+    if any(shape.cache != "cold" for shape in shapes_of([old, new])):
+        yield "some shapes were not seen to be timed with a cold cache"
+    for name, result in (("old", old), ("new", new)):
+        if result.interrupted:
+            yield f"the {name} result is of an interrupted run"
+
+
+def _accuracy(old: VariantResult, new: VariantResult, limits: Limits) -> Iterator[Change]:
+    yield _verdict(old, new)
+    if old.cases_run and new.cases_run:
+        yield _figure("max ULP", new, (old.max_ulp, new.max_ulp), limits.max_ulp_increase)
+        # Below the bound a larger share is no promise broken, and the ULPs have said what there is to say.
+        below = max(0.0, 1.0 - (old.max_bound_share or 0.0))
+        yield _figure("error/bound", new, (old.max_bound_share, new.max_bound_share), below)
+    yield from _findings(old, new)
+
+
+def _verdict(old: VariantResult, new: VariantResult) -> Change:
+    order = ("pass", "known", "unsupported", "error", "fail")
+    worse = new.verdict in {"fail", "error"} and order.index(new.verdict) > order.index(old.verdict)
+    lost = new.verdict == "unsupported" and old.verdict in {"pass", "known"}
+    word: Word = "same" if old.verdict == new.verdict else "REGRESSION" if worse or lost else "changed"
+    return Change(variant=new.name, dtype=new.dtype, what="verdict", old=old.verdict, new=new.verdict, word=word)
+
+
+def _figure(what: str, new: VariantResult, values: tuple[float | None, float | None], allowed: float) -> Change:
+    before, after = values
+    word: Word
+    if before is None or after is None:
+        word = "same" if before is after else "REGRESSION" if after is None else "changed"
+    elif after > before + allowed:
+        word = "REGRESSION"
+    else:
+        word = "better" if after < before else "same" if after == before else "changed"
+    return Change(
+        variant=new.name,
+        dtype=new.dtype,
+        what=what,
+        old=_shown(before),
+        new=_shown(after),
+        word=word,
+        old_value=before,
+        new_value=after,
+    )
+
+
+def _findings(old: VariantResult, new: VariantResult) -> Iterator[Change]:
+    """A finding that no declared defect explains is new where the old result has none of its kind and case."""
+    seen = {(str(f.kind), f.case) for f in old.findings if f.known is None}
+    now = {(str(f.kind), f.case) for f in new.findings if f.known is None}
+    words: tuple[tuple[Word, set[tuple[str, str]]], ...] = (("REGRESSION", now - seen), ("better", seen - now))
+    for word, changed in words:
+        kinds: dict[str, list[str]] = {}
+        for kind, case in sorted(changed):
+            kinds.setdefault(kind, []).append(case)
+        for kind, cases in kinds.items():
+            text = f"{len(cases)} more, first {cases[0]}" if word == "REGRESSION" else f"{len(cases)} gone"
+            yield Change(variant=new.name, dtype=new.dtype, what=f"finding: {kind}", old="", new=text, word=word)
+
+
+def _speed(key: _Key, old: SpeedFigures, new: SpeedFigures, limits: Limits) -> Change:
+    what = f"speed {key[2]}x{key[3]}"
+    if old.copy_share is None or new.copy_share is None:
+        lost = old.copy_share is not None
+        same = old.copy_share is new.copy_share
+        said = new.reason or old.reason or "not measured"
+        word: Word = "same" if same else "REGRESSION" if lost else "changed"
+        return Change(
+            variant=key[0],
+            dtype=key[1],
+            what=what,
+            old=_percent(old.copy_share),
+            new=_percent(new.copy_share) if new.copy_share else said,
+            word=word,
+        )
+    slowdown = quotient(old.copy_share, new.copy_share)
+    if slowdown.low > 1 + limits.max_slowdown:
+        word = "REGRESSION"
+    elif slowdown.high > 1 + limits.max_slowdown:
+        word = "AMBIGUOUS"
+    else:
+        word = "better" if slowdown.high < 1 else "same"
+    return Change(
+        variant=key[0],
+        dtype=key[1],
+        what=what,
+        old=_percent(old.copy_share),
+        new=_percent(new.copy_share),
+        word=word,
+        old_value=old.copy_share.mid,
+        new_value=new.copy_share.mid,
+        slowdown=slowdown,
+    )
+
+
+def quotient(numerator: Interval, denominator: Interval) -> Interval:
+    """The interval of a quotient of two independent positive quantities, by its extremes: wide, never too narrow."""
+    return Interval(numerator.low / denominator.high, numerator.mid / denominator.mid, numerator.high / denominator.low)
+
+
+def by_word(comparison: Comparison) -> Mapping[Word, list[Change]]:
+    """Changes by word, the worst first; a word without changes is left out."""
+    found: dict[Word, list[Change]] = {}
+    order: tuple[Word, ...] = ("REGRESSION", "AMBIGUOUS", "changed", "better", "same")
+    for word in order:
+        members = [change for change in comparison.changes if change.word == word]
+        if members:
+            found[word] = members
+    return found
+
+
+def _shown(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.4g}"
+
+
+def _percent(share: Interval | None) -> str:
+    return "not measured" if share is None else f"{share.mid * 100:.1f} % of copy"

@@ -1,0 +1,68 @@
+"""A comparison for readers: table, Markdown for a pull request, JSON."""
+
+import msgspec
+
+from softcheck.report import content, figures
+from softcheck.report.compare import Change, Comparison, by_word
+from softcheck.report.markdown import escape
+
+_HEADING = ["variant", "dtype", "what", "old", "new", "slowdown [low, high]", ""]
+
+
+def render_table(comparison: Comparison) -> str:
+    """Plain text: what changed, worst first, then what could not be compared."""
+    rows = [_cells(c) for c in _told(comparison)]
+    lines = []
+    if rows:
+        widths = [max(map(len, column)) for column in zip(_HEADING, *rows, strict=True)]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in (_HEADING, *rows)]
+    return "\n".join([*lines, *_remarks(comparison), _closing(comparison)]) + "\n"
+
+
+def render_markdown(comparison: Comparison) -> str:
+    """GitHub-flavoured Markdown: the verdict first."""
+    rows = [_cells(c) for c in _told(comparison)]
+    lines = ["## softcheck compare", "", f"**{escape(_closing(comparison))}**"]
+    if rows:
+        lines += ["", *(f"| {' | '.join(r)} |" for r in (_HEADING, ["---"] * len(_HEADING)))]
+        lines += [f"| {' | '.join(escape(c) for c in row)} |" for row in rows]
+    noted = _remarks(comparison)
+    return "\n".join([*lines, *([""] if noted else []), *(f"- {escape(line)}" for line in noted)]) + "\n"
+
+
+def render_json(comparison: Comparison) -> str:
+    """Every change, those that changed nothing too."""
+    encoded = msgspec.json.encode({"schema_version": 1, "kind": "comparison", **msgspec.structs.asdict(comparison)})
+    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+
+
+FORMATS = {"table": render_table, "markdown": render_markdown, "json": render_json}
+
+
+def _told(comparison: Comparison) -> list[Change]:
+    """What is worth a line: everything but figures that are the same."""
+    return [change for word, changes in by_word(comparison).items() if word != "same" for change in changes]
+
+
+def _cells(change: Change) -> list[str]:
+    s = change.slowdown
+    slowdown = f"{s.mid:.3f} [{s.low:.3f}, {s.high:.3f}]" if s else figures.NOT_MEASURED
+    texts = (change.variant, change.dtype, change.what, change.old or figures.NOT_MEASURED, change.new)
+    return [*(content.one_line(text) for text in texts), slowdown, change.word]
+
+
+def _remarks(comparison: Comparison) -> list[str]:
+    return [
+        *(f"warning: {content.one_line(warning)}" for warning in comparison.warnings),
+        *(f"only in the old result: {content.one_line(name)}" for name in comparison.only_old),
+        *(f"only in the new result: {content.one_line(name)}" for name in comparison.only_new),
+    ]
+
+
+def _closing(comparison: Comparison) -> str:
+    tally = ", ".join(f"{len(changes)} {word}" for word, changes in by_word(comparison).items())
+    limits = comparison.limits
+    return (
+        f"{figures.plural(len(comparison.regressions), 'regression')} beyond {limits.max_ulp_increase:g} ULP and "
+        f"{limits.max_slowdown:.0%} slowdown; {tally or 'nothing in common to compare'}"
+    )
