@@ -15,7 +15,7 @@ from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import Exhausted, build
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.output import check_writable, display_of, write
-from softcheck.run.exhaust import ROWS_AT_ONCE, Header, Journal, exhaust
+from softcheck.run.exhaust import ROWS_AT_ONCE, Header, Parts, exhaust
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
 from softcheck.variants.registry import resolve
@@ -89,7 +89,7 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
         triton=ready.triton,
         rows_at_once=ROWS_AT_ONCE[ready.backend],
     )
-    kept = Journal(path or _default_journal(name, judged), header, resume=resume)
+    kept = Parts(path or _default_journal(name, judged), header, resume=resume)
     begun = time.monotonic()
     try:
         with progress.shown() as events:
@@ -97,7 +97,7 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
             measurement = exhaust(session, name, judged, kept, progress=events.progress)
     except KeyboardInterrupt:
         click.echo(
-            f"softcheck: interrupted; go on with --resume ({len(kept.parts)} parts are in {kept.path})", err=True
+            f"softcheck: interrupted; go on with --resume ({len(kept.measured)} parts are in {kept.path})", err=True
         )
         session.close()
         sys.exit(130)
@@ -109,7 +109,7 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
 
 def _default_journal(name: str, judged: Domain) -> Path:
     safe = re.sub(r"[^\w.-]+", "_", name)
-    return _FOLDER / f"exhaust-{safe}-{judged.kind}-{judged.dtype}-{judged.columns}.jsonl"
+    return _FOLDER / f"exhaust-{safe}-{judged.kind}-{judged.dtype}-{judged.columns}.journal"
 
 
 def _projection(result: Exhausted) -> str:

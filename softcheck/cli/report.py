@@ -8,7 +8,7 @@ import click
 from oracles.formats import FORMATS as DTYPES
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.selection import select
-from softcheck.cli import progress
+from softcheck.cli import progress, resuming
 from softcheck.cli.compare import limit_options
 from softcheck.cli.config import ConfiguredCommand, dtype_option, option
 from softcheck.errors import UsageError, near_matches
@@ -70,6 +70,21 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 @option("--timings", is_flag=True, help="Say on standard error where the run's own time went.")
 @option("--baseline", metavar="FILE", help="Saved report to compare with; what became worse goes to standard error.")
 @limit_options
+@option(
+    "--journal",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where measurements are kept until the run is complete; below $XDG_STATE_HOME/softcheck or "
+    "~/.local/state/softcheck if left out.",
+)
+@option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    metavar="JOURNAL",
+    is_eager=True,
+    callback=resuming.take_up,
+    help="Go on with a killed or interrupted run, with its options.",
+)
 def command(
     *,
     variant: tuple[str, ...],
@@ -94,6 +109,8 @@ def command(
     baseline: str | None,
     max_ulp_increase: float,
     max_slowdown: float,
+    journal: Path | None,
+    resume: Path | None,
 ) -> None:
     """Judge variants on the corpora, put them through the probes, and print a verdict table.
 
@@ -123,14 +140,18 @@ def command(
         speed=speed and with_cases,
         seconds_per_call=time_limit,
     )
+    keeping = resuming.keeping(click.get_current_context(), journal, resume)
+    resuming.announce(keeping)
     with progress.shown() as events:
-        run = check(options, events)
+        run = check(options, events, keeping)
     report = build(run, command=command_line(), corpora=corpus)
     write(render(report, output_format, display_of(output)), output)
     if save:
         _save(run)
     if timings:
         _say_timings(report)
+    if not run.is_complete:
+        resuming.say_how_to_go_on(keeping)
     worse = before is not None and _is_worse(before, report, limits)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report) or int(worse))
 
@@ -155,12 +176,8 @@ def _stages(probe: tuple[str, ...], *, no_probes: bool) -> tuple[bool, tuple[str
     pyproject.toml hold for every run, so they choose among cases and probes without leaving the others out.
     """
     context = click.get_current_context()
-
-    def chosen(*names: str) -> bool:
-        own = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
-        return any(context.get_parameter_source(name) in own for name in names)
-
-    cases_chosen, probes_chosen = chosen("globs", "family", "tag", "corpus"), chosen("probe")
+    cases_chosen = resuming.given(context, "globs", "family", "tag", "corpus")
+    probes_chosen = resuming.given(context, "probe")
     if no_probes and probes_chosen:
         raise UsageError("--probe and --no-probes contradict each other; leave one of them out")
     with_probes = not no_probes and (probes_chosen or not cases_chosen)

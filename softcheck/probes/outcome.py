@@ -14,7 +14,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     properties: dict[str, bool] = {}
     """Properties that are reported without being promised, e.g. ``batch_invariant``, and whether this trial showed them."""
     fatal: bool = False
-    """The device can't be used any more in this process."""
+    """The process can't go on after the trial: it ended, or its device can't be used any more."""
 
 
 class Shown(msgspec.Struct, frozen=True):

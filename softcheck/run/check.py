@@ -14,6 +14,7 @@ from softcheck.run.pool import MOST_TIMEOUTS
 from softcheck.run.probing import ProbeResult, ProbeTask, run_probes
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Ready
+from softcheck.run.record import Asked, Keeping, Record, Search, digest_of, header_of
 from softcheck.run.session import Result, Session
 from softcheck.speed.samples import ShapeSamples
 from softcheck.speed.shapes import DEFAULT
@@ -61,6 +62,8 @@ class Run:
     stages: dict[str, float] = field(default_factory=dict)
     """Wall seconds of each stage, in order."""
     interrupted: bool = False
+    is_complete: bool = False
+    """Whether every stage came to its end."""
     seconds: float = 0.0
 
 
@@ -97,10 +100,11 @@ class _Stages:
             self._now = None
 
 
-def check(options: Options, events: Events | None = None) -> Run:
+def check(options: Options, events: Events | None = None, keeping: Keeping | None = None) -> Run:
     """Runs everything that the options ask for. Ctrl-C ends it early and returns what was measured, ``interrupted``.
 
-    Raises NothingRunError where the device that was asked for is missing.
+    ``keeping`` names a journal, which is removed after a complete run. Raises NothingRunError where the device that was
+    asked for is missing, and UsageError where the journal can't be written or gone on with.
     """
     events = Events() if events is None else events
     begun = time.monotonic()
@@ -110,12 +114,18 @@ def check(options: Options, events: Events | None = None) -> Run:
     session = Session(options.device, jobs=options.jobs, seconds_per_call=options.seconds_per_call)
     run = Run(options=options, ready=session.ready, stages=stages.seconds)
     try:
+        record = _open(options, session, keeping)
+    except SoftcheckError:
+        session.close()
+        raise
+    try:
         _load(session, run, events)
-        _run_cases(session, run, events)
-        _run_probes(session, run, events)
+        _run_cases(session, run, events, record)
+        _run_probes(session, run, events, record)
         _note_given_up(session, run)
-        _generate(session, run, events)
-        _time(session, run, events)
+        _generate(session, run, events, record)
+        _time(session, run, events, record)
+        run.is_complete = True
     except KeyboardInterrupt:
         # From here on the report is drawn and written; a second Ctrl-C, or timeout's to the whole group, must not stop it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -126,6 +136,8 @@ def check(options: Options, events: Events | None = None) -> Run:
     finally:
         session.close()
         stages.end()
+        record.close(is_complete=run.is_complete)
+        _sort(run)
         run.seconds = time.monotonic() - begun
     return run
 
@@ -145,6 +157,38 @@ def explanation(
     return None
 
 
+def _open(options: Options, session: Session, keeping: Keeping | None) -> Record:
+    """The run's record; what timed out before a kill counts on."""
+    if keeping is None:
+        return Record(None, None)
+    asked = Asked(
+        variants=options.variants,
+        dtypes=options.dtypes,
+        cases=digest_of(options.cases),
+        whole_corpus=options.whole_corpus,
+        probes=options.probes,
+        quick=options.quick,
+        seed=options.seed,
+        generate=options.generate,
+        speed=options.speed,
+        seconds_per_call=options.seconds_per_call,
+    )
+    record = Record(keeping, header_of(asked, session.ready, keeping), options.cases)
+    for variant, number in record.timeouts().items():
+        session.count_timeouts(variant, number)
+    return record
+
+
+def _sort(run: Run) -> None:
+    """Into an order that does not depend on which worker was faster, so that neither do sums and witnesses."""
+    variants = {name: position for position, name in enumerate(run.options.variants)}
+    probes = {name: position for position, name in enumerate(run.options.probes)}
+    dtypes = {name: position for position, name in enumerate(run.options.dtypes)}
+    run.results.sort(key=lambda r: (variants[r.variant], r.case.id))
+    run.probed.sort(key=lambda p: (probes[p.task.probe], variants[p.task.variant], dtypes[p.task.dtype]))
+    run.errors.sort()
+
+
 def _load(session: Session, run: Run, events: Events) -> None:
     events.stage("loading variants")
     for done, spec in enumerate(run.options.variants, start=1):
@@ -156,14 +200,22 @@ def _load(session: Session, run: Run, events: Events) -> None:
         events.progress(done, len(run.options.variants))
 
 
-def _run_cases(session: Session, run: Run, events: Events) -> None:
+def _run_cases(session: Session, run: Run, events: Events, record: Record) -> None:
     planned = plan(run.options.cases, run.declarations, run.options.dtypes)
     run.notes.extend(planned.notes)
     events.stage("running cases")
-    run.errors.extend(session.run(planned.tasks, run.results.append, events.progress))
+    kept = record.results
+    run.results.extend(kept.values())
+    left = [(case, [name for name in names if (name, case.id) not in kept]) for case, names in planned.tasks]
+
+    def keep(result: Result) -> None:
+        record.add_result(result)
+        run.results.append(result)
+
+    run.errors.extend(session.run(left, keep, events.progress))
 
 
-def _run_probes(session: Session, run: Run, events: Events) -> None:
+def _run_probes(session: Session, run: Run, events: Events, record: Record) -> None:
     tasks = [
         ProbeTask(variant=name, dtype=dtype, probe=probe, quick=run.options.quick, seed=run.options.seed)
         for name, declaration in run.declarations.items()
@@ -171,9 +223,18 @@ def _run_probes(session: Session, run: Run, events: Events) -> None:
         if dtype in declaration.dtypes
         for probe in run.options.probes
     ]
-    if tasks:
-        events.stage("running probes")
-        run.errors.extend(run_probes(session, tasks, run.probed.append, events.progress))
+    if not tasks:
+        return
+    events.stage("running probes")
+    run.probed.extend(record.probed.values())
+    left = [task for task in tasks if task not in record.probed]
+
+    def keep(result: ProbeResult) -> None:
+        record.add_probed(result)
+        run.probed.append(result)
+
+    errors = run_probes(session, left, keep, events.progress, done=record.outcomes, on_outcome=record.add_outcome)
+    run.errors.extend(errors)
 
 
 def _note_given_up(session: Session, run: Run) -> None:
@@ -184,7 +245,7 @@ def _note_given_up(session: Session, run: Run) -> None:
     )
 
 
-def _generate(session: Session, run: Run, events: Events) -> None:
+def _generate(session: Session, run: Run, events: Events, record: Record) -> None:
     if run.options.generate == 0:
         return
     events.stage("searching with generated cases")
@@ -195,6 +256,12 @@ def _generate(session: Session, run: Run, events: Events) -> None:
         if dtype in declaration.dtypes
     ]
     for done, (name, declaration, dtype) in enumerate(searches, start=1):
+        kept = record.searches.get((name, dtype))
+        if kept is not None:
+            run.generated.append(kept.generated)
+            run.results.extend(kept.results)
+            continue
+        before = len(run.results)
 
         def is_failure(result: Result, dtype: str = dtype, declaration: Declaration = declaration) -> bool:
             return any(
@@ -215,10 +282,11 @@ def _generate(session: Session, run: Run, events: Events) -> None:
         run.generated.append(found)
         if found.failure is not None:
             run.results.append(found.failure)
+        record.add_search(Search(found, tuple(run.results[before:])))
         events.progress(done, len(searches))
 
 
-def _time(session: Session, run: Run, events: Events) -> None:
+def _time(session: Session, run: Run, events: Events, record: Record) -> None:
     if run.ready.backend != "cuda" or not run.options.speed:
         return
     events.stage("timing")
@@ -228,10 +296,13 @@ def _time(session: Session, run: Run, events: Events) -> None:
             for name, declaration in run.declarations.items()
             if dtype in declaration.dtypes and (declaration.column_limit(dtype) or TIMED_SHAPE[1]) >= TIMED_SHAPE[1]
         ]
-        if names:
+        if dtype in record.speeds:
+            run.speeds.append(record.speeds[dtype])
+        elif names:
             speeds = session.time(names, dtype, TIMED_SHAPE, seed=run.options.seed)
             if isinstance(speeds, str):
                 run.notes.append(f"{dtype}: no speed: {speeds}")
             else:
+                record.add_speeds(speeds)
                 run.speeds.append(speeds)
         events.progress(done, len(run.options.dtypes))

@@ -1,6 +1,5 @@
 """Judging everything there is: a domain in parts, each journalled as it is measured, so that a killed run goes on."""
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,9 +7,9 @@ from pathlib import Path
 import msgspec
 
 from softcheck.cases.exhaustive import Domain, chunks
-from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
+from softcheck.run.journal import Journal
 from softcheck.run.session import Session
 
 ROWS_AT_ONCE = {"interpreter": 2**10, "cuda": 2**26}
@@ -18,7 +17,7 @@ ROWS_AT_ONCE = {"interpreter": 2**10, "cuda": 2**26}
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """First line of a journal: what its parts are parts of."""
+    """First record of a journal: what its parts are parts of."""
 
     variant: str
     domain: Domain
@@ -35,84 +34,52 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     measurement: Measurement
 
 
-class Journal:
-    """A file of JSON Lines: a header, then each part as it is measured. A line cut off by a kill is dropped."""
+class Parts:
+    """The parts that are measured, each journalled."""
 
     def __init__(self, path: Path, header: Header, *, resume: bool) -> None:
         """Opens the journal.
 
         Raises UsageError where ``resume`` finds a journal of another run, or where the file can't be written.
         """
+        self._journal: Journal[Header, Part] = Journal(
+            path, header, Part, resume=resume, refusal=_refusal, is_synced=True
+        )
         self.path = path
-        self.parts: dict[int, Measurement] = {}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists():
-                if not resume:
-                    raise UsageError(f"{path} exists: go on with --resume, or remove it to begin anew")
-                self._read(header)
-            # Written anew without the torn line that a kill may have left, then appended to.
-            lines = [msgspec.json.encode(header)]
-            lines += [msgspec.json.encode(Part(start, m)) for start, m in sorted(self.parts.items())]
-            whole = path.with_name(f".{path.name}.tmp")
-            whole.write_bytes(b"".join(line + b"\n" for line in lines))
-            whole.replace(path)
-            self._file = path.open("ab")
-        except OSError as error:
-            raise UsageError(
-                f"the journal {path} can't be written ({error.strerror}); name another --journal"
-            ) from None
+        self.measured = {part.start: part.measurement for part in self._journal.entries}
 
     def add(self, start: int, measurement: Measurement) -> None:
         """Records a part; on the disk when it returns."""
-        self.parts[start] = measurement
-        self._file.write(msgspec.json.encode(Part(start, measurement)) + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self.measured[start] = measurement
+        self._journal.add(Part(start, measurement))
 
     def close(self) -> None:
         """Closes the file; it stays where it is."""
-        self._file.close()
+        self._journal.close()
 
-    def _read(self, header: Header) -> None:
-        lines = self.path.read_bytes().split(b"\n")
-        try:
-            found = msgspec.json.decode(lines[0], type=Header)
-        except msgspec.DecodeError as error:
-            raise UsageError(
-                f"{self.path} is no journal of softcheck exhaust: {error}; name another --journal"
-            ) from None
-        if found != header:
-            raise UsageError(
-                f"{self.path} belongs to another run ({found.variant}, {found.domain.describe()}, {found.device}, "
-                f"torch {found.torch}, Triton {found.triton}); leave --resume out to begin anew"
-            )
-        decoder = msgspec.json.Decoder(Part)
-        for number, line in enumerate(lines[1:], start=2):
-            if not line:
-                continue
-            try:
-                part = decoder.decode(line)
-            except msgspec.DecodeError as error:
-                if number == len(lines):
-                    continue
-                raise UsageError(f"{self.path}:{number}: {error}; remove the line to judge its part again") from None
-            self.parts[part.start] = part.measurement
+
+def _refusal(found: Header, now: Header) -> str | None:
+    if found == now:
+        return None
+    return (
+        f"it belongs to another run ({found.variant}, {found.domain.describe()}, {found.device}, torch {found.torch}, "
+        f"Triton {found.triton})"
+    )
 
 
 def exhaust(
-    session: Session, variant: str, domain: Domain, journal: Journal, *, progress: Callable[[int, int], None]
+    session: Session, variant: str, domain: Domain, parts: Parts, *, progress: Callable[[int, int], None]
 ) -> Measurement:
     """The merged measurement of a variant over a domain, parts already in the journal not run again."""
     size = ROWS_AT_ONCE[session.ready.backend]
-    todo = [chunk for chunk in chunks(domain, size) if chunk[0] not in journal.parts]
-    done = sum(m.rows for m in journal.parts.values())
+    todo = [chunk for chunk in chunks(domain, size) if chunk[0] not in parts.measured]
+    done = sum(m.rows for m in parts.measured.values())
     progress(done, domain.first)
     for start, measurement in _measured(session, variant, domain, todo):
-        journal.add(start, measurement)
+        parts.add(start, measurement)
         done += measurement.rows
         progress(done, domain.first)
-    return merge(m for _, m in sorted(journal.parts.items()))
+    return merge(m for _, m in sorted(parts.measured.items()))
 
 
 def _measured(

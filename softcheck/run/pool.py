@@ -95,13 +95,14 @@ class Pool:
             raise died
         if died.timed_out or not worker.served - {variant}:
             if died.timed_out and variant is not None:
-                self._count_timeout(variant)
+                self.count_timeouts(variant, 1)
             return False
         return True
 
-    def _count_timeout(self, variant: str) -> None:
+    def count_timeouts(self, variant: str, number: int) -> None:
+        """Holds calls that ran out of time against a variant, which is given up after ``MOST_TIMEOUTS`` of them."""
         with self._lock:
-            self._timeouts[variant] += 1
+            self._timeouts[variant] += number
             if self._timeouts[variant] >= MOST_TIMEOUTS:
                 self.given_up.add(variant)
 

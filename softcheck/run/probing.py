@@ -1,7 +1,7 @@
 """Probes on the pool: a trial that ends its worker costs a finding on that trial alone. Imports no torch."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from softcheck.errors import SoftcheckError
@@ -77,8 +77,7 @@ def run_probe(
             is_stuck = blamed is not None or len(progress.outcomes) == before
             alone = pool.bury(worker, died, None if blamed is None else task.variant) and is_stuck
             if blamed is not None and not alone:
-                progress.deaths += 1
-                progress.keep(blamed, Outcome(violations=(death(died),)), on_outcome)
+                progress.keep(blamed, Outcome(violations=(death(died),), fatal=True), on_outcome)
             elif is_stuck and not alone:
                 raise SoftcheckError(f"{task}: {died}") from None
     return ProbeResult(
@@ -91,16 +90,29 @@ def run_probe(
 
 
 def run_probes(
-    pool: Pool, tasks: Sequence[ProbeTask], on_result: Callable[[ProbeResult], None], progress: Progress
+    pool: Pool,
+    tasks: Sequence[ProbeTask],
+    on_result: Callable[[ProbeResult], None],
+    progress: Progress,
+    *,
+    done: Mapping[ProbeTask, Sequence[Outcome]] | None = None,
+    on_outcome: Callable[[ProbeTask, int, Outcome], None] = lambda _task, _index, _outcome: None,
 ) -> list[str]:
     """Every task on the pool; on a GPU those of exclusive probes after the others, one at a time.
 
-    Returns one message per task that could not be carried out.
+    ``done`` holds outcomes that are there already. New ones reach ``on_outcome`` in a thread of their own as they come,
+    results ``on_result`` in the calling one. Returns one message per task that could not be carried out.
     """
+    before = {} if done is None else done
 
     def job(task: ProbeTask) -> Job[ProbeResult]:
         def work(emit: Callable[[ProbeResult], None]) -> None:
-            found = run_probe(pool, task)
+            found = run_probe(
+                pool,
+                task,
+                done=before.get(task, ()),
+                on_outcome=lambda index, outcome: on_outcome(task, index, outcome),
+            )
             if found is not None:
                 emit(found)
 
@@ -109,10 +121,10 @@ def run_probes(
     apart = [task for task in tasks if task.probe in EXCLUSIVE and pool.ready.backend == "cuda"]
     together = [task for task in tasks if task not in apart]
     errors = []
-    for part, before, threads in ((together, 0, pool.jobs), (apart, len(together), 1)):
+    for part, first, threads in ((together, 0, pool.jobs), (apart, len(together), 1)):
 
-        def count(done: int, _total: int, before: int = before) -> None:
-            progress(before + done, len(tasks))
+        def count(number: int, _total: int, first: int = first) -> None:
+            progress(first + number, len(tasks))
 
         errors += spread(pool, [job(task) for task in part], on_result, count, threads=threads)
     return errors
@@ -126,9 +138,13 @@ class _Progress:
         self.labels: tuple[str, ...] = ()
         self.planned = False
         self.running: int | None = None
-        self.deaths = 0
         self.abandoned = 0
         self.conclusion: Conclusion | None = None
+
+    @property
+    def deaths(self) -> int:
+        """Trials that ended their worker."""
+        return sum(outcome.fatal for outcome in self.outcomes)
 
     def begin(self) -> int:
         """Nothing runs yet; the number of outcomes there are."""
@@ -161,7 +177,6 @@ def _ask(
             worker.served.add(task.variant)
         elif isinstance(reply, TrialDone):
             # A fatal one ends the worker; that it is gone is seen at once, when the next reply is awaited.
-            progress.deaths += reply.outcome.fatal
             progress.keep(reply.index, reply.outcome, on_outcome)
         elif isinstance(reply, Probed):
             progress.conclusion = reply.conclusion

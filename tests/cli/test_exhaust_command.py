@@ -5,6 +5,8 @@ import json
 import pytest
 from test_report_command import HOSTILE, softcheck
 
+from softcheck.run.journal import _MAGIC, _framed, _records
+
 FAST = ["--dtype", "float16", "--device", "interpreter", "--format", "json"]
 
 
@@ -42,7 +44,7 @@ def test_run_that_was_killed_goes_on(tmp_path):
         f"        with open({str(tmp_path / 'calls')!r}, 'a') as calls:\n            calls.write('x')\n"
         "    return torch.softmax(x, -1)\n"
     )
-    journal = tmp_path / "journal.jsonl"
+    journal = tmp_path / "journal"
     arguments = [f"{once}:f", "--sample-first", "8192", "--journal", str(journal)]
     _, whole = exhaust(*arguments, cwd=tmp_path)
     calls = len((tmp_path / "calls").read_text())
@@ -50,8 +52,9 @@ def test_run_that_was_killed_goes_on(tmp_path):
     # A journal as a kill leaves it: some parts, the last one torn.
     done = _keeping_its_journal(arguments, tmp_path)
     assert done.returncode == 0
-    lines = journal.read_bytes().split(b"\n")
-    journal.write_bytes(b"\n".join(lines[:4]) + b"\n" + lines[4][:50])
+    whole_journal = journal.read_bytes()
+    sizes = [len(_framed(record)) for record in _records(journal)]
+    journal.write_bytes(whole_journal[: len(_MAGIC) + sum(sizes[:4]) + 50])
     (tmp_path / "calls").unlink()
     done, resumed = exhaust(*arguments, "--resume", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -75,11 +78,11 @@ def _keeping_its_journal(arguments, folder):
 
 
 def test_journal_of_another_run_is_refused(tmp_path):
-    journal = tmp_path / "journal.jsonl"
+    journal = tmp_path / "journal"
     journal.write_text('{"variant": "x"}\n')
     done, _ = exhaust("torch", "--resume", "--journal", str(journal), cwd=tmp_path)
     assert done.returncode == 2
-    assert "no journal of softcheck exhaust" in done.stderr
+    assert "no journal of softcheck" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,75 @@
+"""Where ``softcheck report`` keeps its journal, and how ``--resume`` gives the options of the killed run again."""
+
+import os
+import shlex
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from softcheck.run.journal import read_header
+from softcheck.run.record import Header, Keeping
+
+_NOT_KEPT = ("output", "output_format", "journal", "resume", "jobs", "save")
+"""Options on which no figure depends."""
+
+_META_KEY = "softcheck.resumed"
+
+
+def take_up(context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
+    """Eager callback of ``--resume``: the killed run's options become the defaults of this one."""
+    if value is not None:
+        settings = read_header(value, Header).settings
+        context.meta[_META_KEY] = settings
+        context.default_map = {**(context.default_map or {}), **settings}
+    return value
+
+
+def given(context: click.Context, *names: str) -> bool:
+    """Whether one of the options was given for this run, or for the killed one that it goes on with."""
+    own = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+    kept = context.meta.get(_META_KEY, {})
+    return any(context.get_parameter_source(name) in own or name in kept for name in names)
+
+
+def keeping(context: click.Context, journal: Path | None, resume: Path | None) -> Keeping:
+    """Where this run's measurements are kept: in the journal gone on with, the one named, or a new one."""
+    settings: dict[str, Any] = {
+        name: value for name, value in context.params.items() if name not in _NOT_KEPT and given(context, name)
+    }
+    return Keeping(path=resume or journal or _default(), resume=resume is not None, settings=settings)
+
+
+def announce(kept: Keeping) -> None:
+    """Says where the journal is, to someone who may have to look for it after a kill."""
+    if sys.stderr.isatty():
+        click.echo(f"softcheck: journal {kept.path}", err=True)
+
+
+def say_how_to_go_on(kept: Keeping) -> None:
+    """The command that goes on with a run that was cut short."""
+    if kept.path.exists():
+        command = shlex.join(["softcheck", "report", "--resume", str(kept.path)])
+        click.echo(f"softcheck: what was measured is kept; go on with: {command}", err=True)
+
+
+def state_folder() -> Path:
+    """The user's folder for such files, as the XDG base directory specification names it."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()) / "softcheck"
+
+
+def _default() -> Path:
+    """A new file's path; in the folder for temporary files where the user's own can't be written."""
+    folder = state_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        usable = os.access(folder, os.W_OK)
+    except OSError:
+        usable = False
+    if not usable:
+        folder = Path(tempfile.gettempdir())
+    return folder / f"softcheck-report-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.journal"

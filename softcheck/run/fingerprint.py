@@ -1,0 +1,49 @@
+"""Digests of the code that a run depends on, so that a journal is not gone on with after a change to it."""
+
+import hashlib
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+
+import oracles
+import softcheck
+from softcheck.variants._import import working_folder_on_path
+from softcheck.variants.registry import resolve
+
+
+def fingerprints(variants: Iterable[str]) -> dict[str, str]:
+    """A digest of softcheck's own code and of each variant's that is not part of it, by name."""
+    found = {"softcheck": _of_contents(f for package in (softcheck, oracles) for f in _files(package.__path__[0]))}
+    for name in variants:
+        where = resolve(name)
+        if where.kind == "file":
+            # A variant's file may import what lies beside it.
+            found[name] = _of_contents(sorted(Path(where.location).parent.glob("*.py")))
+        elif where.kind != "builtin":
+            found[name] = _of_module(where.location)
+    return found
+
+
+def _of_module(location: str) -> str:
+    """By sizes and times of change, since a package may be large; only the outermost is looked for, nothing imported."""
+    with working_folder_on_path():
+        specification = importlib.util.find_spec(location.partition(".")[0])
+    if specification is None:
+        return "missing"
+    folders = specification.submodule_search_locations
+    files = _files(folders[0]) if folders else [Path(specification.origin or "")]
+    states = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files if f.is_file()]
+    return hashlib.sha256(repr(states).encode()).hexdigest()
+
+
+def _files(folder: str) -> list[Path]:
+    return sorted(Path(folder).rglob("*.py"))
+
+
+def _of_contents(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        content = file.read_bytes()
+        digest.update(f"{file} {len(content)}\n".encode(errors="surrogateescape"))
+        digest.update(content)
+    return digest.hexdigest()

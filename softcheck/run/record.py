@@ -1,0 +1,211 @@
+"""What a report's run has measured, journalled as it comes, and taken up again by ``--resume``."""
+
+import collections
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from softcheck import __version__
+from softcheck.cases.case import Case
+from softcheck.contract import FindingKind
+from softcheck.errors import UsageError
+from softcheck.judge.measurement import Measurement
+from softcheck.probes.outcome import Outcome
+from softcheck.run.fingerprint import fingerprints
+from softcheck.run.generate import Generated
+from softcheck.run.journal import Journal
+from softcheck.run.probing import ProbeResult, ProbeTask
+from softcheck.run.protocol import Ready
+from softcheck.run.session import Result
+from softcheck.speed.samples import ShapeSamples
+
+
+class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a run was asked to do, as far as its figures depend on it."""
+
+    variants: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    cases: str
+    """A digest of the cases' ids and contents."""
+    whole_corpus: bool
+    probes: tuple[str, ...]
+    quick: bool
+    seed: int
+    generate: int
+    speed: bool
+    seconds_per_call: float
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """First record of a journal."""
+
+    softcheck: str
+    ready: Ready
+    asked: Asked
+    sources: dict[str, str]
+    """Digests of softcheck's code and of the variants'."""
+    settings: dict[str, Any]
+    """Options as the user gave them, so that ``--resume`` alone repeats them."""
+
+
+class _CaseKept(msgspec.Struct, frozen=True, tag="case"):
+    variant: str
+    case: str
+    measurement: Measurement
+    seconds: float
+
+
+class _TrialKept(msgspec.Struct, frozen=True, tag="trial"):
+    task: ProbeTask
+    index: int
+    outcome: Outcome
+
+
+class _ProbeKept(msgspec.Struct, frozen=True, tag="probe"):
+    result: ProbeResult
+
+
+class Search(msgspec.Struct, frozen=True, tag="search"):
+    """A finished search and the examples that it judged."""
+
+    generated: Generated
+    results: tuple[Result, ...]
+
+
+class _SpeedsKept(msgspec.Struct, frozen=True, tag="speeds"):
+    speeds: ShapeSamples
+
+
+_Entry = _CaseKept | _TrialKept | _ProbeKept | Search | _SpeedsKept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """Where a run's measurements are kept."""
+
+    path: Path
+    resume: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class Record:
+    """Measurements of this run and, where it goes on with a journal, those of the one before."""
+
+    def __init__(self, keeping: Keeping | None, header: Header | None, cases: tuple[Case, ...] = ()) -> None:
+        """Opens the journal. Raises UsageError where it can't be written or belongs to another run."""
+        self._journal: Journal[Header, _Entry] | None = None
+        self.results: dict[tuple[str, str], Result] = {}
+        """By variant and case id."""
+        self.outcomes: dict[ProbeTask, list[Outcome]] = {}
+        self.probed: dict[ProbeTask, ProbeResult] = {}
+        self.searches: dict[tuple[str, str], Search] = {}
+        """By variant and dtype."""
+        self.speeds: dict[str, ShapeSamples] = {}
+        """By dtype."""
+        if keeping is None or header is None:
+            return
+        self._journal = Journal(keeping.path, header, _Entry, resume=keeping.resume, refusal=refusal)
+        by_id = {case.id: case for case in cases}
+        for entry in self._journal.entries:
+            self._take_up(entry, by_id)
+
+    def timeouts(self) -> collections.Counter[str]:
+        """How often each variant ran out of time before."""
+        counted: collections.Counter[str] = collections.Counter()
+        for result in self.results.values():
+            counted[result.variant] += any(v.kind is FindingKind.TIMEOUT for v in result.measurement.violations)
+        for task, outcomes in self.outcomes.items():
+            counted[task.variant] += sum(
+                outcome.fatal and any(v.kind is FindingKind.TIMEOUT for v in outcome.violations) for outcome in outcomes
+            )
+        return counted
+
+    def add_result(self, result: Result) -> None:
+        """Keeps a measurement on a saved case."""
+        self._add(_CaseKept(result.variant, result.case.id, result.measurement, result.seconds))
+
+    def add_outcome(self, task: ProbeTask, index: int, outcome: Outcome) -> None:
+        """Keeps a trial's outcome; any thread may call it."""
+        self._add(_TrialKept(task, index, outcome))
+
+    def add_probed(self, result: ProbeResult) -> None:
+        """Keeps what a probe said."""
+        self._add(_ProbeKept(result))
+
+    def add_search(self, search: Search) -> None:
+        """Keeps a finished search; one that was cut short is made again from its seed."""
+        self._add(search)
+
+    def add_speeds(self, speeds: ShapeSamples) -> None:
+        """Keeps the times of one dtype."""
+        self._add(_SpeedsKept(speeds))
+
+    def close(self, *, is_complete: bool) -> None:
+        """Closes the journal, and removes it after a complete run."""
+        if self._journal is not None:
+            self._journal.close()
+            if is_complete:
+                self._journal.path.unlink(missing_ok=True)
+
+    def _add(self, entry: _Entry) -> None:
+        if self._journal is not None:
+            self._journal.add(entry)
+
+    def _take_up(self, entry: _Entry, cases: dict[str, Case]) -> None:
+        if isinstance(entry, _CaseKept):
+            if entry.case not in cases:
+                raise UsageError(f"the journal holds a result on {entry.case!r}, which is no case of this run")
+            result = Result(entry.variant, cases[entry.case], entry.measurement, entry.seconds)
+            self.results[entry.variant, entry.case] = result
+        elif isinstance(entry, _TrialKept):
+            outcomes = self.outcomes.setdefault(entry.task, [])
+            if entry.index == len(outcomes):
+                outcomes.append(entry.outcome)
+        elif isinstance(entry, _ProbeKept):
+            self.probed[entry.result.task] = entry.result
+        elif isinstance(entry, Search):
+            self.searches[entry.generated.variant, entry.generated.dtype] = entry
+        else:
+            self.speeds[entry.speeds.dtype] = entry.speeds
+
+
+def header_of(asked: Asked, ready: Ready, keeping: Keeping) -> Header:
+    """The header of a run's journal."""
+    return Header(
+        softcheck=__version__,
+        ready=ready,
+        asked=asked,
+        sources=fingerprints(asked.variants),
+        settings=keeping.settings,
+    )
+
+
+def digest_of(cases: tuple[Case, ...]) -> str:
+    """A digest of cases' ids and contents."""
+    named = "\n".join(f"{case.id} {case.digest}" for case in cases)
+    return hashlib.sha256(named.encode()).hexdigest()[:16]
+
+
+def refusal(found: Header, now: Header) -> str | None:
+    """Why a journal can't be gone on with, or None: every figure in a report must come from one and the same set-up."""
+    for what, before, after in (
+        ("softcheck's version", found.softcheck, now.softcheck),
+        *_fields(found.ready, now.ready),
+        *_fields(found.asked, now.asked),
+    ):
+        if before != after:
+            return f"it was begun with {what} {_shown(before)}, and now it is {_shown(after)}"
+    changed = [name for name, digest in now.sources.items() if found.sources.get(name) != digest]
+    return f"the source of {', '.join(changed)} has changed since" if changed else None
+
+
+def _fields(found: msgspec.Struct, now: msgspec.Struct) -> list[tuple[str, Any, Any]]:
+    return [(name.replace("_", " "), getattr(found, name), getattr(now, name)) for name in found.__struct_fields__]
+
+
+def _shown(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return (text if len(text) <= 100 else text[:99] + "…") or "none"

@@ -1,0 +1,153 @@
+"""A report that is killed goes on with ``--resume`` and says the same as one that was not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_report_command import softcheck
+
+from softcheck.errors import UsageError
+from softcheck.run.journal import _records
+
+ROOT = Path(__file__).parents[2]
+KERNEL = """
+import pathlib, time, torch
+
+def f(x):
+    with open({calls!r}, "a") as calls:
+        calls.write(f"{{tuple(x.shape)}}\\n")
+    time.sleep(0.1)
+    if 5 < x.shape[1] < 9:
+        raise ValueError("not this width")
+    return torch.softmax(x, -1)
+"""
+OPTIONS = ["--device", "interpreter", "--dtype", "float16", "--generate", "12", "--jobs", "2", "--seed", "3"]
+CHOICE = ["--family", "widths", "--family", "ties", "--probe", "empties"]
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    path = folder / "slow.py"
+    path.write_text(KERNEL.format(calls=str(tmp_path / "calls")))
+    return path
+
+
+def arguments(kernel):
+    return ["report", *OPTIONS, *CHOICE, "--variant", f"{kernel}:f", "--variant", "torch", "--format", "json"]
+
+
+def entries(journal):
+    try:
+        return len(_records(journal)) - 1
+    except (UsageError, FileNotFoundError):
+        return 0
+
+
+def killed(words, journal, at):
+    """Starts a run and kills it, with no chance to clean up, once its journal holds so many entries."""
+    running = subprocess.Popen(
+        [sys.executable, "-m", "softcheck.cli.main", *words],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    for _ in range(1200):
+        if entries(journal) >= at or running.poll() is not None:
+            break
+        time.sleep(0.05)
+    running.send_signal(signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL, "it ended by itself before it could be killed"
+
+
+def told(text):
+    """The report without what differs from run to run: times, and the command."""
+    report = json.loads(text)
+    report["environment"].pop("command")
+
+    def without_seconds(value):
+        if isinstance(value, dict):
+            return {k: without_seconds(v) for k, v in value.items() if k != "seconds"}
+        return [without_seconds(v) for v in value] if isinstance(value, list) else value
+
+    return without_seconds(report)
+
+
+def test_killed_run_goes_on_and_gives_the_same_report(kernel, tmp_path):
+    whole = softcheck(*arguments(kernel), cwd=tmp_path)
+    assert whole.returncode == 1, whole.stderr
+    calls = len((tmp_path / "calls").read_text().splitlines())
+    (tmp_path / "calls").unlink()
+    journal = tmp_path / "j"
+    cases = 2 * json.loads(whole.stdout)["variants"][0]["cases_run"] // 2
+    killed([*arguments(kernel), "--journal", str(journal)], journal, at=8)
+    first = entries(journal)
+    killed(["report", "--resume", str(journal)], journal, at=cases + 4)
+    second = entries(journal)
+    assert 8 <= first < second
+    with journal.open("ab") as torn:
+        torn.write(b"\x00\x00\x10")
+    done = softcheck("report", "--resume", str(journal), "--format", "json", "--jobs", "1", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert told(done.stdout) == told(whole.stdout)
+    assert not journal.exists(), "a complete run leaves no journal"
+    repeated = len((tmp_path / "calls").read_text().splitlines()) - calls
+    assert repeated <= 2 * 3 * 3, "only what was under way, loading included, is done again"
+
+
+def test_ctrl_c_names_the_command_that_goes_on(kernel, tmp_path):
+    running = subprocess.Popen(
+        [sys.executable, "-m", "softcheck.cli.main", *arguments(kernel)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")},
+        # A suite that a shell started in the background inherits SIGINT ignored, and so would this process.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs here
+    )
+    for _ in range(1200):
+        (journal,) = list((tmp_path / "state" / "softcheck").glob("*")) or [tmp_path / "none"]
+        if entries(journal) >= 3:
+            break
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    output, said = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert json.loads(output)["interrupted"]
+    assert f"go on with: softcheck report --resume {journal}" in said
+    done = softcheck("report", "--resume", str(journal), "--format", "json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert not json.loads(done.stdout)["interrupted"]
+    assert not journal.exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "change", "said"),
+    [
+        (["--seed", "4"], None, "seed 3, and now it is 4"),
+        (["--dtype", "float32"], None, "dtypes float16, and now it is float32"),
+        (["--quick"], None, "quick False, and now it is True"),
+        ([], "a comment", "slow.py:f has changed since"),
+    ],
+)
+def test_journal_of_other_options_or_sources_is_refused(kernel, tmp_path, more, change, said):
+    journal = tmp_path / "j"
+    killed([*arguments(kernel), "--journal", str(journal)], journal, at=1)
+    if change:
+        kernel.write_text(f"{kernel.read_text()}# {change}\n")
+    done = softcheck("report", "--resume", str(journal), *more)
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr
+    assert entries(journal) >= 1, "a refused journal is left alone"
+
+
+def test_what_is_no_journal_is_refused(tmp_path):
+    (tmp_path / "j").write_text("{}")
+    done = softcheck("report", "--resume", str(tmp_path / "j"))
+    assert done.returncode == 2
+    assert "is no journal of softcheck" in done.stderr
