@@ -14,6 +14,7 @@ from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.run.protocol import Probed, ProbePlanned, Reply, RunProbe, TrialDone, TrialStarted
 from softcheck.variants.call import describe, is_usable
 from softcheck.variants.registry import LoadedVariant
+from softcheck.variants.state import is_lost
 
 _CACHED_BYTES = 2**30
 """Device memory that torch may keep for itself between trials; beyond it other workers would find too little."""
@@ -75,8 +76,10 @@ def _outcome(name: str, probe: Probe, subject: Subject, trial: Trial) -> Outcome
         if is_usable(subject.device):
             raise SoftcheckError(f"probe {name}, trial {trial.label}: internal error: {describe(error)}") from error
         outcome = Outcome(violations=(Violation(FindingKind.CRASH, f"{describe(error)}; expected an output"),))
-    if outcome.fatal or is_usable(subject.device):
+    if outcome.fatal:
         return outcome
+    if is_usable(subject.device):
+        return msgspec.structs.replace(outcome, fatal=is_lost())
     # A kernel that went on after the call returned may have ruined the device only now.
     late = Violation(
         FindingKind.CRASH, "the device can't be used any more after the call; expected it to be left usable"

@@ -48,6 +48,7 @@ from softcheck.run.protocol import (
 from softcheck.run.trials import make_trials
 from softcheck.variants.call import Placed, call, call_on_device, is_usable, place, returned_wrongly, to_bits
 from softcheck.variants.registry import LoadedVariant, load
+from softcheck.variants.state import is_lost, preserved
 
 
 class _Session:
@@ -69,11 +70,14 @@ class _Session:
             yield from make_trials(request, self._variant(request.variant), self.device)
         else:
             functions = {name: self._variant(name).function for name in request.variants}
-            yield from timing.measure(functions, request, self.device)
+            with preserved():
+                yield from timing.measure(functions, request, self.device)
 
     def _variant(self, spec: str) -> LoadedVariant:
         if spec not in self.loaded:
-            self.loaded[spec] = load(spec)
+            # A module may seed generators or set defaults for a script's sake; the next variant must not see it.
+            with preserved():
+                self.loaded[spec] = load(spec)
         return self.loaded[spec]
 
     def _load(self, request: Load) -> Iterator[Reply]:
@@ -87,7 +91,7 @@ class _Session:
         dtype = next((d for d in request.dtypes if d in variant.declaration.dtypes), None)
         wrong = None if dtype is None else self._try_once(variant, dtype)
         if wrong is None:
-            yield Loaded(spec, variant.declaration, fatal=not is_usable(self.device))
+            yield Loaded(spec, variant.declaration, fatal=is_lost() or not is_usable(self.device))
         else:
             yield Refused(spec, wrong)
 
@@ -101,7 +105,8 @@ class _Session:
         bits = np.zeros((2, 8), dtype=fmt.storage)
         view = place(bits, fmt, Layout(), self.device).view
         try:
-            output = variant.function(view)
+            with preserved():
+                output = variant.function(view)
         except Exception:  # noqa: BLE001 - reported by the first case with its input
             return None
         wrong = returned_wrongly(output, view)
@@ -183,7 +188,7 @@ class _Session:
             judge=judged,
         )
         measurement = diagnose(attempt, measurement)
-        return self._with_torch(_with(measurement, called.violations), placed.view, called.output), False
+        return self._with_torch(_with(measurement, called.violations), placed.view, called.output), called.fatal
 
     def _with_torch(self, measurement: Measurement, view: torch.Tensor, output: Bits) -> Measurement:
         """Adds the largest absolute difference to torch.softmax, the figure that most other comparisons print."""

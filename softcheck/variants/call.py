@@ -11,6 +11,7 @@ import torch
 from oracles.formats import Bits, Format
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
+from softcheck.variants.state import Snapshot
 
 _INTEGER = {16: torch.int16, 32: torch.int32, 64: torch.int64}
 TORCH_DTYPES = {
@@ -37,7 +38,7 @@ class Returned:
     output: torch.Tensor | None
     violations: tuple[Violation, ...] = ()
     fatal: bool = False
-    """The device can't be used any more in this process."""
+    """This process can't go on: its device can't be used any more, or its global state can't be put back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +84,31 @@ def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
 
 
 def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> Returned:
-    """Runs a variant once on a placed input and checks what needs no reference: type, shape, dtype, device, input."""
+    """Runs a variant once on a placed input and checks what needs no reference: type, shape, dtype, device, input.
+
+    Global state that the call changed is put back.
+    """
     stored = placed.storage.view(_INTEGER[placed.fmt.width])
     before = stored.clone()
+    state = Snapshot()
     try:
         output = function(placed.view)
         _synchronize(placed.view.device)
     except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
-        return _raised(error, placed.view.device)
+        changed = _state_changed(state.restore())
+        raised = _raised(error, placed.view.device)
+        return Returned(None, (*raised.violations, *changed), raised.fatal or not state.is_restored)
+    changed = _state_changed(state.restore())
+    is_lost = not state.is_restored
     wrong = returned_wrongly(output, placed.view)
     if wrong is not None:
-        return Returned(None, (wrong,))
+        return Returned(None, (wrong, *changed), is_lost)
     if torch.equal(before, stored):
-        return Returned(output)
+        return Returned(output, changed, is_lost)
     violations = _modified(
         to_bits(before.view(placed.storage.dtype), placed.fmt), to_bits(placed.storage, placed.fmt), placed
     )
-    return Returned(output, violations)
+    return Returned(output, (*violations, *changed), is_lost)
 
 
 def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
@@ -136,13 +145,17 @@ def _synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+_NO_HOST_MEMORY = "can't allocate memory"
+"""What torch's allocator for the CPU says in a RuntimeError."""
+
+
 def _raised(error: Exception, device: torch.device) -> Returned:
     """What an exception says: its kind by type name, since Triton's error classes move between releases."""
     fatal = not is_usable(device)
     name = type(error).__name__
     if fatal:
         kind = FindingKind.CRASH
-    elif isinstance(error, torch.OutOfMemoryError | MemoryError):
+    elif isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_HOST_MEMORY in str(error):
         kind = FindingKind.OUT_OF_MEMORY
     elif "Compilation" in name or "CompileTime" in name or name == "PTXASError":
         kind = FindingKind.COMPILE_ERROR
@@ -157,6 +170,14 @@ def describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {message}{where}"
+
+
+def _state_changed(changed: list[str]) -> tuple[Violation, ...]:
+    if not changed:
+        return ()
+    what = ", ".join(changed)
+    message = f"changed {what[:300]}, which other code in the process relies on; expected the call to leave it alone"
+    return (Violation(FindingKind.STATE_CHANGED, message, count=len(changed)),)
 
 
 def _modified(before: Bits, after: Bits, placed: Placed) -> tuple[Violation, ...]:
