@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, Format, encode
+from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Probe, Setting, Subject, Trial
@@ -39,6 +40,8 @@ _CANARY = 0xC5
 class _Far:
     shape: tuple[int, int]
     strides: tuple[int, int]
+    near: Layout
+    """The same order of elements, with small strides."""
 
 
 class Addresses(Probe):
@@ -49,9 +52,11 @@ class Addresses(Probe):
         found = []
         if "strided" in setting.declaration.layouts:
             columns = 129 if setting.takes(129) else 1
-            found.append(Trial("row-stride-2^30", _Far((3, columns), (_FAR, 1))))
+            found.append(Trial("row-stride-2^30", _Far((3, columns), (_FAR, 1), Layout(row_stride=columns + 7))))
             if setting.takes(3):
-                found.append(Trial("column-stride-2^30", _Far((2, 3), (8, _FAR))))
+                found.append(
+                    Trial("column-stride-2^30", _Far((2, 3), (8, _FAR), Layout(row_stride=8, column_stride=32)))
+                )
         if setting.takes(_DENSE_COLUMNS) and not setting.quick:
             found.append(Trial("dense-2^31", None))
         return found
@@ -90,17 +95,19 @@ def _far(subject: Subject, far: _Far) -> Outcome:
         return _unless_out_of_memory(returned)
     output = to_bits(returned.output, fmt)
     wrong = wrong_values(subject, bits, output)
-    packed = call_on(subject, bits).output if wrong else None
-    if packed is None:
+    # What is wrong near by too has nothing to do with the distance.
+    near = call_on(subject, bits, far.near).output if wrong else None
+    if near is None:
         return Outcome()
-    also_packed = {v.kind for v in wrong_values(subject, bits, packed)}
-    caused = [v for v in wrong if v.kind not in also_packed][:1]
+    also_near = {v.kind for v in wrong_values(subject, bits, near)}
+    caused = [v for v in wrong if v.kind not in also_near][:1]
     if wrapped is not None and not wrong_values(subject, wrapped, output):
-        kind, why = FindingKind.OUT_OF_BOUNDS_READ, "32-bit offsets wrap: it read 2^32 elements before the row"
+        kind, why = FindingKind.OUT_OF_BOUNDS_READ, "32-bit offsets wrap: elements were read 2^32 before their place"
     else:
-        kind, why = FindingKind.WRONG_LAYOUT, "right on a contiguous copy, wrong beyond 2^31 elements"
+        kind, why = FindingKind.WRONG_LAYOUT, "elements beyond 2^31 were not read from their place"
     found = [msgspec.structs.replace(v, kind=kind, share=None) for v in caused]
-    return Outcome(violations=prefixed(found, f"with strides {far.strides} in elements {why}"))
+    circumstances = f"right with strides {far.near.strides(far.shape[1])}, wrong with {far.strides}; {why}"
+    return Outcome(violations=prefixed(found, circumstances))
 
 
 def _decoys(storage: torch.Tensor, places: np.ndarray, base: int, subject: Subject) -> Bits | None:
@@ -109,11 +116,12 @@ def _decoys(storage: torch.Tensor, places: np.ndarray, base: int, subject: Subje
     if wrapping.min() < 0:
         return None
     fmt = subject.setting.fmt
-    other = ordinary_rows(*places.shape, fmt, subject.setting.seed + 1)
-    view = torch.from_numpy(wrapping.ravel()).to(subject.device)
-    storage[view] = to_tensor(other.ravel(), fmt, subject.device)
-    # The true elements are written after the decoys.
-    true = ordinary_rows(*places.shape, fmt, subject.setting.seed)
+    rows, columns = places.shape
+    other = ordinary_rows(rows, columns, fmt, subject.setting.seed + 1)
+    values = to_tensor(other.ravel(), fmt, subject.device)
+    for i in np.flatnonzero(places >= _LIMIT):
+        storage[int(wrapping.ravel()[i])] = values[int(i)]
+    true = ordinary_rows(rows, columns, fmt, subject.setting.seed)
     seen: Bits = np.where(places >= _LIMIT, other, true)
     return seen
 
@@ -174,14 +182,15 @@ def _dense(subject: Subject) -> Outcome:
         returned = _call(subject, view)
     if returned.output is None:
         return _unless_out_of_memory(returned)
-    violations = list(front.overrun())
+    overrun = front.overrun()
+    if overrun:
+        return Outcome(violations=overrun)
     rows = view.shape[0]
     for inputs, first in ((before, 0), (before, rows // block_rows // 2 * block_rows), (beyond, rows - block_rows)):
-        judged = _wrong_sample(subject, inputs, returned.output[first : first + block_rows], first)
-        if judged:
-            violations.extend(judged)
-            break
-    return Outcome(violations=tuple(violations))
+        wrong = _wrong_sample(subject, inputs, returned.output[first : first + block_rows], first)
+        if wrong:
+            return Outcome(violations=wrong)
+    return Outcome()
 
 
 def _wrong_sample(subject: Subject, inputs: Bits, output: torch.Tensor, first: int) -> tuple[Violation, ...]:

@@ -43,7 +43,7 @@ def fill_bytes(tensor: torch.Tensor, byte: int) -> None:
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor's storage as uint8, in the same memory."""
-    return torch.tensor([], dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())  # type: ignore[call-overload, no-any-return]
+    return torch.tensor([], dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
 
 
 def _passing(original: Callable[..., Any], *, initialised: bool) -> Callable[..., Any]:

@@ -62,10 +62,13 @@ class Layouts(Probe):
         for rows, asked in shapes:
             columns = asked if setting.takes(asked) else 1
             if "strided" in setting.declaration.layouts:
-                for name, layout in _strided(rows, columns).items():
-                    found.append(Trial(f"strided/{name}-{columns}", _Input(rows, columns, layout)))
-            for offset in offsets:
-                found.append(Trial(f"offset/{offset}-{columns}", _Input(rows, columns, Layout(offset=offset))))
+                found += [
+                    Trial(f"strided/{name}-{columns}", _Input(rows, columns, layout))
+                    for name, layout in _strided(rows, columns).items()
+                ]
+            found += [
+                Trial(f"offset/{offset}-{columns}", _Input(rows, columns, Layout(offset=offset))) for offset in offsets
+            ]
             found.append(Trial(f"size-1/one-row-{columns}", _Input(1, columns, Layout(row_stride=7))))
         found.append(Trial("size-1/one-column", _Input(3, 1, Layout(row_stride=1, column_stride=5))))
         return list({trial.label: trial for trial in found}.values())
@@ -111,7 +114,9 @@ def _contents(asked: _Input, subject: Subject) -> tuple[Bits, Bits]:
     fmt, layout = subject.setting.fmt, asked.layout
     row_stride, column_stride = layout.strides(asked.columns)
     where = layout.offset + np.add.outer(row_stride * np.arange(asked.rows), column_stride * np.arange(asked.columns))
-    storage = np.full(layout.extent(asked.rows, asked.columns), encode(np.array([np.nan]), fmt)[0], dtype=fmt.storage)
+    # A kernel that takes the rows for packed reads beyond the last element of an expanded matrix: NaN there too.
+    extent = layout.extent(asked.rows, asked.columns) + where.size
+    storage = np.full(extent, encode(np.array([np.nan]), fmt)[0], dtype=fmt.storage)
     used = np.unique(where)
     storage[used] = ordinary_rows(1, len(used), fmt, subject.setting.seed)[0]
     bits: Bits = storage[where]

@@ -48,7 +48,9 @@ class Unwritten(Probe):
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """One per shape; wide ones, since a tail that is left out is left out beyond a tile's width."""
-        asked = shapes(setting) if setting.on_gpu else [(2, columns) for columns in (129, 1100) if setting.takes(columns)]
+        asked = (
+            shapes(setting) if setting.on_gpu else [(2, columns) for columns in (129, 1100) if setting.takes(columns)]
+        )
         return [Trial(f"{rows}x{columns}", (rows, columns)) for rows, columns in asked]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
