@@ -19,8 +19,8 @@ from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.kit import call_on, free_bytes, only, ordinary_rows, prefixed, wrong_values
-from softcheck.probes.outcome import Outcome
+from softcheck.probes.kit import call_on, concluded, free_bytes, only, ordinary_rows, prefixed, wrong_values
+from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.call import TORCH_DTYPES, Placed, Returned, call_on_device, to_bits, to_tensor
 
@@ -73,6 +73,10 @@ class Addresses(Probe):
             if subject.device.type == "cuda":
                 # Gigabytes that the caching allocator would keep from other variants and processes.
                 torch.cuda.empty_cache()
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        """One finding for each kind."""
+        return concluded(done)
 
 
 def _far(subject: Subject, far: _Far) -> Outcome:

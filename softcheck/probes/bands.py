@@ -67,8 +67,10 @@ class Bands:
         """A violation where a byte outside the tensors changed: in a margin, or between the elements of a strided one."""
         for inside, whole in self._placed:
             seen = whole.clone()
-            own = seen.view(inside.dtype).as_strided(inside.shape, inside.stride(), inside.storage_offset())
-            own.copy_(_of_bytes(self.canary, inside))
+            item = inside.element_size()
+            # As bytes, since not every byte makes a number of every type.
+            strides = (*(item * stride for stride in inside.stride()), 1)
+            seen.as_strided((*inside.shape, item), strides, item * inside.storage_offset()).fill_(self.canary)
             changed = torch.nonzero(seen != self.canary).flatten()
             if changed.numel():
                 return self._described(inside, whole, changed)
@@ -91,8 +93,3 @@ class Bands:
             f"to element {last - begin}: bytes {value} at the first; expected the canary {self.canary:#x} to be left alone",
             count=len({int(i) // item for i in changed[:4096].tolist()}),
         )
-
-
-def _of_bytes(byte: int, like: torch.Tensor) -> torch.Tensor:
-    """One element of a tensor's dtype that holds one byte everywhere."""
-    return torch.full((like.element_size(),), byte, dtype=torch.uint8, device=like.device).view(like.dtype)[0]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import torch
 
 from oracles.formats import Bits
-from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.bands import CANARIES, Bands, margin_bytes, place_in_bands
@@ -19,10 +18,11 @@ from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.kit import concluded, differing, only, ordinary_rows, same_bits, shapes, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import Called, Returned, call, call_on_device, place, to_bits
+from softcheck.variants.call import Called, Returned, call, call_on_device, to_bits
 
 _GAP = 7
 """Elements between rows that lie apart: odd, so that rows begin at every alignment."""
+_ORDINARY = -0.5
 _NO_BANDS = (
     "guard bands around the output: its memory did not come from torch.empty or another such function that Python code "
     "calls by name"
@@ -60,7 +60,7 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
         with nan_filled():
             return call(subject.variant.function, place_in_bands(bits, fmt, poison, subject.device, stride))
 
-    first = called(-0.5)
+    first = called(_ORDINARY)
     if first.output is None:
         return stopped(first)
     violations = list(only(first.violations, FindingKind.OUT_OF_BOUNDS_WRITE))
@@ -68,9 +68,13 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
         other = called(poison)
         if other.output is None:
             return stopped(other)
-        message = f"the output changes when the memory around the input holds {name} in place of -0.5"
+        message = f"the output changes when the memory around the input holds {name} in place of {_ORDINARY}"
         found = differing(FindingKind.OUT_OF_BOUNDS_READ, first.output, other.output, fmt, message, bits)
-        if found is not None and _repeats(first, called(-0.5), subject) and _repeats(other, called(poison), subject):
+        if (
+            found is not None
+            and _repeats(first, called(_ORDINARY), subject)
+            and _repeats(other, called(poison), subject)
+        ):
             violations.append(found)
             break
     return Outcome(violations=tuple(violations))
@@ -117,7 +121,7 @@ def _banded(subject: Subject, bits: Bits, canary: int) -> tuple[Returned, Bands]
     fmt = subject.setting.fmt
     _, columns = bits.shape
     bands = Bands(canary, margin_bytes(columns, fmt.itemsize))
-    placed = place(bits, fmt, PACKED, subject.device)
+    placed = place_in_bands(bits, fmt, _ORDINARY, subject.device)
     with nan_filled(), handing_out(bands):
         return call_on_device(subject.variant.function, placed), bands
 

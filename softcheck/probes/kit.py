@@ -86,11 +86,11 @@ def prefixed(violations: Sequence[Violation], words: str) -> tuple[Violation, ..
 
 
 def concluded(done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-    """One finding for each kind and first part of the trials' labels: the first such violation, the other trials by name."""
+    """One finding for each kind and what stands before the slash in trials' labels: the first, with the others' names."""
     groups: dict[tuple[FindingKind, str], list[tuple[str, Violation]]] = {}
     for trial, outcome in done:
         for violation in outcome.violations:
-            key = (violation.kind, trial.label.partition("/")[0])
+            key = (violation.kind, trial.label.rpartition("/")[0])
             groups.setdefault(key, []).append((trial.label, violation))
     return Conclusion(
         findings=tuple(_first(found) for found in groups.values()),
