@@ -33,12 +33,12 @@ class GuardBands(Probe):
     """Nothing outside input and output is written, and nothing outside the input matters."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Around the input, between its rows where strided layouts are declared, and around what torch hands out."""
-        found = [Trial(f"input/{rows}x{columns}", (rows, columns, 0)) for rows, columns in shapes(setting)]
+        """Around what torch hands out, around the input, and between its rows where strided layouts are declared."""
+        found = [Trial(f"output/{rows}x{columns}", (rows, columns, None)) for rows, columns in shapes(setting)]
+        found += [Trial(f"input/{rows}x{columns}", (rows, columns, 0)) for rows, columns in shapes(setting)]
         if "strided" in setting.declaration.layouts:
             asked = shapes(setting) if setting.on_gpu else shapes(setting)[:1]
             found += [Trial(f"gaps/{rows}x{columns}", (rows, columns, _GAP)) for rows, columns in asked]
-        found += [Trial(f"output/{rows}x{columns}", (rows, columns, None)) for rows, columns in shapes(setting)]
         return found
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
@@ -56,9 +56,11 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
     fmt = subject.setting.fmt
 
     def called(poison: float) -> Called:
-        stride = bits.shape[1] + gap
-        with nan_filled():
-            return call(subject.variant.function, place_in_bands(bits, fmt, poison, subject.device, stride))
+        placed = place_in_bands(bits, fmt, poison, subject.device, bits.shape[1] + gap)
+        # What is handed out lies between margins here too, so that a store beyond it ruins nothing of this process.
+        bands = Bands(CANARIES[0], margin_bytes(bits.shape[1], fmt.itemsize))
+        with nan_filled(), handing_out(bands):
+            return call(subject.variant.function, placed)
 
     first = called(_ORDINARY)
     if first.output is None:
