@@ -22,7 +22,7 @@ def kinds_by_probe(variants, dtypes, probes=PROBES):
             "error",
             "-W",
             "ignore:TRITON_DEFAULT_FP_FUSION",
-            str(Path(__file__).with_name("probing_child.py")),
+            str(Path(__file__).with_name("memory_child.py")),
         ]
         + [",".join(words) for words in (variants, dtypes, probes)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
