@@ -3,7 +3,7 @@
 A changed canary is an ``out_of_bounds_write``; an output whose bits depend on the poison is an ``out_of_bounds_read``. What is
 seen is dependence, not access: a kernel that reads beyond its rows and discards what it read is left alone, and a read that
 the poison can't reach, beyond the buffers, is not seen. Outputs and workspaces are caught where Python code asks torch for
-them by name, and the trial is skipped, with the reason, where they are not.
+them by name; an output that C++ asked for may be caught on a GPU (see ``hole``). Otherwise the trial is skipped, with the reason.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from softcheck.contract import FindingKind
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.bands import CANARIES, Bands, margin_bytes, place_in_bands
 from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.hole import Hole
 from softcheck.probes.kit import concluded, differing, only, ordinary_rows, same_bits, shapes, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
@@ -107,7 +108,21 @@ def _around_outputs(subject: Subject, bits: Bits) -> Outcome:
     )
     if read is not None and _canary_decides(subject, bits, first.output, second.output):
         return Outcome(violations=(read,))
-    return Outcome(skipped=None if bands.holds(first.output) else _NO_BANDS)
+    return Outcome() if bands.holds(first.output) else _in_a_hole(subject, bits)
+
+
+def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:
+    """The same for an output that C++ asked memory for, where it comes to lie between canaries."""
+    placed = place_in_bands(bits, subject.setting.fmt, _ORDINARY, subject.device)
+    hole = Hole(bits.nbytes, CANARIES[0], subject.device)
+    with nan_filled():
+        returned = call_on_device(subject.variant.function, placed)
+    if returned.output is None:
+        return Outcome(violations=returned.violations, fatal=returned.fatal)
+    if not hole.holds(returned.output):
+        return Outcome(skipped=_NO_BANDS)
+    overrun = hole.overrun()
+    return Outcome() if overrun is None else Outcome(violations=(overrun,))
 
 
 def _canary_decides(subject: Subject, bits: Bits, first: torch.Tensor, second: torch.Tensor) -> bool:
