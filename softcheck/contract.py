@@ -19,6 +19,7 @@ class FindingKind(StrEnum):
     OUT_OF_BOUNDS_WRITE = "out_of_bounds_write"
     OUT_OF_BOUNDS_READ = "out_of_bounds_read"
     INPUT_MODIFIED = "input_modified"
+    OUTPUT_REUSED = "output_reused"
     WRONG_SHAPE = "wrong_shape"
     WRONG_DTYPE = "wrong_dtype"
     WRONG_LAYOUT = "wrong_layout"

@@ -77,7 +77,7 @@ def _unwritten(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Vio
     return (found, *kept)
 
 
-def _differ_grossly(strided: Values, packed: Values) -> bool:
+def differ_grossly(strided: Values, packed: Values) -> bool:
     """Whether an element differs by more than an eighth of the larger value, or is NaN in one output only.
 
     Other elements were read then. A smaller difference is rounding: some kernels take another path for other strides,
@@ -102,7 +102,7 @@ def _layout_ignored(attempt: Attempt, violations: tuple[Violation, ...]) -> tupl
         return violations
     also_packed = {v.kind for v in attempt.judge(packed).violations}
     caused = [v for v in violations if v.kind in VALUE_KINDS and v.kind not in also_packed]
-    if not caused or not _differ_grossly(decode(attempt.output, attempt.fmt), decode(packed, attempt.fmt)):
+    if not caused or not differ_grossly(decode(attempt.output, attempt.fmt), decode(packed, attempt.fmt)):
         return violations
     strides = attempt.layout.strides(columns)
     found = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""What most probes need: ordinary rows, calls that never raise, and outputs compared bit for bit or with the oracle."""
+"""What most probes need: ordinary rows, calls that never raise, outputs compared bit for bit, and findings in few."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,20 @@ from oracles.formats import Bits, Format, bits_hex, decode, encode
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.judge import judge
-from softcheck.probes.base import Subject
+from softcheck.probes.base import Setting, Subject, Trial, properties_of, skipped_of
+from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.call import Called, call, place
+
+_INTERPRETED_SHAPES = ((3, 129), (2, 600))
+_DEVICE_SHAPES = ((3, 129), (7, 513), (5, 1), (2, 1025), (33, 4097), (2, 32768))
+"""One list for many probes: kernels that are specialised on the shape are then compiled once for all of them."""
+
+
+def shapes(setting: Setting) -> list[tuple[int, int]]:
+    """Rows and columns for a probe that has none of its own to ask for, as far as the declaration takes them."""
+    chosen = _DEVICE_SHAPES[: 2 if setting.quick else None] if setting.on_gpu else _INTERPRETED_SHAPES
+    return [(rows, columns) for rows, columns in chosen if setting.takes(columns)]
 
 
 def ordinary_rows(rows: int, columns: int, fmt: Format, seed: int = 0) -> Bits:
@@ -25,6 +36,16 @@ def call_on(subject: Subject, bits: Bits, layout: Layout = PACKED) -> Called:
     """The variant's output on a matrix of bits, with uninitialised memory poisoned with NaN."""
     with nan_filled():
         return call(subject.variant.function, place(bits, subject.setting.fmt, layout, subject.device))
+
+
+def stopped(called: Called) -> Outcome:
+    """The outcome of a trial whose call gave no output."""
+    return Outcome(violations=called.violations, fatal=called.fatal)
+
+
+def only(violations: Sequence[Violation], *kinds: FindingKind) -> tuple[Violation, ...]:
+    """The violations of these kinds: what else a call shows is another probe's to say, once."""
+    return tuple(v for v in violations if v.kind in kinds)
 
 
 def wrong_values(subject: Subject, bits: Bits, output: Bits) -> tuple[Violation, ...]:
@@ -64,12 +85,36 @@ def prefixed(violations: Sequence[Violation], words: str) -> tuple[Violation, ..
     return tuple(msgspec.structs.replace(v, message=f"{words}: {v.message}") for v in violations)
 
 
+def concluded(done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+    """One finding for each kind and what stands before the slash in trials' labels: the first, with the others' names."""
+    groups: dict[tuple[FindingKind, str], list[tuple[str, Violation]]] = {}
+    for trial, outcome in done:
+        for violation in outcome.violations:
+            key = (violation.kind, trial.label.rpartition("/")[0])
+            groups.setdefault(key, []).append((trial.label, violation))
+    return Conclusion(
+        findings=tuple(_first(found) for found in groups.values()),
+        trials=sum(outcome.skipped is None for _, outcome in done),
+        skipped=skipped_of(done),
+        properties=properties_of(done),
+    )
+
+
 def free_bytes(device: torch.device) -> int:
     """Memory that a probe may plan with: free on the GPU, or available on the host."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123 - a pseudo-file
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+
+
+def _first(found: Sequence[tuple[str, Violation]]) -> Shown:
+    label, violation = found[0]
+    others = [name for name in dict.fromkeys(name for name, _ in found) if name != label]
+    if others:
+        named = ", ".join(others[:6]) + (f" and {len(others) - 6} more" if len(others) > 6 else "")
+        violation = msgspec.structs.replace(violation, message=f"{violation.message}; also in {named}")
+    return Shown(label, violation)
 
 
 def _is_nan(bits: Bits, fmt: Format) -> np.ndarray:

@@ -1,29 +1,32 @@
 """Poison for memory that torch hands out uninitialised, so that an output that was never written shows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
-from typing import Any
 
 import torch
 
+from softcheck.probes.allocation import fill_bytes, handing_out
+
 
 @contextmanager
-def nan_filled() -> Iterator[None]:
+def nan_filled(*, filling: bool = True) -> Iterator[None]:
     """Every ``torch.empty`` of any kind is filled with NaN, inside torch itself, so that no import order escapes it.
+
+    Integers are filled with their largest value. Without ``filling`` all else is as it is with it, for comparisons between
+    the two: torch.compile compiles anew, and operations may take another form, where deterministic algorithms are asked for.
 
     Source: torch.utils.deterministic.fill_uninitialized_memory, which acts while deterministic algorithms are on;
     ``warn_only`` keeps operations that have no deterministic form working.
     """
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.use_deterministic_algorithms(mode=True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
+    torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
+        torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
 
 
@@ -31,35 +34,39 @@ def nan_filled() -> Iterator[None]:
 def filled(value: float) -> Iterator[None]:
     """Makes torch hand out uninitialised memory filled with one value. Tells "unwritten" from "computed NaN".
 
-    Replaces the functions by name, so code that took its own reference to one before escapes it: enough to explain a
-    failure, not to judge. A dispatch mode would miss nothing, but torch.compile gives a function up for good that it
-    meets under one.
+    Integers hold the value rounded up. Acts by name (see ``allocation``): enough to explain a failure, not to judge alone.
     """
-    originals = [(owner, name, getattr(owner, name)) for owner, name in _HANDING_OUT]
-    for owner, name, original in originals:
-        setattr(owner, name, _filling(original, value))
-    try:
+
+    def fill(tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+        if not initialised:
+            tensor.fill_(value if tensor.is_floating_point() else int(value) + 1)
+        return tensor
+
+    with handing_out(fill):
         yield
-    finally:
-        for owner, name, original in originals:
-            setattr(owner, name, original)
 
 
-_HANDING_OUT: tuple[tuple[Any, str], ...] = (
-    (torch, "empty"),
-    (torch, "empty_like"),
-    (torch, "empty_strided"),
-    (torch.Tensor, "new_empty"),
-    (torch.Tensor, "new_empty_strided"),
-)
+@contextmanager
+def filled_with_bytes(byte: int) -> Iterator[None]:
+    """Makes torch hand out uninitialised memory that holds one byte everywhere. Acts by name, like ``filled``."""
+
+    def fill(tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+        if initialised:
+            return tensor
+        if tensor.dtype == torch.bool:
+            # Any other byte than 0 and 1 is no bool, and what it does is undefined.
+            return tensor.fill_(True)
+        fill_bytes(tensor, byte)
+        return tensor
+
+    with handing_out(fill):
+        yield
 
 
-def _filling(original: Callable[..., Any], value: float) -> Callable[..., Any]:
-    @wraps(original)
-    def fill(*arguments: Any, **options: Any) -> Any:
-        result = original(*arguments, **options)
-        if result.is_floating_point():
-            result.fill_(value)
-        return result
+def dirty(device: torch.device, sizes: tuple[int, ...], byte: int) -> None:
+    """Leaves freed blocks of about these sizes, in bytes, behind that hold one byte everywhere.
 
-    return fill
+    torch's allocators hand such blocks out again, so that memory which torch's own C++ asks for is likely to hold it.
+    """
+    blocks = [torch.full((size,), byte, dtype=torch.uint8, device=device) for size in sizes for _ in range(4)]
+    blocks.clear()

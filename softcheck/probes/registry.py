@@ -9,11 +9,17 @@ if TYPE_CHECKING:
     from softcheck.probes.base import Probe
 
 PROBES: dict[str, str] = {
+    "guard_bands": "reads and writes outside input, output and workspace",
+    "unwritten": "results that change with what uninitialised memory held",
+    "neighbours": "rows that change when other rows hold NaN, infinities or huge values",
+    "input_untouched": "inputs that are written to, and outputs that are not memory of their own",
+    "layouts": "strides, offsets and base addresses that are ignored",
     "empties": "no rows, no columns, and empty slices of larger matrices",
+    "addresses": "offsets computed in 32 bits, beyond 2^31 elements",
 }
 """Probes in the order in which they run, each with what it looks for; ``softcheck.probes.NAME`` holds its ``PROBE``."""
 
-EXCLUSIVE: frozenset[str] = frozenset()
+EXCLUSIVE: frozenset[str] = frozenset({"addresses"})
 """Probes that fill a GPU's memory or time, so that none may run beside them on one."""
 
 

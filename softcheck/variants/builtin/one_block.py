@@ -4,6 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
+from softcheck.contract import FindingKind
 from softcheck.variants.builtin._common import (
     ALL_DTYPES,
     MAX_BLOCK,
@@ -12,7 +13,15 @@ from softcheck.variants.builtin._common import (
     jit,
     new_output,
 )
-from softcheck.variants.declaration import Traffic, variant
+from softcheck.variants.declaration import KnownDefect, Traffic, variant
+
+_OFFSETS_WRAP = (
+    KnownDefect(
+        kinds=(FindingKind.OUT_OF_BOUNDS_READ, FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.CRASH),
+        cases=("probe/addresses/*",),
+        reason="offsets are computed in 32 bits and wrap beyond 2^31 elements",
+    ),
+)
 
 
 @jit
@@ -40,6 +49,7 @@ def _one_block_kernel(
     description="one program per row, block of the next power of two, 4 to 16 warps by width",
     provenance="tutorial on fused softmax, first version",
     traffic=Traffic(reads=1, writes=1),
+    known_defects=_OFFSETS_WRAP,
 )
 def one_block(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row, shape [rows, columns]."""
@@ -58,6 +68,7 @@ def one_block(x: torch.Tensor) -> torch.Tensor:
     description="one program per row, block of the next power of two, Triton's default warps; moves CPU input to the GPU",
     provenance="blog post on Triton softmax",
     traffic=Traffic(reads=1, writes=1),
+    known_defects=_OFFSETS_WRAP,
 )
 def one_block_default_warps(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row, shape [rows, columns], on the device of ``x``."""

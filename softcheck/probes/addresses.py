@@ -1,0 +1,240 @@
+"""Elements beyond 2^31: rows and columns 2^30 elements apart, and a dense tensor of more than 2^31 elements.
+
+Where memory allows, as much of it lies in front of the tensors as a 32-bit offset that wraps reaches back, so that such a
+kernel reads and writes decoys and is told so, where it would otherwise fault. Under the interpreter the strided inputs lie in
+virtual memory of which only the pages that are used exist.
+"""
+
+import mmap
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import torch
+
+from oracles.formats import Bits, Format, encode
+from softcheck.cases.case import Layout
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes.allocation import handing_out
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.kit import call_on, concluded, free_bytes, only, ordinary_rows, prefixed, wrong_values
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.poison import nan_filled
+from softcheck.variants.call import TORCH_DTYPES, Placed, Returned, call_on_device, to_bits, to_tensor
+
+_FAR = 2**30
+"""Stride in elements: itself below 2^31, so that Triton passes it in 32 bits, and twice it is not."""
+_LIMIT = 2**31
+_WRAP = 2**32
+_MAP_NORESERVE = 0x4000
+"""Linux's flag, which Python's mmap does not name: pages that are never touched count for nothing."""
+_DENSE_COLUMNS = 1024
+_BEYOND = 2**20
+"""Elements of the dense tensor beyond 2^31."""
+_CANARY = 0xC5
+
+
+@dataclass(frozen=True, slots=True)
+class _Far:
+    shape: tuple[int, int]
+    strides: tuple[int, int]
+    near: Layout
+    """The same order of elements, with small strides."""
+
+
+class Addresses(Probe):
+    """Offsets are computed in 64 bits."""
+
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        """Far rows and far columns where strided layouts are declared; the dense tensor on a GPU, unless in a hurry."""
+        found = []
+        if "strided" in setting.declaration.layouts:
+            columns = 129 if setting.takes(129) else 1
+            found.append(Trial("row-stride-2^30", _Far((3, columns), (_FAR, 1), Layout(row_stride=columns + 7))))
+            if setting.takes(3):
+                found.append(
+                    Trial("column-stride-2^30", _Far((2, 3), (8, _FAR), Layout(row_stride=8, column_stride=32)))
+                )
+        if setting.takes(_DENSE_COLUMNS) and not setting.quick:
+            found.append(Trial("dense-2^31", None))
+        return found
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        """One call where all is well."""
+        try:
+            if trial.parameters is None:
+                return _dense(subject)
+            return _far(subject, trial.parameters)
+        except (torch.OutOfMemoryError, MemoryError, OSError) as error:
+            return Outcome(skipped=f"elements beyond 2^31: the memory could not be had: {error}")
+        finally:
+            if subject.device.type == "cuda":
+                # Gigabytes that the caching allocator would keep from other variants and processes.
+                torch.cuda.empty_cache()
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        """One finding for each kind."""
+        return concluded(done)
+
+
+def _far(subject: Subject, far: _Far) -> Outcome:
+    fmt = subject.setting.fmt
+    bits = ordinary_rows(*far.shape, fmt, subject.setting.seed)
+    places = np.add.outer(far.strides[0] * np.arange(far.shape[0]), far.strides[1] * np.arange(far.shape[1]))
+    # A margin for kernels that take the rows for packed and so read on from the first.
+    extent = int(places.max()) + 1 + bits.size
+    storage = _storage(extent + _LIMIT, extent, fmt, subject.device)
+    if isinstance(storage, str):
+        return Outcome(skipped=storage)
+    base = _LIMIT if storage.numel() > extent else 0
+    nan = encode(np.array([np.nan]), fmt)[0]
+    storage[base : base + bits.size] = to_tensor(np.full(bits.size, nan, dtype=fmt.storage), fmt, subject.device)
+    wrapped = _decoys(storage, places, base, subject)
+    view = storage.as_strided(far.shape, far.strides, base)
+    view.copy_(to_tensor(bits, fmt, subject.device))
+    returned = _call(subject, view)
+    if returned.output is None:
+        return _unless_out_of_memory(returned)
+    output = to_bits(returned.output, fmt)
+    wrong = wrong_values(subject, bits, output)
+    # What is wrong near by too has nothing to do with the distance.
+    near = call_on(subject, bits, far.near).output if wrong else None
+    if near is None:
+        return Outcome()
+    also_near = {v.kind for v in wrong_values(subject, bits, near)}
+    caused = [v for v in wrong if v.kind not in also_near][:1]
+    if wrapped is not None and not wrong_values(subject, wrapped, output):
+        kind, why = FindingKind.OUT_OF_BOUNDS_READ, "32-bit offsets wrap: elements were read 2^32 before their place"
+    else:
+        kind, why = FindingKind.WRONG_LAYOUT, "elements beyond 2^31 were not read from their place"
+    found = [msgspec.structs.replace(v, kind=kind, share=None) for v in caused]
+    circumstances = f"right with strides {far.near.strides(far.shape[1])}, wrong with {far.strides}; {why}"
+    return Outcome(violations=prefixed(found, circumstances))
+
+
+def _decoys(storage: torch.Tensor, places: np.ndarray, base: int, subject: Subject) -> Bits | None:
+    """Puts other values where offsets that wrap at 32 bits point to; what the matrix then looks like, where it fits."""
+    wrapping = np.where(places >= _LIMIT, places - _WRAP, places) + base
+    if wrapping.min() < 0:
+        return None
+    fmt = subject.setting.fmt
+    rows, columns = places.shape
+    other = ordinary_rows(rows, columns, fmt, subject.setting.seed + 1)
+    values = to_tensor(other.ravel(), fmt, subject.device)
+    for i in np.flatnonzero(places >= _LIMIT):
+        storage[int(wrapping.ravel()[i])] = values[int(i)]
+    true = ordinary_rows(rows, columns, fmt, subject.setting.seed)
+    seen: Bits = np.where(places >= _LIMIT, other, true)
+    return seen
+
+
+def _storage(best: int, least: int, fmt: Format, device: torch.device) -> torch.Tensor | str:
+    """Uninitialised elements: the best number where memory allows, else the least, else why there are none."""
+    dtype = TORCH_DTYPES[fmt.name]
+    if device.type != "cuda":
+        if not sys.platform.startswith("linux"):
+            return f"elements beyond 2^31: on {sys.platform} memory can't be asked for without being taken"
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+        return torch.frombuffer(mmap.mmap(-1, best * fmt.itemsize, flags=flags), dtype=dtype)
+    torch.cuda.empty_cache()
+    free = free_bytes(device)
+    for count in (best, least):
+        # Half a GiB is left for the variant.
+        if count * fmt.itemsize + 2**29 <= free:
+            return torch.empty(count, dtype=dtype, device=device)
+    return _too_little(least * fmt.itemsize, free)
+
+
+def _too_little(needed: int, free: int) -> str:
+    return f"elements beyond 2^31: need {needed / 1e9:.1f} GB of device memory, {free / 1e9:.1f} GB are free"
+
+
+def _call(subject: Subject, view: torch.Tensor) -> Returned:
+    """A call that leaves the gigabytes around the input uncompared."""
+    nothing = torch.empty(0, dtype=view.dtype, device=view.device)
+    with nan_filled():
+        return call_on_device(subject.variant.function, Placed(view, nothing, subject.setting.fmt))
+
+
+def _unless_out_of_memory(returned: Returned) -> Outcome:
+    if only(returned.violations, FindingKind.OUT_OF_MEMORY):
+        return Outcome(skipped=f"elements beyond 2^31: {returned.violations[0].message}")
+    return Outcome(violations=returned.violations, fatal=returned.fatal)
+
+
+def _dense(subject: Subject) -> Outcome:
+    """Three blocks of rows: one repeated up to element 2^31, one beyond it, and a decoy where a wrapped offset points."""
+    fmt, device = subject.setting.fmt, subject.device
+    if device.type != "cuda":
+        return Outcome(skipped="a dense tensor of more than 2^31 elements: needs a GPU; it takes 2^21 programs")
+    block_rows = _BEYOND // _DENSE_COLUMNS
+    # Input and output, each with as much in front of it, and the output as torch first handed it out. A variant that keeps
+    # more runs out of memory, which skips the trial.
+    needed = 4 * _WRAP * fmt.itemsize
+    torch.cuda.empty_cache()
+    if needed > (free := free_bytes(device)):
+        return Outcome(skipped=_too_little(needed, free))
+    before, beyond, decoy = (ordinary_rows(block_rows, _DENSE_COLUMNS, fmt, subject.setting.seed + i) for i in range(3))
+    storage = torch.empty(_WRAP + _BEYOND, dtype=TORCH_DTYPES[fmt.name], device=device)
+    storage[:_BEYOND] = to_tensor(decoy, fmt, device).flatten()
+    storage[_LIMIT:_WRAP].view(-1, block_rows, _DENSE_COLUMNS).copy_(to_tensor(before, fmt, device))
+    storage[_WRAP:] = to_tensor(beyond, fmt, device).flatten()
+    view = storage[_LIMIT:].view(-1, _DENSE_COLUMNS)
+    front = _Front()
+    with handing_out(front):
+        returned = _call(subject, view)
+    if returned.output is None:
+        return _unless_out_of_memory(returned)
+    overrun = front.overrun()
+    if overrun:
+        return Outcome(violations=overrun)
+    rows = view.shape[0]
+    for inputs, first in ((before, 0), (before, rows // block_rows // 2 * block_rows), (beyond, rows - block_rows)):
+        wrong = _wrong_sample(subject, inputs, returned.output[first : first + block_rows], first)
+        if wrong:
+            return Outcome(violations=wrong)
+    return Outcome()
+
+
+def _wrong_sample(subject: Subject, inputs: Bits, output: torch.Tensor, first: int) -> tuple[Violation, ...]:
+    """What is wrong with the first and last rows of a block, where the same rows by themselves are right."""
+    chosen = np.r_[0:8, len(inputs) - 8 : len(inputs)]
+    wrong = wrong_values(subject, inputs[chosen], to_bits(output[torch.from_numpy(chosen)], subject.setting.fmt))
+    alone = call_on(subject, inputs[chosen]).output if wrong else None
+    if alone is None:
+        return ()
+    also_alone = {v.kind for v in wrong_values(subject, inputs[chosen], alone)}
+    caused = [v for v in wrong if v.kind not in also_alone][:1]
+    return prefixed(caused, f"right by themselves, wrong from row {first} on of {_LIMIT + _BEYOND:,} dense elements")
+
+
+class _Front:
+    """A policy of ``allocation.handing_out``: large tensors begin 2^31 elements into memory that begins with canaries."""
+
+    def __init__(self) -> None:
+        self._canaries: list[torch.Tensor] = []
+
+    def __call__(self, tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+        if initialised or tensor.numel() <= _LIMIT or not tensor.is_contiguous():
+            return tensor
+        whole = torch.empty(_LIMIT + tensor.numel(), dtype=tensor.dtype, device=tensor.device)
+        canaries = whole[:_BEYOND].view(torch.uint8)
+        canaries.fill_(_CANARY)
+        self._canaries.append(canaries)
+        return whole[_LIMIT:].view(tensor.shape)
+
+    def overrun(self) -> tuple[Violation, ...]:
+        """A violation where something was written 2^32 elements before where it belongs."""
+        changed = sum(int((canaries != _CANARY).sum()) for canaries in self._canaries)
+        if not changed:
+            return ()
+        message = (
+            f"32-bit offsets wrap: {changed} bytes were written 2^32 elements before the output's elements beyond 2^31; "
+            "expected them in the output"
+        )
+        return (Violation(FindingKind.OUT_OF_BOUNDS_WRITE, message, count=changed),)
+
+
+PROBE = Addresses()

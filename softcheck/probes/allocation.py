@@ -1,0 +1,88 @@
+"""Stands between a variant and the functions through which torch hands out memory.
+
+The functions are replaced by name, so code that took its own reference to one before, and torch's own C++, escape: what is
+built on this says where it could not act. A dispatch mode would miss nothing, but torch.compile gives a function up for good
+that it meets under one. The replacements are made once: torch.compile guards on them, and one more for every call would
+have it compile for every call.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import torch
+
+Policy = Callable[[torch.Tensor, bool], torch.Tensor]
+"""What to hand out in a tensor's place; the flag says whether its contents are the function's promise."""
+
+_policy: Policy | None = None
+
+
+@contextmanager
+def handing_out(policy: Policy) -> Iterator[None]:
+    """Every dense tensor that torch's allocating functions return to Python code passes through the policy."""
+    global _policy  # noqa: PLW0603 - the replacements are made once and must find the policy of the moment
+    outer = _policy
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in _REPLACED]
+    for owner, name, replacement in _REPLACED:
+        setattr(owner, name, replacement)
+    _policy = policy
+    try:
+        yield
+    finally:
+        _policy = outer
+        for owner, name, original in originals:
+            setattr(owner, name, original)
+
+
+def fill_bytes(tensor: torch.Tensor, byte: int) -> None:
+    """Fills a tensor's whole storage, gaps between its elements included, with one byte."""
+    bytes_of(tensor).fill_(byte)
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor's storage as uint8, in the same memory."""
+    return torch.tensor([], dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+
+
+def _passing(original: Callable[..., Any], *, initialised: bool) -> Callable[..., Any]:
+    @wraps(original)
+    def hand_out(*arguments: Any, **options: Any) -> Any:
+        result = original(*arguments, **options)
+        if torch.compiler.is_compiling() or _policy is None or not _has_memory_of_its_own(result, options):
+            return result
+        policy = _policy
+        with handing_out(_as_it_is):
+            return policy(result, initialised)
+
+    return hand_out
+
+
+def _has_memory_of_its_own(result: Any, options: dict[str, Any]) -> bool:
+    """Whether a policy may put other memory in its place: fake tensors have none, an ``out`` is the caller's."""
+    return (
+        type(result) is torch.Tensor
+        and result.layout == torch.strided
+        and result.device.type != "meta"
+        and result.numel() > 0
+        and options.get("out") is None
+        and not options.get("pin_memory")
+    )
+
+
+def _as_it_is(tensor: torch.Tensor, _initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+    return tensor
+
+
+_REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = tuple(
+    (owner, name, _passing(getattr(owner, name), initialised=initialised))
+    for initialised, names in (
+        (False, ("empty", "empty_like", "empty_strided")),
+        (True, ("zeros", "zeros_like", "ones", "ones_like", "full", "full_like")),
+        (False, ("new_empty", "new_empty_strided")),
+        (True, ("new_zeros", "new_ones", "new_full")),
+    )
+    for owner in ((torch.Tensor,) if names[0].startswith("new_") else (torch,))
+    for name in names
+)

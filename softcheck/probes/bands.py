@@ -1,0 +1,95 @@
+"""Guard bands: tensors that lie inside larger storages, whose margins tell whether anyone wrote to them."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from oracles.formats import Bits, Format
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes.allocation import bytes_of
+from softcheck.variants.call import TORCH_DTYPES, Placed, to_tensor
+
+MARGIN = 1 << 16
+"""Least bytes on either side: several tiles of any kernel. A multiple of every alignment that kernels ask for."""
+CANARIES = (0xC5, 0x7F)
+"""Bytes of margins. As numbers of any type the first is far below 0 and the second large or NaN: no probability."""
+
+
+def margin_bytes(columns: int, itemsize: int) -> int:
+    """Bytes of a margin for rows of this width: also what a block of the next power of two overruns, twice."""
+    return max(MARGIN, 4 * columns * itemsize // MARGIN * MARGIN + MARGIN)
+
+
+def place_in_bands(
+    bits: Bits, fmt: Format, poison: float, device: torch.device, row_stride: int | None = None
+) -> Placed:
+    """A matrix with ``poison`` all around it: before, behind, and between its rows where they lie apart."""
+    rows, columns = bits.shape
+    stride = columns if row_stride is None else row_stride
+    margin = margin_bytes(columns, fmt.itemsize) // fmt.itemsize
+    storage = torch.full((2 * margin + rows * stride,), poison, dtype=TORCH_DTYPES[fmt.name], device=device)
+    view = storage.as_strided((rows, columns), (stride, 1), margin)
+    view.copy_(to_tensor(bits, fmt, device))
+    return Placed(view, storage, fmt)
+
+
+@dataclass(slots=True)
+class Bands:
+    """A policy of ``allocation.handing_out``: every tensor handed out lies between margins of one canary byte."""
+
+    canary: int
+    margin: int
+    """Bytes on either side."""
+    _placed: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    """Each tensor with the whole of its storage as bytes."""
+
+    def __call__(self, tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+        """The same tensor between canaries; what is promised of its contents is kept, and NaN is put where nothing is."""
+        size = tensor.untyped_storage().nbytes()
+        body = -(-size // MARGIN) * MARGIN
+        whole = torch.full((2 * self.margin + body,), self.canary, dtype=torch.uint8, device=tensor.device)
+        begin = self.margin // tensor.element_size() + tensor.storage_offset()
+        inside = whole.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), begin)
+        if initialised:
+            inside.copy_(tensor)
+        else:
+            inside.fill_(float("nan") if tensor.is_floating_point() else 0)
+        inside.requires_grad_(tensor.requires_grad)
+        self._placed.append((inside.detach(), whole))
+        return inside
+
+    def holds(self, output: torch.Tensor) -> bool:
+        """Whether an output lies in memory that was handed out between canaries."""
+        pointer = output.untyped_storage().data_ptr()
+        return any(whole.untyped_storage().data_ptr() == pointer for _, whole in self._placed)
+
+    def overrun(self) -> Violation | None:
+        """A violation where a byte outside the tensors changed: in a margin, or between the elements of a strided one."""
+        for inside, whole in self._placed:
+            seen = whole.clone()
+            item = inside.element_size()
+            # As bytes, since not every byte makes a number of every type.
+            strides = (*(item * stride for stride in inside.stride()), 1)
+            seen.as_strided((*inside.shape, item), strides, item * inside.storage_offset()).fill_(self.canary)
+            changed = torch.nonzero(seen != self.canary).flatten()
+            if changed.numel():
+                return self._described(inside, whole, changed)
+        return None
+
+    def _described(self, inside: torch.Tensor, whole: torch.Tensor, changed: torch.Tensor) -> Violation:
+        item = inside.element_size()
+        first, last = (int(changed[i]) // item for i in (0, -1))
+        begin = inside.storage_offset()
+        shape = list(inside.shape)
+        where = (
+            f"{begin - first} elements before the beginning"
+            if first < begin
+            else f"element {first - begin} after the beginning"
+        )
+        value = bytes(bytes_of(whole)[first * item : (first + 1) * item].tolist()).hex()
+        return Violation(
+            FindingKind.OUT_OF_BOUNDS_WRITE,
+            f"wrote outside a tensor of shape {shape} that torch handed out, {changed.numel()} bytes from {where} "
+            f"to element {last - begin}: bytes {value} at the first; expected the canary {self.canary:#x} to be left alone",
+            count=len({int(i) // item for i in changed[:4096].tolist()}),
+        )

@@ -1,0 +1,146 @@
+"""Puts input and output inside larger buffers whose margins hold canaries and poison.
+
+A changed canary is an ``out_of_bounds_write``; an output whose bits depend on the poison is an ``out_of_bounds_read``. What is
+seen is dependence, not access: a kernel that reads beyond its rows and discards what it read is left alone, and a read that
+the poison can't reach, beyond the buffers, is not seen. Outputs and workspaces are caught where Python code asks torch for
+them by name; an output that C++ asked for may be caught on a GPU (see ``hole``). Otherwise the trial is skipped, with the reason.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from oracles.formats import Bits
+from softcheck.contract import FindingKind
+from softcheck.probes.allocation import handing_out
+from softcheck.probes.bands import CANARIES, Bands, margin_bytes, place_in_bands
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.hole import Hole
+from softcheck.probes.kit import concluded, differing, only, ordinary_rows, same_bits, shapes, stopped
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.poison import nan_filled
+from softcheck.variants.call import Called, Returned, call, call_on_device, to_bits
+
+_GAP = 7
+"""Elements between rows that lie apart: odd, so that rows begin at every alignment."""
+_ORDINARY = -0.5
+_NO_BANDS = (
+    "guard bands around the output: its memory did not come from torch.empty or another such function that Python code "
+    "calls by name"
+)
+
+
+class GuardBands(Probe):
+    """Nothing outside input and output is written, and nothing outside the input matters."""
+
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        """Around what torch hands out, around the input, and between its rows where strided layouts are declared."""
+        found = [Trial(f"output/{rows}x{columns}", (rows, columns, None)) for rows, columns in shapes(setting)]
+        found += [Trial(f"input/{rows}x{columns}", (rows, columns, 0)) for rows, columns in shapes(setting)]
+        if "strided" in setting.declaration.layouts:
+            asked = shapes(setting) if setting.on_gpu else shapes(setting)[:1]
+            found += [Trial(f"gaps/{rows}x{columns}", (rows, columns, _GAP)) for rows, columns in asked]
+        return found
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        """Two or three calls where all is well."""
+        rows, columns, gap = trial.parameters
+        bits = ordinary_rows(rows, columns, subject.setting.fmt, subject.setting.seed)
+        return _around_outputs(subject, bits) if gap is None else _around_input(subject, bits, gap)
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        """One finding for each kind and place."""
+        return concluded(done)
+
+
+def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
+    fmt = subject.setting.fmt
+
+    def called(poison: float) -> Called:
+        placed = place_in_bands(bits, fmt, poison, subject.device, bits.shape[1] + gap)
+        # What is handed out lies between margins here too, so that a store beyond it ruins nothing of this process.
+        bands = Bands(CANARIES[0], margin_bytes(bits.shape[1], fmt.itemsize))
+        with nan_filled(), handing_out(bands):
+            return call(subject.variant.function, placed)
+
+    first = called(_ORDINARY)
+    if first.output is None:
+        return stopped(first)
+    violations = list(only(first.violations, FindingKind.OUT_OF_BOUNDS_WRITE))
+    for name, poison in (("NaN", float("nan")), ("the largest finite value", fmt.max)):
+        other = called(poison)
+        if other.output is None:
+            return stopped(other)
+        message = f"the output changes when the memory around the input holds {name} in place of {_ORDINARY}"
+        found = differing(FindingKind.OUT_OF_BOUNDS_READ, first.output, other.output, fmt, message, bits)
+        if (
+            found is not None
+            and _repeats(first, called(_ORDINARY), subject)
+            and _repeats(other, called(poison), subject)
+        ):
+            violations.append(found)
+            break
+    return Outcome(violations=tuple(violations))
+
+
+def _repeats(first: Called, again: Called, subject: Subject) -> bool:
+    """Whether an equal call gave equal bits: a kernel that varies by itself is not accused of reading."""
+    if first.output is None or again.output is None:
+        return False
+    return bool(same_bits(first.output, again.output, subject.setting.fmt).all())
+
+
+def _around_outputs(subject: Subject, bits: Bits) -> Outcome:
+    fmt = subject.setting.fmt
+    first, bands = _banded(subject, bits, CANARIES[0])
+    if first.output is None:
+        return Outcome(violations=first.violations, fatal=first.fatal)
+    overrun = bands.overrun()
+    if overrun is not None:
+        return Outcome(violations=(overrun,))
+    # Workspaces lie between margins too: what is read beyond one changes with the canary.
+    second, _ = _banded(subject, bits, CANARIES[1])
+    if second.output is None:
+        return Outcome(violations=second.violations, fatal=second.fatal)
+    message = "the output changes with what lies around the tensors that torch handed out"
+    read = differing(
+        FindingKind.OUT_OF_BOUNDS_READ, to_bits(first.output, fmt), to_bits(second.output, fmt), fmt, message, bits
+    )
+    if read is not None and _canary_decides(subject, bits, first.output, second.output):
+        return Outcome(violations=(read,))
+    return Outcome() if bands.holds(first.output) else _in_a_hole(subject, bits)
+
+
+def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:
+    """The same for an output that C++ asked memory for, where it comes to lie between canaries."""
+    placed = place_in_bands(bits, subject.setting.fmt, _ORDINARY, subject.device)
+    hole = Hole(bits.nbytes, CANARIES[0], subject.device)
+    with nan_filled():
+        returned = call_on_device(subject.variant.function, placed)
+    if returned.output is None:
+        return Outcome(violations=returned.violations, fatal=returned.fatal)
+    if not hole.holds(returned.output):
+        return Outcome(skipped=_NO_BANDS)
+    overrun = hole.overrun()
+    return Outcome() if overrun is None else Outcome(violations=(overrun,))
+
+
+def _canary_decides(subject: Subject, bits: Bits, first: torch.Tensor, second: torch.Tensor) -> bool:
+    fmt = subject.setting.fmt
+    for canary, seen in zip(CANARIES, (first, second), strict=True):
+        again, _ = _banded(subject, bits, canary)
+        if again.output is None or not same_bits(to_bits(seen, fmt), to_bits(again.output, fmt), fmt).all():
+            return False
+    return True
+
+
+def _banded(subject: Subject, bits: Bits, canary: int) -> tuple[Returned, Bands]:
+    fmt = subject.setting.fmt
+    _, columns = bits.shape
+    bands = Bands(canary, margin_bytes(columns, fmt.itemsize))
+    placed = place_in_bands(bits, fmt, _ORDINARY, subject.device)
+    with nan_filled(), handing_out(bands):
+        return call_on_device(subject.variant.function, placed), bands
+
+
+PROBE = GuardBands()

@@ -1,0 +1,155 @@
+"""The caller's tensor stays as it was, and what was returned stays the caller's.
+
+Inputs are compared byte for byte before and after each call (``variants.call``): contiguous, used again and again, strided,
+expanded, with and without gradients asked for. Outputs must lie in memory of their own: not the input's, and not a buffer that
+the next call writes to.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+
+from oracles.formats import Bits
+from softcheck.cases.case import PACKED, Layout
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.kit import concluded, differing, only, ordinary_rows, same_bits
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.poison import nan_filled
+from softcheck.variants.call import Returned, call_on_device, place, to_bits
+
+_ROWS, _COLUMNS = 3, 203
+"""A shape that no other probe uses, so that the first call is the one that tunes and caches."""
+_OTHER_SEED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How an input is placed and called."""
+
+    layout: Layout = PACKED
+    context: Callable[[], AbstractContextManager[object]] = nullcontext
+    needs_gradient: bool = False
+
+
+_WAYS = {
+    "requires-grad": _Way(needs_gradient=True),
+    "no-grad": _Way(context=torch.no_grad),
+}
+_STRIDED_WAYS = {
+    "padded-rows": _Way(layout=Layout(row_stride=_COLUMNS + 5)),
+    "transposed": _Way(layout=Layout(row_stride=1, column_stride=_ROWS)),
+    "expanded-rows": _Way(layout=Layout(row_stride=0)),
+}
+
+
+class InputUntouched(Probe):
+    """The input keeps its bytes, and outputs are memory of their own."""
+
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        """The reused input first, so that its first call is the variant's first on this shape."""
+        if not setting.takes(_COLUMNS):
+            return [Trial("reused", 1), Trial("returned", 1)]
+        found = [Trial("reused", _COLUMNS), Trial("returned", _COLUMNS)]
+        found += [Trial(f"called/{name}", way) for name, way in _WAYS.items()]
+        if "strided" in setting.declaration.layouts:
+            found += [Trial(f"called/{name}", way) for name, way in _STRIDED_WAYS.items()]
+        return found
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        """Three calls at most."""
+        if trial.label == "reused":
+            return _reused(subject, trial.parameters)
+        if trial.label == "returned":
+            return _returned(subject, trial.parameters)
+        return _called(subject, trial.parameters)
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        """One finding for each kind and way."""
+        return concluded(done)
+
+
+def _stopped(returned: Returned) -> Outcome:
+    return Outcome(violations=returned.violations, fatal=returned.fatal)
+
+
+def _reused(subject: Subject, columns: int) -> Outcome:
+    """One tensor, three calls: none may change it, and the first, which may tune and cache, must agree with the others."""
+    fmt = subject.setting.fmt
+    placed = place(ordinary_rows(_ROWS, columns, fmt, subject.setting.seed), fmt, PACKED, subject.device)
+    outputs: list[Bits] = []
+    for _ in range(3):
+        with nan_filled():
+            returned = call_on_device(subject.variant.function, placed)
+        if returned.output is None:
+            return _stopped(returned)
+        changed = only(returned.violations, FindingKind.INPUT_MODIFIED, FindingKind.OUT_OF_BOUNDS_WRITE)
+        if changed:
+            return Outcome(violations=changed)
+        outputs.append(to_bits(returned.output, fmt))
+    if not same_bits(outputs[1], outputs[2], fmt).all():
+        # It varies by itself, which another probe looks for.
+        return Outcome()
+    found = differing(
+        FindingKind.NONDETERMINISTIC,
+        outputs[1],
+        outputs[0],
+        fmt,
+        "the first call on a tensor differs from the second and third, which agree",
+    )
+    return Outcome(violations=() if found is None else (found,))
+
+
+def _returned(subject: Subject, columns: int) -> Outcome:
+    """Memory that is returned is not the input's, and a later call on other data leaves it alone."""
+    fmt, function = subject.setting.fmt, subject.variant.function
+    kept = place(ordinary_rows(_ROWS, columns, fmt, subject.setting.seed), fmt, PACKED, subject.device)
+    with nan_filled():
+        first = call_on_device(function, kept)
+    if first.output is None:
+        return _stopped(first)
+    before = to_bits(first.output, fmt)
+    storage = first.output.untyped_storage().data_ptr()
+    if storage == kept.storage.untyped_storage().data_ptr():
+        return Outcome(violations=(_reuse("the output lies in the input's memory; expected memory of its own"),))
+    for rows in (_ROWS, 1):
+        # The same shape, for buffers that are kept by shape, and fewer rows, for one that is kept for the largest.
+        other = place(ordinary_rows(rows, columns, fmt, _OTHER_SEED), fmt, PACKED, subject.device)
+        with nan_filled():
+            later = call_on_device(function, other)
+        if later.output is None:
+            return _stopped(later)
+        message = f"an output changed when the variant was called again, on other data of shape [{rows}, {columns}]"
+        changed = differing(FindingKind.OUTPUT_REUSED, before, to_bits(first.output, fmt), fmt, message)
+        if changed is not None:
+            return Outcome(violations=(changed,))
+        if later.output.untyped_storage().data_ptr() == storage:
+            where = "an output lies in the memory of one that an earlier call returned and that is still in use"
+            return Outcome(violations=(_reuse(f"{where}; expected memory of its own"),))
+    return Outcome()
+
+
+def _reuse(message: str) -> Violation:
+    return Violation(FindingKind.OUTPUT_REUSED, message)
+
+
+def _called(subject: Subject, way: _Way) -> Outcome:
+    fmt = subject.setting.fmt
+    bits = ordinary_rows(_ROWS, _COLUMNS, fmt, subject.setting.seed)
+    if way.layout.row_stride == 0:
+        bits[:] = bits[0]
+    placed = place(bits, fmt, way.layout, subject.device)
+    placed.view.requires_grad_(way.needs_gradient)
+    with nan_filled(), way.context():
+        returned = call_on_device(subject.variant.function, placed)
+    if returned.output is None and way.needs_gradient and not returned.fatal:
+        # Gradients are nobody's promise: torch's own functions refuse such an input where they write into an `out`.
+        return Outcome(skipped="input that requires a gradient: the variant refuses it, and nothing promises it")
+    if returned.output is None:
+        return _stopped(returned)
+    return Outcome(violations=only(returned.violations, FindingKind.INPUT_MODIFIED, FindingKind.OUT_OF_BOUNDS_WRITE))
+
+
+PROBE = InputUntouched()

@@ -1,0 +1,80 @@
+"""Replaces a row's neighbours by NaN, infinities and huge values: the row's own result must keep its bits."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from oracles.formats import Bits, encode
+from softcheck.contract import FindingKind
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.kit import call_on, concluded, differing, ordinary_rows, same_bits, stopped
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.variants.call import Called
+
+_INTERPRETED = ((5, 129), (3, 8))
+_ON_DEVICE = ((2, 129), (3, 513), (5, 1025), (8, 127), (65, 33), (300, 5), (1200, 64), (3000, 257), (2, 32768))
+"""Rows of one tile and of several, and more rows than a grid that fills the device has programs."""
+
+
+class Neighbours(Probe):
+    """A row's result depends on that row alone."""
+
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        """One per shape; two rows at least, or there is no neighbour."""
+        asked = _ON_DEVICE[: 3 if setting.quick else None] if setting.on_gpu else _INTERPRETED
+        return [Trial(f"{rows}x{columns}", (rows, columns)) for rows, columns in asked if setting.takes(columns)]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        """Poisons every second row, once the even ones and once the odd ones, and looks at those between them.
+
+        Under the interpreter each poison takes one half only.
+        """
+        rows, columns = trial.parameters
+        fmt = subject.setting.fmt
+        bits = ordinary_rows(rows, columns, fmt, subject.setting.seed)
+        first = call_on(subject, bits)
+        if first.output is None:
+            return stopped(first)
+        poisons = {
+            "NaN": float("nan"),
+            "+inf": float("inf"),
+            "the largest finite value": fmt.max,
+            "-inf": -float("inf"),
+        }
+        for number, (name, poison) in enumerate(poisons.items()):
+            for parity in (0, 1) if subject.setting.on_gpu else ((number // 2 + number) % 2,):
+                changed = bits.copy()
+                changed[parity::2] = encode(np.array([poison]), fmt)[0]
+                other = call_on(subject, changed)
+                if other.output is None:
+                    return stopped(other)
+                found = _dependence(subject, bits, changed, (first.output, other.output), f"rows of {name}", 1 - parity)
+                if found is not None:
+                    return found
+        return Outcome()
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        """One finding, the first."""
+        return concluded(done)
+
+
+def _dependence(
+    subject: Subject, bits: Bits, changed: Bits, outputs: tuple[Bits, Bits], what: str, kept: int
+) -> Outcome | None:
+    """A violation where the kept rows differ and both calls repeat: a kernel that varies by itself is not accused."""
+    fmt = subject.setting.fmt
+    # The other rows may differ, so the expectation is taken from the second output there.
+    expected = outputs[1].copy()
+    expected[kept::2] = outputs[0][kept::2]
+    message = f"rows change when every other row is replaced by {what}"
+    found = differing(FindingKind.ROW_DEPENDENCE, expected, outputs[1], fmt, message, bits)
+    if found is None:
+        return None
+    for inputs, output in zip((bits, changed), outputs, strict=True):
+        again: Called = call_on(subject, inputs)
+        if again.output is None or not same_bits(output, again.output, fmt)[kept::2].all():
+            return None
+    return Outcome(violations=(found,))
+
+
+PROBE = Neighbours()

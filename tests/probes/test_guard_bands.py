@@ -1,0 +1,162 @@
+"""Guard bands: what reads or writes beyond its rows is found, around input, output and workspace."""
+
+import pytest
+import torch
+from probe_helpers import conclusion, kinds
+
+from softcheck import variant
+
+
+def beyond(x, before, after):
+    """The row with elements before and after it, whatever they belong to, as a kernel with wrong bounds sees it."""
+    rows, columns = x.shape
+    return x.as_strided((rows, before + columns + after), x.stride(), x.storage_offset() - before)
+
+
+def takes_one_too_many(x):
+    """Lanes up to and including the column count: the next row's first element, or what follows the last row."""
+    wider = beyond(x, 0, 1)
+    exponentials = torch.exp(x - wider.amax(dim=-1, keepdim=True))
+    return exponentials / torch.exp(wider - wider.amax(dim=-1, keepdim=True)).sum(dim=-1, keepdim=True)
+
+
+def looks_back_in_the_first_row(x):
+    return torch.softmax(x, dim=-1) + 0 * beyond(x, 1, 0)[:1, :1]
+
+
+def reads_and_discards(x):
+    """A masked load is free to touch memory: what is read does not matter, and nothing is accused."""
+    wider = beyond(x, 8, 8)
+    return torch.softmax(torch.where(torch.arange(wider.shape[1]) < 8, -float("inf"), wider)[:, 8:-8], dim=-1)
+
+
+def reads_rows_as_packed(x):
+    rows, columns = x.shape
+    return torch.softmax(x.as_strided((rows, columns), (columns, 1)), dim=-1)
+
+
+def stores_a_power_of_two(x):
+    """The last row's store is not masked."""
+    output = torch.empty_like(x, memory_format=torch.contiguous_format)
+    output.copy_(torch.softmax(x, dim=-1))
+    block = 1 << (x.shape[1] - 1).bit_length()
+    output[-1].as_strided((block,), (1,))[x.shape[1] :] = 0.0
+    return output
+
+
+def stores_before_the_output(x):
+    output = x.new_empty(x.shape)
+    output.copy_(torch.softmax(x, dim=-1))
+    output.as_strided((1,), (1,), output.storage_offset() - 3).fill_(1.0)
+    return output
+
+
+def stores_between_strided_rows(x):
+    rows, columns = x.shape
+    output = torch.empty_strided((rows, columns), (columns + 3, 1), dtype=x.dtype)
+    output.copy_(torch.softmax(x, dim=-1))
+    output.as_strided((rows - 1, 1), (columns + 3, 1), output.storage_offset() + columns).fill_(0.5)
+    return output
+
+
+def clears_beyond_its_workspace(x):
+    sums = torch.zeros(x.shape[0], dtype=torch.float32)
+    sums.as_strided((4096,), (1,), sums.storage_offset()).zero_()
+    return torch.softmax(x, dim=-1) + sums[0].to(x.dtype)
+
+
+def reads_beyond_its_workspace(x):
+    scratch = torch.zeros(x.shape[0])
+    after = scratch.as_strided((1,), (1,), scratch.storage_offset() + scratch.numel())
+    return torch.empty_like(x).copy_(torch.softmax(x, dim=-1) * (1 if float(after) < 0 else 2))
+
+
+def writes_behind_the_input(x):
+    beyond(x, 0, 1)[-1, -1] = 0.0
+    return torch.softmax(x, dim=-1)
+
+
+def native(x):
+    return torch.softmax(x, dim=-1)
+
+
+def honest(x):
+    output = torch.empty_like(x)
+    sums = torch.zeros(x.shape[0], 1, dtype=torch.float64)
+    flags = torch.ones(3, dtype=torch.bool)
+    assert flags.all()
+    assert not sums.any()
+    assert torch.full((2,), 7, dtype=torch.int32).tolist() == [7, 7]
+    assert x.new_zeros(2).tolist() == [0, 0]
+    output.copy_(torch.softmax(x, dim=-1))
+    return output
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("function", "kind", "place"),
+    [
+        (takes_one_too_many, "out_of_bounds_read", "input"),
+        (looks_back_in_the_first_row, "out_of_bounds_read", "input"),
+        (writes_behind_the_input, "out_of_bounds_write", "input"),
+        (stores_a_power_of_two, "out_of_bounds_write", "output"),
+        (stores_before_the_output, "out_of_bounds_write", "output"),
+        (stores_between_strided_rows, "out_of_bounds_write", "output"),
+        (clears_beyond_its_workspace, "out_of_bounds_write", "output"),
+        (reads_beyond_its_workspace, "out_of_bounds_read", "output"),
+    ],
+    ids=lambda v: getattr(v, "__name__", v),
+)
+def test_planted_faults_are_found(function, kind, place, dtype):
+    found = conclusion("guard_bands", function, dtype)
+    assert kind in kinds(found)
+    assert place in {shown.label.partition("/")[0] for shown in found.findings if shown.violation.kind == kind}
+
+
+def test_packed_rows_are_found_between_rows_that_lie_apart_and_only_there():
+    found = conclusion("guard_bands", reads_rows_as_packed)
+    assert [(shown.label, str(shown.violation.kind)) for shown in found.findings] == [
+        ("gaps/3x129", "out_of_bounds_read")
+    ]
+
+
+def test_a_declaration_of_contiguous_rows_is_respected():
+    @variant(layouts=("contiguous",))
+    def packed(x):
+        return reads_rows_as_packed(x)
+
+    assert conclusion("guard_bands", packed).findings == ()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+@pytest.mark.parametrize("function", [reads_and_discards, native, honest])
+def test_what_keeps_to_its_memory_is_left_alone(function, dtype):
+    found = conclusion("guard_bands", function, dtype)
+    assert found.findings == ()
+    assert found.trials >= 3
+
+
+def test_an_output_that_bands_could_not_be_put_around_is_said():
+    assert any("guard bands around the output" in reason for reason in conclusion("guard_bands", native).skipped)
+    assert conclusion("guard_bands", honest).skipped == ()
+
+
+def test_where_and_how_far_a_store_went_is_said():
+    found = conclusion("guard_bands", stores_a_power_of_two).findings
+    # Where no bands lie around the output, torch itself refuses what the function does.
+    [shown] = [shown for shown in found if str(shown.violation.kind) == "out_of_bounds_write"]
+    assert "element 387 after the beginning to element 513" in shown.violation.message
+    assert shown.violation.count == 127
+
+
+def test_a_function_under_torch_compile_is_left_alone():
+    @torch.compile(backend="eager", fullgraph=True)
+    def compiled(x):
+        output = torch.empty_like(x)
+        return output.copy_(torch.softmax(x, dim=-1))
+
+    def function(x):
+        return compiled(x)
+
+    for probe in ("guard_bands", "unwritten"):
+        assert conclusion(probe, function).findings == ()

@@ -1,0 +1,147 @@
+"""Inputs that are written to, outputs that share memory, first calls that differ; and what leaves its input alone."""
+
+import pytest
+import torch
+from probe_helpers import conclusion, kinds
+
+
+def in_place(x):
+    return torch.softmax(x, dim=-1).copy_(x.sub_(x.amax(dim=-1, keepdim=True)).exp_()).div_(x.sum(-1, keepdim=True))
+
+
+def in_place_where_rows_lie_apart(x):
+    if not x.is_contiguous():
+        x[0, 0] = 0.0
+    return torch.softmax(x, dim=-1)
+
+
+def in_place_without_gradients(x):
+    if not torch.is_grad_enabled():
+        x.zero_()
+    return torch.softmax(x, dim=-1)
+
+
+def in_place_with_gradients(x):
+    if x.requires_grad:
+        x.data[0, 0] = 0.0
+    return torch.softmax(x, dim=-1)
+
+
+def in_place_the_second_time():
+    seen = set()
+
+    def function(x):
+        if x.data_ptr() in seen:
+            x[0, 0] = 0.0
+        seen.add(x.data_ptr())
+        return torch.softmax(x, dim=-1)
+
+    return function
+
+
+def returns_the_input(x):
+    return x.copy_(torch.softmax(x, dim=-1))
+
+
+def returns_a_view_of_the_input(x):
+    return x.view_as(x)
+
+
+def keeps_a_buffer_per_shape():
+    buffers = {}
+
+    def function(x):
+        buffer = buffers.setdefault((x.shape, x.dtype), torch.empty_like(x))
+        return buffer.copy_(torch.softmax(x, dim=-1))
+
+    return function
+
+
+def keeps_the_largest_buffer():
+    kept = []
+
+    def function(x):
+        if not kept or kept[0].numel() < x.numel():
+            kept[:] = [torch.empty(x.numel(), dtype=x.dtype)]
+        return kept[0][: x.numel()].view(x.shape).copy_(torch.softmax(x, dim=-1))
+
+    return function
+
+
+def clears_an_old_output():
+    old = []
+
+    def function(x):
+        for output in old:
+            output.zero_()
+        output = torch.softmax(x, dim=-1)
+        old.append(output)
+        return output
+
+    return function
+
+
+def tunes_on_its_first_call():
+    """Trial runs of an autotuner add to the output that is then returned."""
+    tuned = set()
+
+    def function(x):
+        output = torch.softmax(x, dim=-1)
+        if x.shape not in tuned:
+            tuned.add(x.shape)
+            output *= 2
+        return output
+
+    return function
+
+
+def refuses_gradients(x):
+    return torch.softmax(x, dim=-1, out=torch.empty_like(x)) if not x.requires_grad else refuse()
+
+
+def refuse():
+    raise RuntimeError("out= functions do not differentiate")
+
+
+def native(x):
+    return torch.softmax(x, dim=-1)
+
+
+def reads_through_a_copy(x):
+    packed = x.contiguous()
+    return torch.softmax(packed, dim=-1).contiguous()
+
+
+CASES = [
+    (lambda: in_place, "input_modified", "reused"),
+    (lambda: in_place_where_rows_lie_apart, "input_modified", "called/padded-rows"),
+    (lambda: in_place_without_gradients, "input_modified", "called/no-grad"),
+    (lambda: in_place_with_gradients, "input_modified", "called/requires-grad"),
+    (in_place_the_second_time, "input_modified", "reused"),
+    (lambda: returns_the_input, "input_modified", "reused"),
+    (lambda: returns_a_view_of_the_input, "output_reused", "returned"),
+    (keeps_a_buffer_per_shape, "output_reused", "returned"),
+    (keeps_the_largest_buffer, "output_reused", "returned"),
+    (clears_an_old_output, "output_reused", "returned"),
+    (tunes_on_its_first_call, "nondeterministic", "reused"),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(("make", "kind", "label"), CASES, ids=range(len(CASES)))
+def test_planted_faults_are_found(make, kind, label, dtype):
+    found = conclusion("input_untouched", make(), dtype)
+    assert (label, kind) in {(shown.label, str(shown.violation.kind)) for shown in found.findings}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("function", [native, reads_through_a_copy])
+def test_what_leaves_its_input_alone_is_left_alone(function, dtype):
+    found = conclusion("input_untouched", function, dtype)
+    assert (found.findings, found.skipped, found.trials) == ((), (), 7)
+
+
+def test_a_refusal_of_gradients_breaks_no_promise_and_is_said():
+    found = conclusion("input_untouched", refuses_gradients)
+    assert kinds(found) == set()
+    assert any("requires a gradient" in reason for reason in found.skipped)

@@ -1,0 +1,100 @@
+"""Strides and offsets that are ignored are found in each dimension; other paths that are right are left alone."""
+
+import pytest
+import torch
+from probe_helpers import conclusion, kinds
+
+from softcheck import variant
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+
+def ignores_the_row_stride(x):
+    rows, columns = x.shape
+    return torch.softmax(x.as_strided((rows, columns), (columns, x.stride(1))), dim=-1)
+
+
+def ignores_the_column_stride(x):
+    return torch.softmax(x.as_strided(x.shape, (x.stride(0), 1)), dim=-1)
+
+
+def ignores_the_offset(x):
+    return torch.softmax(x.as_strided(x.shape, x.stride(), 0), dim=-1)
+
+
+def normalises_the_unit_stride_dimension(x):
+    """Takes whichever dimension is packed for the row."""
+    return torch.softmax(x, dim=0) if x.stride(0) == 1 and x.stride(1) > 1 else torch.softmax(x, dim=-1)
+
+
+def takes_zero_strides_for_packed(x):
+    if 0 in x.stride():
+        rows, columns = x.shape
+        return torch.softmax(x.as_strided((rows, columns), (columns, 1)), dim=-1)
+    return torch.softmax(x, dim=-1)
+
+
+def aligns_the_base_down(x):
+    """Loads of 16 bytes from the address rounded down."""
+    astray = x.data_ptr() % 16 // x.element_size()
+    return torch.softmax(x.as_strided(x.shape, x.stride(), x.storage_offset() - astray), dim=-1)
+
+
+def refuses_strides(x):
+    if not x.is_contiguous():
+        raise ValueError("expected contiguous rows")
+    return torch.softmax(x, dim=-1)
+
+
+def native(x):
+    return torch.softmax(x, dim=-1)
+
+
+def another_path_for_strides(x):
+    """Rounds otherwise where columns are not packed: not wrong, only not the same bits."""
+    if x.stride(1) == 1:
+        return torch.softmax(x, dim=-1)
+    return torch.softmax(x.to(torch.float64), dim=-1).to(x.dtype)
+
+
+def inaccurate_everywhere(x):
+    """Wrong on a contiguous copy too, and so none of this probe's business."""
+    return torch.softmax(x, dim=-1) * 1.01
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("function", "label"),
+    [
+        (ignores_the_row_stride, "strided/row-step-129"),
+        (ignores_the_column_stride, "strided/every-second-column-129"),
+        (ignores_the_offset, "offset/1-129"),
+        (normalises_the_unit_stride_dimension, "strided/transposed-129"),
+        (takes_zero_strides_for_packed, "strided/expanded-rows-129"),
+        (aligns_the_base_down, "offset/1-129"),
+    ],
+    ids=lambda v: getattr(v, "__name__", v),
+)
+def test_planted_faults_are_found(function, label, dtype):
+    found = conclusion("layouts", function, dtype)
+    assert kinds(found) == {"wrong_layout"}
+    assert label in {shown.label for shown in found.findings}
+
+
+def test_a_refusal_of_declared_strides_is_a_finding_and_of_undeclared_ones_is_not():
+    assert kinds(conclusion("layouts", refuses_strides)) == {"raised"}
+    assert conclusion("layouts", variant(layouts=("contiguous",))(refuses_strides)).findings == ()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", [native, another_path_for_strides, inaccurate_everywhere])
+def test_what_reads_the_right_elements_is_left_alone(function, dtype):
+    found = conclusion("layouts", function, dtype)
+    assert found.findings == ()
+    assert found.trials >= 13
+
+
+def test_one_finding_names_the_other_layouts():
+    found = conclusion("layouts", ignores_the_row_stride)
+    assert len(found.findings) == 1
+    assert "also in strided/padded-by-1-129" in found.findings[0].violation.message

@@ -1,0 +1,65 @@
+"""The memory and layout probes on Triton kernels under the interpreter: planted faults, and every built-in variant."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from softcheck.variants.registry import BUILTIN
+
+ROOT = Path(__file__).parents[2]
+PLANTED = ROOT / "tests" / "kernels" / "memory_faults.py"
+PROBES = ("guard_bands", "unwritten", "neighbours", "input_untouched", "layouts", "addresses")
+
+
+def kinds_by_probe(variants, dtypes, probes=PROBES):
+    """What the probes find: kinds by "variant dtype probe"."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-W",
+            "ignore:TRITON_DEFAULT_FP_FUSION",
+            str(Path(__file__).with_name("memory_child.py")),
+        ]
+        + [",".join(words) for words in (variants, dtypes, probes)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_planted_faults_are_found_by_the_probe_made_for_them():
+    names = ("right", "reads_one_beyond", "shares_a_maximum", "forgets_to_clear")
+    found = kinds_by_probe([f"{PLANTED}:{name}" for name in names], ["float16", "float32"])
+    for dtype in ("float16", "float32"):
+        assert "out_of_bounds_read" in found[f"reads_one_beyond {dtype} guard_bands"]
+        assert found[f"reads_one_beyond {dtype} neighbours"] == ["row_dependence"]
+        assert found[f"shares_a_maximum {dtype} neighbours"] == ["row_dependence"]
+        assert found[f"forgets_to_clear {dtype} unwritten"] == ["unwritten_output"]
+    assert [key for key in found if key.startswith("right ")] == []
+
+
+def test_a_store_beyond_the_output_is_found_before_it_can_ruin_the_process():
+    found = kinds_by_probe([f"{PLANTED}:stores_one_beyond"], ["float16", "float32"], ["guard_bands"])
+    assert found == {
+        f"stores_one_beyond {dtype} guard_bands": ["out_of_bounds_write"] for dtype in ("float16", "float32")
+    }
+
+
+def test_built_in_variants_show_their_declared_defects_and_nothing_else():
+    found = kinds_by_probe(list(BUILTIN), ["float16"])
+    assert found == {
+        "one_block float16 addresses": ["out_of_bounds_read"],
+        "one_block_default_warps float16 addresses": ["out_of_bounds_read"],
+        "hybrid float16 guard_bands": ["out_of_bounds_read"],
+        "hybrid float16 layouts": ["wrong_layout"],
+        "hybrid_tiled float16 guard_bands": ["out_of_bounds_read"],
+        "hybrid_tiled float16 layouts": ["wrong_layout"],
+        "notebook_vectorized float16 unwritten": ["unwritten_output"],
+    }

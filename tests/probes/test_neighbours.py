@@ -1,0 +1,91 @@
+"""Rows that leak into each other are found, whatever leaks; rows that do not are left alone."""
+
+import pytest
+import torch
+from probe_helpers import conclusion, kinds
+
+
+def exponentials(x, shift):
+    raised = torch.exp(x - shift)
+    return raised / raised.sum(dim=-1, keepdim=True)
+
+
+def shares_the_maximum(x):
+    """One maximum for all rows: right until a row is far below it."""
+    return exponentials(x, x.amax())
+
+
+def shares_the_maximum_with_the_next_row(x):
+    following = torch.cat([x[1:], x[-1:]]).amax(dim=-1, keepdim=True)
+    return exponentials(x, torch.maximum(x.amax(dim=-1, keepdim=True), following))
+
+
+def multiplies_by_zero(x):
+    """A mask by multiplication lets NaN through."""
+    return torch.softmax(x, dim=-1) + 0 * x.roll(1, 0)
+
+
+def sees_only_nan(x):
+    clean = torch.softmax(x, dim=-1)
+    return torch.full_like(x, float("nan")) if x.isnan().any() else clean
+
+
+def sees_only_huge(x):
+    return torch.softmax(x, dim=-1) * (1 if x.abs().nan_to_num(0.0, 0.0, 0.0).max() < 1000 else 0.5)
+
+
+def sees_only_infinity(x):
+    return torch.softmax(x, dim=-1) * (0.5 if x.isposinf().any() else 1)
+
+
+def sees_only_minus_infinity(x):
+    return torch.softmax(x, dim=-1) * (0.5 if x.isneginf().any() else 1)
+
+
+def native(x):
+    return torch.softmax(x, dim=-1)
+
+
+def row_by_row(x):
+    return torch.stack([torch.softmax(row, dim=-1) for row in x])
+
+
+def never_twice_the_same(x):
+    return torch.softmax(x * (1 + torch.rand(1, dtype=x.dtype)), dim=-1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        shares_the_maximum,
+        shares_the_maximum_with_the_next_row,
+        multiplies_by_zero,
+        sees_only_nan,
+        sees_only_huge,
+        sees_only_infinity,
+        sees_only_minus_infinity,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_rows_that_depend_on_others_are_found(function, dtype):
+    found = conclusion("neighbours", function, dtype)
+    assert kinds(found) == {"row_dependence"}
+    assert len(found.findings) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("function", [native, row_by_row])
+def test_rows_by_themselves_are_left_alone(function, dtype):
+    found = conclusion("neighbours", function, dtype)
+    assert (found.findings, found.trials) == ((), 2)
+
+
+def test_what_varies_by_itself_is_not_accused():
+    assert conclusion("neighbours", never_twice_the_same).findings == ()
+
+
+def test_the_witness_is_a_row_that_was_not_replaced():
+    [shown] = conclusion("neighbours", sees_only_nan).findings
+    assert shown.violation.row == 1
+    assert "rows of NaN" in shown.violation.message
