@@ -57,5 +57,6 @@ def _inputs(setting: Setting, shift: float) -> tuple[Bits, Bits, float]:
     steps = 12 if spacing >= 1.0 else int(12 / spacing)
     constant = base if base > 0 else base + spacing * steps
     generator = np.random.default_rng([setting.seed, steps])
-    plain: Values = -spacing * generator.integers(0, steps + 1, (64 if setting.on_gpu else 2, _COLUMNS))
+    drawn = generator.integers(0, steps + 1, (64 if setting.on_gpu else 2, _COLUMNS))
+    plain: Values = -spacing * drawn.astype(np.float64)
     return encode(plain, fmt), encode(constant + plain, fmt), constant
