@@ -22,6 +22,7 @@ from softcheck.variants.call import Called, call, place, to_bits
 
 _KIND = FindingKind.NONDETERMINISTIC
 _ROWS = 2
+_WIDE = 32768
 _STALE = "the answer to another input of the same shape was returned"
 
 Trying = Callable[[Subject, int], Outcome]
@@ -34,7 +35,14 @@ class _Determinism(Probe):
             tried |= on_streams.TRIALS
         # No other call has these shapes before: a cache by shape must not hold an answer yet.
         widths = {label: 70 + setting.fmt.precision + 3 * number for number, label in enumerate(tried)}
-        return [Trial(label, (act, widths[label])) for label, act in tried.items() if setting.takes(widths[label])]
+        if setting.on_gpu:
+            limit = setting.declaration.column_limit(setting.dtype)
+            tried["wide-rows"], widths["wide-rows"] = _wide_rows, min(limit or _WIDE, _WIDE) - setting.fmt.precision
+        return [
+            Trial(label, (act, widths[label]))
+            for label, act in tried.items()
+            if widths[label] > 0 and setting.takes(widths[label])
+        ]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         act, columns = trial.parameters
@@ -53,14 +61,19 @@ def _repeats(subject: Subject, columns: int) -> Outcome:
 
 def _many_rows(subject: Subject, columns: int) -> Outcome:
     """A race shows where many programs run at once."""
-    rows = 65536 if subject.setting.on_gpu else 6
-    bits = ordinary_rows(rows, columns, subject.setting.fmt, subject.setting.seed)
+    bits = ordinary_rows(16384 if subject.setting.on_gpu else 6, columns, subject.setting.fmt, subject.setting.seed)
     calls = 4 if subject.setting.on_gpu else 2
     return (
         _same_again(subject, bits, call_on(subject, bits), calls)
         or _same_again(subject, bits, None, calls)
         or Outcome()
     )
+
+
+def _wide_rows(subject: Subject, columns: int) -> Outcome:
+    """Wide rows are spread over many threads or programs, whose sums may meet in any order. GPU only."""
+    bits = ordinary_rows(32, columns, subject.setting.fmt, subject.setting.seed)
+    return _same_again(subject, bits, call_on(subject, bits), 10) or _same_again(subject, bits, None, 10) or Outcome()
 
 
 def _other_values_between(subject: Subject, columns: int) -> Outcome:

@@ -11,8 +11,9 @@ import numpy as np
 from triton.runtime.jit import JITFunction
 
 from oracles.formats import Bits, encode
+from softcheck.contract import Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.judged import judged
+from softcheck.probes.judged import Judged, judged
 from softcheck.probes.kit import ordinary_rows, prefixed, same_bits
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.relations import conclude_by_kind
@@ -38,26 +39,35 @@ class _Fusion(Probe):
             return Outcome(skipped=_UNAVAILABLE)
         fmt = subject.setting.fmt
         bits = _logits(subject.setting, trial.parameters)
-        outputs: list[Bits | None] = []
+        found: dict[bool, Judged] = {}
         for fused in (True, False):
             with choosing(fused=fused) as launches:
-                found = judged(subject, bits)
+                found[fused] = judged(subject, bits)
             if not launches:
                 return Outcome(skipped=_NO_KERNEL)
-            if found.violations or found.output is None:
-                words = f"compiled {'with' if fused else 'without'} fused multiply and add"
-                return Outcome(violations=prefixed(found.violations, words), fatal=found.fatal)
-            outputs.append(found.bits(fmt))
-        with_fusion, without = outputs
-        assert with_fusion is not None
-        assert without is not None
-        return Outcome(properties={PROPERTY: bool(same_bits(with_fusion, without, fmt).all())})
+            if found[fused].fatal:
+                return Outcome(violations=found[fused].violations, fatal=True)
+        first, second = found[True].bits(fmt), found[False].bits(fmt)
+        same = {} if first is None or second is None else {PROPERTY: bool(same_bits(first, second, fmt).all())}
+        return Outcome(violations=_by_compilation(found), properties=same)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         return conclude_by_kind(done)
 
 
 PROBE = _Fusion()
+
+
+def _by_compilation(found: dict[bool, Judged]) -> tuple[Violation, ...]:
+    """Each kind of violation once, with the compilations that show it."""
+    kinds = {fused: {violation.kind for violation in call.violations} for fused, call in found.items()}
+    both = kinds[True] & kinds[False]
+    alone = [v for v in found[False].violations if v.kind not in both]
+    return (
+        *prefixed([v for v in found[True].violations if v.kind in both], "with and without fused multiply and add"),
+        *prefixed([v for v in found[True].violations if v.kind not in both], "compiled with fused multiply and add"),
+        *prefixed(alone, "compiled without fused multiply and add"),
+    )
 
 
 @contextmanager

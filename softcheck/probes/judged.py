@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from oracles.formats import FLOAT64, Bits, Format
+from oracles.formats import Bits, Format
 from softcheck.cases.case import PACKED
 from softcheck.contract import Violation
 from softcheck.judge.judge import judge
@@ -57,11 +57,6 @@ def _wrong(
     fmt, masked = subject.setting.fmt, subject.setting.declaration.fully_masked
     if subject.setting.on_gpu and bool(screen.passing(placed.view, output, fmt).all()):
         return ()
-    if subject.setting.on_gpu and bits.size > _MANY_ELEMENTS and fmt != FLOAT64:
-        # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
-        from softcheck.judge.device.judge import judge_on_device
-
-        return judge_on_device(placed.view, output, fmt, fully_masked=masked).violations
 
     def judge_bits(found: Bits) -> Measurement:
         return judge(bits, found, fmt, fully_masked=masked)
@@ -75,4 +70,11 @@ def _wrong(
         output=to_bits(output, fmt),
         judge=judge_bits,
     )
-    return diagnose(attempt, judge_bits(attempt.output)).violations
+    if subject.setting.on_gpu and bits.size > _MANY_ELEMENTS:
+        # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
+        from softcheck.judge.device.judge import judge_on_device
+
+        measured = judge_on_device(placed.view, output, fmt, fully_masked=masked)
+    else:
+        measured = judge_bits(attempt.output)
+    return diagnose(attempt, measured).violations

@@ -12,7 +12,7 @@ _MODULI = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 3, 5, 6, 7, 9, 10, 12, 24, 
 """Powers of two first: vectors, warps, tiles and pages are."""
 _FEW = 3
 """Up to so many sizes are listed rather than described: a pattern in fewer points is chance."""
-_SHOWN_RANGES = 12
+_SHOWN_RANGES = 8
 
 Test = Callable[[int], bool]
 
@@ -61,7 +61,7 @@ def _plain(sizes: list[int], chosen: list[int], symbol: str) -> Predicate | None
     if [n for n in sizes if low <= n <= high] != chosen:
         return None
     if chosen == sizes:
-        return Predicate(f"every {symbol} tried", lambda _: True)
+        return Predicate(f"all {symbol} tried", lambda _: True)
     if len(chosen) == 1 and not _is_power(low - 1):
         return _listed(chosen, symbol)
     return _ranged(sizes, low, high, symbol)
@@ -136,7 +136,7 @@ def _all_but(sizes: list[int], wanted: frozenset[int], symbol: str) -> Predicate
     passing = [n for n in sizes if n not in wanted]
     if len(passing) > _FEW:
         return None
-    return Predicate(f"every {symbol} tried but {', '.join(map(str, passing))}", lambda n: n not in passing)
+    return Predicate(f"all {symbol} tried but {', '.join(map(str, passing))}", lambda n: n not in passing)
 
 
 def _two(sizes: list[int], wanted: frozenset[int], symbol: str) -> Predicate | None:
@@ -152,7 +152,7 @@ def _two(sizes: list[int], wanted: frozenset[int], symbol: str) -> Predicate | N
             second = _listed(chosen, symbol)
         if second is None:
             second = _classed(open_sizes, left, symbol)
-        if second is not None and not second.text.startswith("every"):
+        if second is not None and not second.text.startswith("all "):
             return Predicate(f"{first.text} or {second.text}", lambda n, p=first, q=second: p.holds(n) or q.holds(n))  # type: ignore[misc]
     return None
 

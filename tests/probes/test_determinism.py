@@ -130,4 +130,4 @@ def test_every_trial_has_a_shape_of_its_own():
         trials = registry.load("determinism").trials(
             Setting(declaration=Declaration(), dtype="float16", backend=backend)
         )
-        assert len({trial.parameters[1] for trial in trials}) == len(trials) == (6 if backend == "interpreter" else 8)
+        assert len({trial.parameters[1] for trial in trials}) == len(trials) == (6 if backend == "interpreter" else 9)
