@@ -18,7 +18,7 @@ def sweep(
     make: Callable[[int], Bits],
     *,
     dispensable: frozenset[int] = frozenset(),
-    seconds: float = 1.0,
+    seconds: float = 0.5,
 ) -> Outcome:
     """Judges the variant at each size, in order, on the input that ``make`` gives.
 

@@ -4,6 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
+from softcheck import variant
+
 CONFIGS = [triton.Config({"BLOCK": 64}, num_warps=2), triton.Config({"BLOCK": 1024}), triton.Config({"BLOCK": 2048})]
 
 
@@ -40,8 +42,9 @@ def one_configuration_too_small(x):
     return _launch(_one_too_small, x)
 
 
+@variant(max_columns=2048)
 def pruned(x):
-    """Right: configurations that are too small for a width are never offered there."""
+    """Right up to the widest configuration: configurations that are too small for a width are never offered there."""
     return _launch(_pruned, x)
 
 
