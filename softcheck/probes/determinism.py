@@ -5,9 +5,6 @@ same address in between, and on a GPU under load and on another stream.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import torch
 
 from oracles.formats import Bits
 from softcheck.cases.case import PACKED
@@ -18,7 +15,7 @@ from softcheck.probes.kit import call_on, differing, ordinary_rows, same_bits, w
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.tuning import untuned
-from softcheck.variants.call import Called, call, place, to_bits
+from softcheck.variants.call import Called, call, place
 
 _KIND = FindingKind.NONDETERMINISTIC
 _ROWS = 2
@@ -112,32 +109,12 @@ def _other_shapes_between(subject: Subject, columns: int) -> Outcome:
     return _unlike(subject, bits, first, call_on(subject, bits), words) or Outcome()
 
 
-def _earlier_output(subject: Subject, columns: int) -> Outcome:
-    """What a call returned stays as it is when the next call is made."""
-    fmt, function = subject.setting.fmt, subject.variant.function
-    inputs = [place(_rows(subject, columns, seed=seed), fmt, PACKED, subject.device).view for seed in (0, 1)]
-    try:
-        with nan_filled():
-            first: Any = function(inputs[0])
-            before = _copied(first, inputs[0], subject)
-            function(inputs[1])
-    except Exception:  # noqa: BLE001 - what a variant raises on an ordinary input, the other trials and the cases report
-        return Outcome(skipped="calls on ordinary inputs raise")
-    after = _copied(first, inputs[0], subject)
-    if before is None or after is None:
-        return Outcome(skipped="no output to look at again")
-    words = "the tensor that one call returned was changed by the next, which seems to return the same memory"
-    found = differing(_KIND, before, after, fmt, words)
-    return Outcome(violations=() if found is None else (found,))
-
-
 _TRIALS: dict[str, Trying] = {
     "repeats": _repeats,
     "many-rows": _many_rows,
     "other-values-between": _other_values_between,
     "same-memory": _same_memory,
     "other-shapes-between": _other_shapes_between,
-    "earlier-output": _earlier_output,
 }
 
 PROBE = _Determinism()
@@ -145,13 +122,6 @@ PROBE = _Determinism()
 
 def _rows(subject: Subject, columns: int, seed: int = 0) -> Bits:
     return ordinary_rows(_ROWS, columns, subject.setting.fmt, subject.setting.seed + seed)
-
-
-def _copied(output: Any, x: torch.Tensor, subject: Subject) -> Bits | None:
-    """The output's bits now, where it is one that can be looked at."""
-    if not isinstance(output, torch.Tensor) or output.shape != x.shape or output.dtype != x.dtype:
-        return None
-    return to_bits(output, subject.setting.fmt)
 
 
 def _same_again(subject: Subject, bits: Bits, first: Called | None, calls: int) -> Outcome | None:

@@ -26,7 +26,7 @@ def labels(found):
 def test_right_kernels_are_left_alone(dtype):
     found = conclusion("determinism", right, dtype)
     assert found.findings == ()
-    assert found.trials == 6
+    assert found.trials == 5
     assert conclusion("determinism", constant, dtype).findings == ()
 
 
@@ -104,25 +104,13 @@ def test_state_left_by_another_shape():
     assert "other-shapes-between" in labels(conclusion("determinism", leaky))
 
 
-def test_one_buffer_for_all_answers():
-    buffers = {}
-
-    def reusing(x):
-        buffer = buffers.setdefault((x.shape, x.dtype), torch.empty_like(x))
-        return buffer.copy_(torch.softmax(x, dim=-1))
-
-    found = conclusion("determinism", reusing)
-    assert labels(found) == {"earlier-output"}
-    assert "changed by the next" in found.findings[0].violation.message
-
-
 def test_what_raises_is_said_once_per_trial_and_ends_nothing():
     def refusing(x):
         raise ValueError("not today")
 
     found = conclusion("determinism", refusing)
     assert kinds(found) == {"raised"}
-    assert found.skipped == ("calls on ordinary inputs raise",)
+    assert len(found.findings) == found.trials
 
 
 def test_every_trial_has_a_shape_of_its_own():
@@ -130,4 +118,4 @@ def test_every_trial_has_a_shape_of_its_own():
         trials = registry.load("determinism").trials(
             Setting(declaration=Declaration(), dtype="float16", backend=backend)
         )
-        assert len({trial.parameters[1] for trial in trials}) == len(trials) == (6 if backend == "interpreter" else 9)
+        assert len({trial.parameters[1] for trial in trials}) == len(trials) == (5 if backend == "interpreter" else 8)
