@@ -2,7 +2,7 @@
 
 import msgspec
 
-from softcheck.contract import Violation
+from softcheck.contract import FindingKind, Violation
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -15,6 +15,10 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Properties that are reported without being promised, e.g. ``batch_invariant``, and whether this trial showed them."""
     fatal: bool = False
     """The process can't go on after the trial: it ended, or its device can't be used any more."""
+    tried: tuple[int, ...] = ()
+    """Sizes that a probe over many sizes tried; ``violations`` then holds each kind at its smallest failing size."""
+    failing: dict[FindingKind, tuple[int, ...]] = {}
+    """Those of the sizes that broke a promise, by kind."""
 
 
 class Shown(msgspec.Struct, frozen=True):

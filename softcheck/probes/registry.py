@@ -15,6 +15,15 @@ PROBES: dict[str, str] = {
     "input_untouched": "inputs that are written to, and outputs that are not memory of their own",
     "layouts": "strides, offsets and base addresses that are ignored",
     "empties": "no rows, no columns, and empty slices of larger matrices",
+    "sizes": "widths 1 to 1100, around powers of two to 2^17, and to 2^20: which of them fail, as a predicate",
+    "grid_limits": "0 rows, 65535, 65536 and 2^20 + 1 rows: the limits of launch grids",
+    "determinism": "repeated calls, stale caches, calls under load and on another stream, bit for bit",
+    "batch_invariance": "a row alone, first, last and in batches of other sizes: the same bits",
+    "shifts": "the same constant added to every logit, exactly",
+    "permutations": "columns in another order",
+    "appended_masks": "-inf columns before, between and behind the others, across block sizes",
+    "fusion": "kernels compiled with and without fused multiply and add",
+    "launch_options": "num_warps from 1 to 16 where it can be passed, and each configuration of autotuned kernels",
     "addresses": "offsets computed in 32 bits, beyond 2^31 elements",
 }
 """Probes in the order in which they run, each with what it looks for; ``softcheck.probes.NAME`` holds its ``PROBE``."""

@@ -86,6 +86,8 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Largest column count, one for all dtypes or one per dtype; None promises every count."""
     layouts: tuple[LayoutName, ...] = ("contiguous", "strided")
     fully_masked: FullyMasked = "nan"
+    batch_invariant: bool = False
+    """Whether a row gives the same bits in every batch, wherever it stands in it."""
     arithmetic: Arithmetic = Arithmetic()
     traffic: Traffic | None = None
     """What the algorithm moves; None where it is not known, as inside a library that chooses by width."""

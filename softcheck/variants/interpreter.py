@@ -2,7 +2,8 @@
 
 Without this, the interpreter truncates when it converts float32 to bfloat16 (a GPU's cvt.rn rounds to nearest, ties to
 even), and misreads subnormal bfloat16 numbers, so that every bfloat16 kernel would look up to one ULP wrong. Triton 3.6
-also fails with NumPy 2.4 and later on every loop whose bounds are kernel arguments.
+also fails with NumPy 2.4 and later on every loop whose bounds are kernel arguments. An autotuned kernel would fail at
+once where there is no GPU to time its configurations on.
 """
 
 import warnings
@@ -26,9 +27,12 @@ def is_on() -> bool:
 def correct() -> None:
     """Replaces the interpreter's bfloat16 and loop bound conversions and quietens launches. A second call changes nothing.
 
+    Autotuned kernels run in the first configuration that their own pruning leaves.
+
     Raises RuntimeError where this Triton's interpreter has no such conversion to replace.
     """
     from triton.runtime import interpreter
+    from triton.runtime.autotuner import Autotuner
 
     original = getattr(interpreter, "_convert_float", None)
     if original is None:
@@ -41,6 +45,7 @@ def correct() -> None:
     interpreter._convert_float = _wrap_conversion(original)  # noqa: SLF001
     interpreter._patch_lang_tensor = _wrap_tensor_patch(interpreter._patch_lang_tensor)  # noqa: SLF001
     interpreter.GridExecutor.__call__ = _wrap_launch(interpreter.GridExecutor.__call__)
+    Autotuner.run = _wrap_tuning(Autotuner.run)
 
 
 def _wrap_conversion(original: Any) -> Any:
@@ -85,3 +90,19 @@ def _wrap_launch(original: Any) -> Any:
             return original(*args, **kwargs)
 
     return launch
+
+
+def _wrap_tuning(original: Any) -> Any:
+    @wraps(original)
+    def run(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        configs = tuner.configs
+        if len(configs) > 1:
+            # Pruning reads the launch's arguments from here.
+            tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+            tuner.configs = tuner.prune_configs(kwargs)[:1]
+        try:
+            return original(tuner, *args, **kwargs)
+        finally:
+            tuner.configs = configs
+
+    return run

@@ -37,6 +37,7 @@ def _exp2_prescaled_kernel(
 @variant(
     dtypes=ALL_DTYPES,
     max_columns=MAX_BLOCK,
+    batch_invariant=True,
     description="one block per row; logits times log2(e), then minus the maximum, then exp2",
     provenance="common practice in attention kernels",
     traffic=Traffic(reads=1, writes=1),

@@ -81,6 +81,7 @@ def _launch_hybrid(x: torch.Tensor, largest_block: int) -> torch.Tensor:
 @variant(
     dtypes=ALL_DTYPES,
     max_columns=MAX_BLOCK_OF_FOUR_WARPS,
+    batch_invariant=True,
     description="shape as compile-time constants, whole row in one block of at least 64; packed rows assumed",
     provenance="blog post on a hybrid one-pass and tiled softmax",
     traffic=Traffic(reads=1, writes=1),
@@ -93,6 +94,7 @@ def hybrid(x: torch.Tensor) -> torch.Tensor:
 
 @variant(
     dtypes=ALL_DTYPES,
+    batch_invariant=True,
     description="the hybrid kernel with blocks of at most 1024, so that wide rows take its three tiled passes",
     provenance="blog post on a hybrid one-pass and tiled softmax",
     traffic=Traffic(reads=3, writes=1),
@@ -105,6 +107,7 @@ def hybrid_tiled(x: torch.Tensor) -> torch.Tensor:
 
 @variant(
     dtypes=ALL_DTYPES,
+    batch_invariant=True,
     description="three passes in tiles of 1024, exponentials summed in float64",
     provenance="blog post on a hybrid one-pass and tiled softmax, note on precision",
     traffic=Traffic(reads=3, writes=1),

@@ -37,6 +37,7 @@ def _multi_row_kernel(
     dtypes=ALL_DTYPES,
     # The widest row that 16 warps hold in registers, 64 32-bit words to a thread.
     max_columns={"float16": 32768, "bfloat16": 32768, "float32": 32768, "float64": 16384},
+    batch_invariant=True,
     description="tiles of several rows by the next power of two of columns, 4096 elements; one row where it is wider",
     provenance="common practice for short rows",
     traffic=Traffic(reads=1, writes=1),

@@ -46,6 +46,7 @@ def _one_block_kernel(
 @variant(
     dtypes=ALL_DTYPES,
     max_columns=MAX_BLOCK,
+    batch_invariant=True,
     description="one program per row, block of the next power of two, 4 to 16 warps by width",
     provenance="tutorial on fused softmax, first version",
     traffic=Traffic(reads=1, writes=1),
@@ -65,6 +66,7 @@ def one_block(x: torch.Tensor) -> torch.Tensor:
 @variant(
     dtypes=ALL_DTYPES,
     max_columns=MAX_BLOCK_OF_FOUR_WARPS,
+    batch_invariant=True,
     description="one program per row, block of the next power of two, Triton's default warps; moves CPU input to the GPU",
     provenance="blog post on Triton softmax",
     traffic=Traffic(reads=1, writes=1),

@@ -43,6 +43,7 @@ def _online_kernel(
 
 @variant(
     dtypes=ALL_DTYPES,
+    batch_invariant=True,
     description="two passes in tiles of up to 4096, one running maximum and sum per row",
     provenance="Milakov and Gimelshein, Online normalizer calculation for softmax, 2018",
     traffic=Traffic(reads=2, writes=1),

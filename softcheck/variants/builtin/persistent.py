@@ -37,6 +37,7 @@ def _persistent_kernel(
     dtypes=ALL_DTYPES,
     # Blocks of 64 KiB, of which the three buffers of four stages fit the 227 KiB of compute capability 9.0 and 10.0.
     max_columns={"float16": 32768, "bfloat16": 32768, "float32": 16384, "float64": 8192},
+    batch_invariant=True,
     description="persistent programs, as many as fit the device at once, striding over rows with pipelined loads",
     provenance="tutorial on fused softmax, later version",
     traffic=Traffic(reads=1, writes=1),

@@ -1,0 +1,56 @@
+"""-inf columns added to ordinary rows: they get exactly 0, and the others keep their probabilities within the bounds.
+
+The rows grow across block sizes, so that what was one tile becomes a whole tile of -inf and another, before or behind.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles.formats import encode
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.kit import ordinary_rows
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.relations import compared, conclude_by_kind
+
+PROPERTY = "padding_invariant"
+
+_COLUMNS = 500
+_GROWN = (513, 1025, 4200)
+_GROWN_ON_GPU = (501, 513, 1025, 2049, 8200, 65537)
+_PLACES = ("leading", "trailing", "interleaved")
+
+
+class _AppendedMasks(Probe):
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        grown = _GROWN_ON_GPU if setting.on_gpu else _GROWN
+        chosen = [n for n in (grown[:2] if setting.quick else grown) if setting.takes(n)]
+        return [Trial(f"{place}-{n}", (place, n)) for n in chosen for place in _PLACES]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        fmt = subject.setting.fmt
+        place, columns = trial.parameters
+        bits = ordinary_rows(8 if subject.setting.on_gpu else 2, _COLUMNS, fmt, subject.setting.seed)
+        kept = _kept(place, columns)
+        masked = np.full((len(bits), columns), encode(np.array([-np.inf]), fmt)[0], dtype=fmt.storage)
+        masked[:, kept] = bits
+        words = f"{_COLUMNS} columns with {columns - _COLUMNS} {place} columns of -inf"
+        return compared(
+            subject, bits, masked, words=words, name=PROPERTY, arranged=lambda first, second: (first, second[:, kept])
+        )
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        return conclude_by_kind(done)
+
+
+PROBE = _AppendedMasks()
+
+
+def _kept(place: str, columns: int) -> NDArray[np.int64]:
+    """Where the ordinary columns stand among all."""
+    if place == "leading":
+        return np.arange(columns - _COLUMNS, columns)
+    if place == "trailing":
+        return np.arange(_COLUMNS)
+    return np.linspace(0, columns - 1, _COLUMNS).astype(np.int64)

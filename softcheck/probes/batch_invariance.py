@@ -1,0 +1,65 @@
+"""A row alone, first, last and in batches of other sizes: a row's probabilities depend on nothing but the row."""
+
+from collections.abc import Sequence
+
+from softcheck.contract import FindingKind
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.kit import call_on, differing, ordinary_rows
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.relations import conclude_by_kind
+
+PROPERTY = "batch_invariant"
+
+_ROWS_INTERPRETED = 5
+_ROWS = 257
+_COLUMNS = (100, 700)
+_COLUMNS_ON_GPU = (37, 1000, 8191)
+
+
+class _BatchInvariance(Probe):
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        widths = _COLUMNS_ON_GPU if setting.on_gpu else _COLUMNS
+        chosen = [n for n in widths if setting.takes(n)]
+        return [Trial(f"columns-{n}", n) for n in (chosen[:1] if setting.quick else chosen)]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        setting = subject.setting
+        rows = _ROWS if setting.on_gpu else _ROWS_INTERPRETED
+        bits = ordinary_rows(rows, trial.parameters, setting.fmt, setting.seed)
+        whole = call_on(subject, bits)
+        if whole.output is None:
+            return Outcome(violations=whole.violations, fatal=whole.fatal)
+        for first, last, words in _batches(rows):
+            part = call_on(subject, bits[first:last])
+            if part.output is None:
+                return Outcome(violations=part.violations, fatal=part.fatal)
+            found = differing(
+                FindingKind.ROW_DEPENDENCE,
+                whole.output[first:last],
+                part.output,
+                setting.fmt,
+                f"{words} a batch of {rows} rows give other bits than within it, of {trial.parameters} columns",
+                bits[first:last],
+            )
+            if found is not None:
+                promised = setting.declaration.batch_invariant
+                return Outcome(violations=(found,) if promised else (), properties={PROPERTY: False})
+        return Outcome(properties={PROPERTY: True})
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        return conclude_by_kind(done)
+
+
+PROBE = _BatchInvariance()
+
+
+def _batches(rows: int) -> list[tuple[int, int, str]]:
+    """Parts of a batch, with the words for them: single rows, and halves that begin and end elsewhere."""
+    half = rows // 2
+    return [
+        (0, 1, "the first row alone of"),
+        (rows - 1, rows, "the last row alone of"),
+        (0, half, f"the first {half} rows of"),
+        (half, rows, f"the last {rows - half} rows of"),
+        (1, 3, "the second and third row of"),
+    ]

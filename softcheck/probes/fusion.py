@@ -1,0 +1,98 @@
+"""Kernels compiled with and without fused multiply and add: Triton 3.10 changes its default, and both must keep the bounds.
+
+A launch that asks for one of them itself is left as it is.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from triton.runtime.jit import JITFunction
+
+from oracles.formats import Bits, encode
+from softcheck.contract import Violation
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.judged import Judged, judged
+from softcheck.probes.kit import ordinary_rows, prefixed, same_bits
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.relations import conclude_by_kind
+
+PROPERTY = "fusion_invariant"
+
+_COLUMNS = 1000
+_ROWS = 64
+
+_LARGE = {"float16": 6e4, "bfloat16": 1e14, "float32": 1e14, "float64": 1e30}
+"""Logits so large that a product recomputed without rounding differs from the stored maximum by many units."""
+
+_UNAVAILABLE = "the interpreter never fuses: fusion is judged on a GPU alone"
+_NO_KERNEL = "launches no Triton kernel of its own, so that there is no fusion to choose"
+
+
+class _Fusion(Probe):
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        return [Trial("ordinary", 0.0), Trial("large", _LARGE[setting.dtype])] if setting.takes(_COLUMNS) else []
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        if not subject.setting.on_gpu:
+            return Outcome(skipped=_UNAVAILABLE)
+        fmt = subject.setting.fmt
+        bits = _logits(subject.setting, trial.parameters)
+        found: dict[bool, Judged] = {}
+        for fused in (True, False):
+            with choosing(fused=fused) as launches:
+                found[fused] = judged(subject, bits)
+            if not launches:
+                return Outcome(skipped=_NO_KERNEL)
+            if found[fused].fatal:
+                return Outcome(violations=found[fused].violations, fatal=True)
+        first, second = found[True].bits(fmt), found[False].bits(fmt)
+        same = {} if first is None or second is None else {PROPERTY: bool(same_bits(first, second, fmt).all())}
+        return Outcome(violations=_by_compilation(found), properties=same)
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        return conclude_by_kind(done)
+
+
+PROBE = _Fusion()
+
+
+def _by_compilation(found: dict[bool, Judged]) -> tuple[Violation, ...]:
+    """Each kind of violation once, with the compilations that show it."""
+    kinds = {fused: {violation.kind for violation in call.violations} for fused, call in found.items()}
+    both = kinds[True] & kinds[False]
+    alone = [v for v in found[False].violations if v.kind not in both]
+    return (
+        *prefixed([v for v in found[True].violations if v.kind in both], "with and without fused multiply and add"),
+        *prefixed([v for v in found[True].violations if v.kind not in both], "compiled with fused multiply and add"),
+        *prefixed(alone, "compiled without fused multiply and add"),
+    )
+
+
+@contextmanager
+def choosing(*, fused: bool) -> Iterator[list[str]]:
+    """Every launch that leaves fusion to Triton's default is compiled as asked; yields the names of kernels launched.
+
+    The choice is an option of the launch, and so a part of the key under which Triton keeps compiled kernels.
+    """
+    launched: list[str] = []
+    original = JITFunction.run
+
+    def run(kernel: Any, *args: Any, **options: Any) -> Any:
+        launched.append(kernel.fn.__name__)
+        options.setdefault("enable_fp_fusion", fused)
+        return original(kernel, *args, **options)
+
+    JITFunction.run = run
+    try:
+        yield launched
+    finally:
+        JITFunction.run = original
+
+
+def _logits(setting: Setting, magnitude: float) -> Bits:
+    if magnitude == 0.0:
+        return ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed)
+    generator = np.random.default_rng(setting.seed)
+    return encode(magnitude * generator.uniform(0.5, 1.0, (_ROWS, _COLUMNS)), setting.fmt)

@@ -1,0 +1,42 @@
+"""Row counts around the limits of grids (65535 in y and z) and of what a persistent grid covers at once, and 0 rows."""
+
+from collections.abc import Sequence
+
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.kit import ordinary_rows
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.sweep import conclude_sweep, sweep
+
+_FEW = (0, 1, 2, 3, 5, 9, 17)
+"""Under the interpreter: more rows than the 4 programs of a persistent grid, or than a tile of several rows, has."""
+_MORE = (31, 33, 64, 65, 127, 129, 132, 133, 257, 1025)
+_MANY = (65535, 65536, 65537, 2**20 + 1)
+
+_COLUMNS_INTERPRETED = 300
+_COLUMNS = 5
+
+
+class _GridLimits(Probe):
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        if not setting.takes(_columns(setting)):
+            return []
+        if not setting.on_gpu:
+            return [Trial("few", _FEW[:5] if setting.quick else _FEW)]
+        # One trial each: a grid that is too large may ruin the device.
+        many = [Trial(f"rows-{rows}", (rows,)) for rows in _MANY]
+        return many[:2] if setting.quick else [Trial("few", (*_FEW, *_MORE)), *many]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        setting = subject.setting
+        columns = _columns(setting)
+        return sweep(subject, trial.parameters, lambda rows: ordinary_rows(rows, columns, setting.fmt, setting.seed))
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        return conclude_sweep(done, "rows", "row counts")
+
+
+PROBE = _GridLimits()
+
+
+def _columns(setting: Setting) -> int:
+    return _COLUMNS if setting.on_gpu else _COLUMNS_INTERPRETED

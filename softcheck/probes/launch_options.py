@@ -1,0 +1,114 @@
+"""num_warps from 1 to 16 where the variant takes it, and every configuration of its autotuned kernels on its own.
+
+A configuration that is wrong hides behind those that win the tuning, or behind output that another one left in the
+buffer that all of them share; here each has poisoned memory to itself.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from oracles.formats import Bits
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.judged import judged
+from softcheck.probes.kit import ordinary_rows, prefixed
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.relations import conclude_by_kind
+from softcheck.probes.tuning import watching
+
+_WARPS = (1, 2, 4, 8, 16)
+_AUTOTUNED = "autotuned"
+_COLUMNS = (100, 1000)
+
+_NOTHING = "takes no num_warps and launches no autotuned kernel"
+
+
+class _LaunchOptions(Probe):
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        names = [
+            *(f"num-warps-{n}" for n in _WARPS),
+            *(f"{_AUTOTUNED}-columns-{n}" for n in _COLUMNS if setting.takes(n)),
+        ]
+        if not setting.takes(_COLUMNS[0]):
+            return []
+        return [Trial(name, int(name.rpartition("-")[2])) for name in names]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        if trial.label.startswith(_AUTOTUNED):
+            return _autotuned(subject, trial.parameters)
+        function = subject.variant.function
+        if not _takes_warps(function):
+            return Outcome(skipped=_NOTHING)
+        columns = _COLUMNS[-1] if subject.setting.takes(_COLUMNS[-1]) else _COLUMNS[0]
+        found = judged(subject, _logits(subject.setting, columns), partial(function, num_warps=trial.parameters))
+        return Outcome(violations=prefixed(found.violations, f"with num_warps={trial.parameters}"), fatal=found.fatal)
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        return conclude_by_kind(done)
+
+
+PROBE = _LaunchOptions()
+
+
+def _takes_warps(function: Callable[..., Any]) -> bool:
+    try:
+        return "num_warps" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        # Some callables written in C have no signature to read.
+        return False
+
+
+def _logits(setting: Setting, columns: int) -> Bits:
+    return ordinary_rows(64 if setting.on_gpu else 2, columns, setting.fmt, setting.seed)
+
+
+def _autotuned(subject: Subject, columns: int) -> Outcome:
+    """Each configuration that the kernels' pruning leaves at this width; several kernels change theirs together."""
+    bits = _logits(subject.setting, columns)
+    broken: dict[FindingKind, list[tuple[str, Violation]]] = {}
+    index, count = 0, 1
+    while index < count:
+        chosen = _Chosen(index)
+        with watching(chosen):
+            found = judged(subject, bits)
+        if chosen.offered == 0:
+            return Outcome(skipped=_NOTHING)
+        count = max(count, chosen.offered)
+        for violation in found.violations:
+            broken.setdefault(violation.kind, []).append((chosen.text, violation))
+        if found.fatal:
+            break
+        index += 1
+    violations = tuple(_one(broken[kind], count, columns) for kind in FindingKind if kind in broken)
+    return Outcome(violations=violations, fatal=found.fatal)
+
+
+class _Chosen:
+    """Makes every autotuned kernel run in its configuration of one number, or in its last where it has fewer."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.offered = 0
+        """The most configurations that a launch had to choose from; 0 where nothing autotuned was launched."""
+        self.text = ""
+
+    def __call__(self, _: Any, configs: list[Any]) -> Any:
+        config = configs[min(self.index, len(configs) - 1)]
+        self.offered = max(self.offered, len(configs))
+        self.text = self.text or str(config)
+        return config
+
+
+def _one(broken: list[tuple[str, Violation]], count: int, columns: int) -> Violation:
+    """One violation for all configurations that break the same promise: the first as witness, the largest share."""
+    config, violation = broken[0]
+    shares = [v.share for _, v in broken if v.share is not None]
+    return msgspec.structs.replace(
+        violation,
+        share=max(shares, default=None),
+        message=f"{len(broken)} of {count} configurations at {columns} columns, first ({config}): {violation.message}",
+    )

@@ -1,0 +1,90 @@
+"""Trials of the determinism probe on a GPU: beside other work, and on a stream that is not the default one."""
+
+from collections.abc import Callable
+
+import torch
+
+from softcheck.cases.case import PACKED
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes.base import Subject
+from softcheck.probes.kit import call_on, differing, ordinary_rows
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.poison import nan_filled
+from softcheck.variants.call import describe, is_usable, place, returned_wrongly, to_bits
+
+_KIND = FindingKind.NONDETERMINISTIC
+_ROWS = 16384
+
+
+def _under_load(subject: Subject, columns: int) -> Outcome:
+    """The same input while another stream keeps the device busy."""
+    bits = ordinary_rows(_ROWS, columns, subject.setting.fmt, subject.setting.seed)
+    quiet = call_on(subject, bits)
+    if quiet.output is None:
+        return Outcome(violations=quiet.violations, fatal=quiet.fatal)
+    load = torch.cuda.Stream(subject.device)  # type: ignore[no-untyped-call]
+    for _ in range(3):
+        with torch.cuda.stream(load):
+            _work(subject.device)
+        busy = call_on(subject, bits)
+        if busy.output is None:
+            return Outcome(violations=busy.violations, fatal=busy.fatal)
+        found = differing(
+            _KIND, quiet.output, busy.output, subject.setting.fmt, "while another stream keeps the device busy", bits
+        )
+        if found is not None:
+            return Outcome(violations=(found,))
+    return Outcome()
+
+
+def _other_stream(subject: Subject, columns: int) -> Outcome:
+    """Everything on one stream: long work, then new values for the input, the call, and a copy of its output.
+
+    A variant that launches on another stream reads the old values, or its output is copied before it is written.
+    """
+    fmt, function = subject.setting.fmt, subject.variant.function
+    old, new = (ordinary_rows(_ROWS, columns, fmt, subject.setting.seed + seed) for seed in (0, 1))
+    expected = call_on(subject, new)
+    if expected.output is None:
+        return Outcome(violations=expected.violations, fatal=expected.fatal)
+    x = place(old, fmt, PACKED, subject.device).view
+    values = place(new, fmt, PACKED, subject.device).view
+    side = torch.cuda.Stream(subject.device)  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize(subject.device)
+    try:
+        with torch.cuda.stream(side):
+            _work(subject.device)
+            x.copy_(values)
+            with nan_filled():
+                output = function(x)
+            at_once = output.clone() if returned_wrongly(output, x) is None else None
+        torch.cuda.synchronize(subject.device)
+    except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
+        return _raised(subject, error)
+    if at_once is None:
+        return Outcome(violations=tuple(v for v in (returned_wrongly(output, x),) if v is not None))
+    words = (
+        "called in torch.cuda.stream(s), with the input written and the output copied on s, it gives something else; launch "
+        "on torch.cuda.current_stream()"
+    )
+    found = differing(_KIND, expected.output, to_bits(at_once, fmt), fmt, words, new)
+    return Outcome(violations=() if found is None else (found,))
+
+
+def _raised(subject: Subject, error: Exception) -> Outcome:
+    fatal = not is_usable(subject.device)
+    kind = FindingKind.CRASH if fatal else FindingKind.RAISED
+    return Outcome(
+        violations=(Violation(kind, f"in torch.cuda.stream(s): {describe(error)}; expected an output"),), fatal=fatal
+    )
+
+
+def _work(device: torch.device) -> None:
+    """Some 50 ms of matrix products on the current stream."""
+    a = torch.ones(8192, 8192, device=device, dtype=torch.bfloat16)
+    product = torch.empty_like(a)
+    for _ in range(30):
+        torch.mm(a, a, out=product)
+
+
+TRIALS: dict[str, Callable[[Subject, int], Outcome]] = {"under-load": _under_load, "other-stream": _other_stream}

@@ -1,0 +1,56 @@
+"""Two inputs whose exact answers are the same up to an arrangement, and findings of many trials folded by kind."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from oracles.formats import Bits
+from softcheck.contract import FindingKind
+from softcheck.probes.base import Subject, Trial, properties_of, skipped_of
+from softcheck.probes.judged import judged
+from softcheck.probes.kit import call_on, prefixed, same_bits
+from softcheck.probes.outcome import Conclusion, Outcome, Shown
+
+
+def compared(
+    subject: Subject,
+    plain: Bits,
+    changed: Bits,
+    *,
+    words: str,
+    name: str,
+    arranged: Callable[[Bits, Bits], tuple[Bits, Bits]],
+) -> Outcome:
+    """Judges the changed input's output, and says whether both outputs hold the same bits.
+
+    ``arranged`` brings the elements of the two outputs, plain and changed, that exact softmax makes equal into the same
+    places. The property ``name`` says whether their bits are. The plain input's values are not judged: cases do that.
+    """
+    before, after = call_on(subject, plain), judged(subject, changed)
+    bits = after.bits(subject.setting.fmt)
+    violations = prefixed(after.violations, words)
+    fatal = before.fatal or after.fatal
+    if before.output is None or bits is None:
+        return Outcome(violations=violations or before.violations, fatal=fatal)
+    first, second = arranged(before.output, bits)
+    return Outcome(
+        violations=violations, properties={name: bool(same_bits(first, second, subject.setting.fmt).all())}, fatal=fatal
+    )
+
+
+def conclude_by_kind(done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+    """One finding per kind: the first trial that shows it, the largest share of all, and how many trials show it."""
+    made = sum(outcome.skipped is None for _, outcome in done)
+    findings = []
+    for kind in FindingKind:
+        shown = [(trial.label, v) for trial, outcome in done for v in outcome.violations if v.kind is kind]
+        if not shown:
+            continue
+        label, first = shown[0]
+        shares = [v.share for _, v in shown if v.share is not None]
+        trials = len({label for label, _ in shown})
+        also = f" (and in {trials - 1} of {made - 1} other trials)" if trials > 1 else ""
+        findings.append(
+            Shown(label, msgspec.structs.replace(first, message=first.message + also, share=max(shares, default=None)))
+        )
+    return Conclusion(findings=tuple(findings), trials=made, skipped=skipped_of(done), properties=properties_of(done))

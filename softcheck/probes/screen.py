@@ -1,0 +1,68 @@
+"""Passes rows that keep their bounds beyond doubt, in plain torch where they lie; the judge decides the rest.
+
+It needs no kernel of its own, so that a thousand widths cost no compilation.
+"""
+
+import torch
+
+from oracles.formats import FLOAT64, Format
+from softcheck.judge import bounds
+from softcheck.judge.judge import STANDARD
+
+_CHUNK_ELEMENTS = 1 << 24
+"""A dozen float64 temporaries of that size take 1.6 GB."""
+
+_LARGEST_DISTANCE = 500.0
+"""Rows of a larger spread are left to the judge, so that exp(-d) is never subnormal in float64."""
+
+_REFERENCE = 2.0**-30
+"""Relative error of torch's float64 softmax, and of its sums of up to 2^21 terms, generously."""
+
+_ARITHMETIC = 1.0 - 2.0**-10
+
+
+def passing(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> torch.Tensor:
+    """Rows of ``y`` that ``softcheck.judge.judge.judge`` would surely pass as the softmax of ``x``: bool, shape [rows].
+
+    ``x`` and ``y`` are [rows, columns] of the format's dtype on one device. No row of float64 passes, and no row with a
+    logit that is not finite. What is allowed is less than what softcheck/judge/bounds.py allows: exp(B) - 1 is at least
+    B; the mean over g of exp(A) is at least exp(sum g A), for exp is convex; and terms that are never negative (the
+    underflow's) are left out. ULPs are those of g (1 - 2^-30), so that the larger of two never counts near a power of two.
+    """
+    rows, columns = x.shape
+    passed = torch.zeros(rows, dtype=torch.bool, device=x.device)
+    if fmt == FLOAT64 or columns == 0:
+        return passed
+    step = max(1, _CHUNK_ELEMENTS // columns)
+    for first in range(0, rows, step):
+        passed[first : first + step] = _passing(x[first : first + step], y[first : first + step], fmt)
+    return passed
+
+
+def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> torch.Tensor:
+    constants = bounds.model(STANDARD, fmt)
+    columns = x.shape[1]
+    logits, output = x.to(torch.float64), y.to(torch.float64)
+    distance = logits.amax(dim=1, keepdim=True) - logits
+    exponentials = torch.exp(-distance)
+    exact = exponentials / exponentials.sum(dim=1, keepdim=True)
+    half_ulp = 0.5 * _ulp(exact * (1.0 - _REFERENCE), fmt)
+
+    above = constants.exponent * distance + constants.exponential * (distance > 0)
+    additions = bounds.depth(columns) * constants.addition + constants.denominator + constants.division
+    logarithmic = above + (exact * above).sum(dim=1, keepdim=True) + additions
+    allowed = exact * (logarithmic * _ARITHMETIC - _REFERENCE)
+    if constants.rounds_result:
+        allowed = allowed + half_ulp
+    right = ((output - exact).abs() <= allowed) & (output >= 0) & (distance < _LARGEST_DISTANCE)
+
+    of_sum = half_ulp.sum(dim=1) * (1.0 - _REFERENCE) + additions * _ARITHMETIC - 2 * _REFERENCE
+    summed = (output.sum(dim=1) - 1.0).abs() <= of_sum
+    return right.all(dim=1) & summed
+
+
+def _ulp(values: torch.Tensor, fmt: Format) -> torch.Tensor:
+    """2^(max(floor(log2 r), emin) - p + 1) of positive values."""
+    _, exponent = torch.frexp(values)
+    floor = torch.clamp(exponent - 1, min=fmt.min_exponent)
+    return torch.ldexp(torch.ones_like(values), floor - fmt.precision + 1)

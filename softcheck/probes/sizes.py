@@ -1,0 +1,88 @@
+"""Every width from 1 to 1100, those around powers of two up to 2^17, and wide rows up to 2^20."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from oracles.formats import Bits, Format, encode
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.sweep import conclude_sweep, sweep
+
+_DENSE_TO = 1100
+_BATCH = 100
+_WIDE = tuple(2**k + d for k in range(11, 18) for d in (-1, 0, 1))
+_WIDEST = (2**18, 2**19 + 1, 2**20)
+
+_INTERPRETED = (
+    *(1, 2, 3, 4, 5, 7, 8, 9, 15, 17, 31, 32, 33, 64, 65, 100, 127, 128, 129),
+    *(255, 257, 385, 511, 512, 513, 640, 641, 769, 900, 1000, 1001, 1023, 1024, 1025, 2047, 2048, 2049, 4097),
+)
+"""About 80 programs of a kernel that takes one row each: around powers of two, tiles and vectors."""
+
+_EDGES = frozenset(n + d for n in (*(2**k for k in range(12)), *range(128, 1152, 128)) for d in (-1, 0, 1))
+"""Widths that are tried whatever they cost."""
+
+
+class _Sizes(Probe):
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        chosen = [n for n in _widths(setting) if setting.takes(n)]
+        return [Trial(f"columns-{part[0]}-{part[-1]}", part) for part in _parts(chosen)]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        setting = subject.setting
+        widths: tuple[int, ...] = trial.parameters
+        order = sorted(widths, key=lambda n: (n <= _DENSE_TO and n not in _EDGES, _spread(n)))
+        return sweep(
+            subject,
+            order,
+            lambda columns: telling_rows(columns, setting.fmt, rows=_rows(setting, columns), seed=setting.seed),
+            dispensable=frozenset(n for n in widths if n <= _DENSE_TO and n not in _EDGES),
+        )
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        return conclude_sweep(done, "N", "widths")
+
+
+PROBE = _Sizes()
+
+
+def telling_rows(columns: int, fmt: Format, *, rows: int, seed: int) -> Bits:
+    """Bits of up to four rows that show what ordinary ones hide, [rows, columns].
+
+    A row of logits around -30 shows padding that is read as 0; its largest logit in the last column shows a tail that is
+    dropped. The others are ordinary ones and two with their largest logit in the first and the last column.
+    """
+    generator = np.random.default_rng([seed, columns])
+    values = 2.0 * generator.standard_normal((4, columns))
+    values[0] -= 30.0
+    values[0, -1] = -22.0
+    values[2, 0] = values[3, -1] = 12.0
+    return encode(values[:rows], fmt)
+
+
+def _widths(setting: Setting) -> Sequence[int]:
+    if not setting.on_gpu:
+        return _INTERPRETED[::2] if setting.quick else _INTERPRETED
+    if setting.quick:
+        return sorted({n for n in _EDGES if 1 <= n <= _DENSE_TO} | set(_WIDE[:9]))
+    return (*range(1, _DENSE_TO + 1), *_WIDE, *_WIDEST)
+
+
+def _rows(setting: Setting, columns: int) -> int:
+    """Fewer where rows cost more: under the interpreter, in float64 (whose oracle is slow), and in the widest."""
+    return 2 if not setting.on_gpu or setting.dtype == "float64" or columns > _WIDE[-1] else 4
+
+
+def _parts(widths: Sequence[int]) -> list[tuple[int, ...]]:
+    """Trials of a hundred narrow widths, or of those around one power of two: what ends a process costs one of them."""
+    parts: dict[tuple[int, int], list[int]] = {}
+    for n in widths:
+        key = (0, (n - 1) // _BATCH) if n <= _DENSE_TO else (1, round(np.log2(n)))
+        parts.setdefault(key, []).append(n)
+    return [tuple(part) for part in parts.values()]
+
+
+def _spread(n: int) -> int:
+    """A key by which any first part of the widths is spread evenly over all: the reversed order of their bits."""
+    return int(f"{n & 127:07b}"[::-1], 2)

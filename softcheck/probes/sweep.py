@@ -1,0 +1,110 @@
+"""Many sizes in one trial, and one finding per kind over all of them, with a predicate in place of a list."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from oracles.formats import Bits
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes.base import Subject, Trial, skipped_of
+from softcheck.probes.judged import judged
+from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.probes.predicate import describe
+
+_SECONDS = 0.5
+_SECONDS_EACH = 0.05
+
+
+def sweep(
+    subject: Subject,
+    sizes: Sequence[int],
+    make: Callable[[int], Bits],
+    *,
+    dispensable: frozenset[int] = frozenset(),
+) -> Outcome:
+    """Judges the variant at each size, in order, on the input that ``make`` gives.
+
+    Once calls on dispensable sizes have taken half a second, and 50 ms each on average, the others of them are left out:
+    some kernels are compiled anew for every size.
+    """
+    tried: list[int] = []
+    failing: dict[FindingKind, list[int]] = {}
+    smallest: dict[FindingKind, Violation] = {}
+    spent, paid = 0.0, 0
+    for size in sizes:
+        if size in dispensable and spent > max(_SECONDS, _SECONDS_EACH * paid):
+            continue
+        found = judged(subject, make(size))
+        tried.append(size)
+        if size in dispensable:
+            spent, paid = spent + found.seconds, paid + 1
+        for violation in found.violations:
+            known = failing.setdefault(violation.kind, [])
+            smallest[violation.kind] = _merged(
+                smallest.get(violation.kind), violation, first=size < min(known, default=size + 1)
+            )
+            known.append(size)
+        if found.fatal:
+            break
+    return Outcome(
+        violations=tuple(smallest.values()),
+        tried=tuple(sorted(tried)),
+        failing={kind: tuple(sorted(set(broken))) for kind, broken in failing.items()},
+        fatal=found.fatal if tried else False,
+    )
+
+
+def _merged(known: Violation | None, violation: Violation, *, first: bool) -> Violation:
+    """One violation for two sizes: the witness of the smaller one, the larger share, the sum of the counts."""
+    if known is None:
+        return violation
+    shares = [v.share for v in (known, violation) if v.share is not None]
+    witness = violation if first else known
+    return msgspec.structs.replace(witness, share=max(shares, default=None), count=known.count + violation.count)
+
+
+def conclude_sweep(done: Sequence[tuple[Trial, Outcome]], symbol: str, sizes: str) -> Conclusion:
+    """One finding per kind, and one for each violation that belongs to no size.
+
+    ``symbol`` stands for a size in the predicate, as "N"; ``sizes`` names several of them, as "widths". A trial's
+    parameters are the sizes that it was to try.
+    """
+    tried = {size for _, outcome in done for size in outcome.tried}
+    planned = {size for trial, outcome in done if outcome.tried for size in trial.parameters}
+    shown = [_kind_over_sizes(done, kind, sorted(tried), symbol, sizes) for kind in FindingKind]
+    others = [
+        Shown(trial.label, violation)
+        for trial, outcome in done
+        for violation in outcome.violations
+        if violation.kind not in outcome.failing
+    ]
+    missed = len(planned - tried)
+    left_out = (
+        (f"{missed} of {len(planned)} {sizes} were left out: calls take over 50 ms, as where each is compiled anew",)
+        if missed
+        else ()
+    )
+    return Conclusion(
+        findings=(*(s for s in shown if s is not None), *others),
+        trials=sum(outcome.skipped is None for _, outcome in done),
+        skipped=(*skipped_of(done), *left_out),
+    )
+
+
+def _kind_over_sizes(
+    done: Sequence[tuple[Trial, Outcome]], kind: FindingKind, tried: list[int], symbol: str, sizes: str
+) -> Shown | None:
+    broken = [
+        (min(o.failing[kind]), t.label, v) for t, o in done if kind in o.failing for v in o.violations if v.kind is kind
+    ]
+    if not broken:
+        return None
+    broken.sort(key=lambda found: found[0])
+    least, label, violation = broken[0]
+    for _, _, other in broken[1:]:
+        violation = _merged(violation, other, first=False)
+    failing = {size for _, outcome in done for size in outcome.failing.get(kind, ())}
+    words = describe(tried, failing, symbol).text
+    share_of = f"{len(failing)} of {len(tried)} {sizes} tried, {tried[0]} to {tried[-1]}"
+    message = f"{words} ({share_of}); at {symbol} = {least}: {violation.message}"
+    return Shown(label, msgspec.structs.replace(violation, message=message))

@@ -1,0 +1,50 @@
+"""Triton's autotuned kernels, found as they are launched, and made to run in one configuration."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from triton.runtime.autotuner import Autotuner
+
+
+@contextmanager
+def watching(act: Callable[[Any, list[Any]], Any | None]) -> Iterator[None]:
+    """Calls ``act`` with each autotuned kernel that is launched, and the configurations that it would choose from.
+
+    These are what the kernel's own pruning leaves for the launch. Where ``act`` returns one of them, the launch runs in
+    it; where it returns None, as it would have.
+    """
+    original = Autotuner.run
+
+    def run(tuner: Any, *args: Any, **options: Any) -> Any:
+        # Pruning reads the launch's arguments from here.
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        configs = tuner.configs
+        chosen = act(tuner, list(tuner.prune_configs(options)) if len(configs) > 1 else list(configs))
+        if chosen is None:
+            return original(tuner, *args, **options)
+        tuner.configs = [chosen]
+        try:
+            return original(tuner, *args, **options)
+        finally:
+            tuner.configs = configs
+
+    Autotuner.run = run
+    try:
+        yield
+    finally:
+        Autotuner.run = original
+
+
+@contextmanager
+def untuned() -> Iterator[None]:
+    """Autotuned kernels forget, before their first launch in here, what they tuned: it is a first call again."""
+    seen: set[int] = set()
+
+    def forget(tuner: Any, _: list[Any]) -> None:
+        if id(tuner) not in seen:
+            seen.add(id(tuner))
+            tuner.cache.clear()
+
+    with watching(forget):
+        yield

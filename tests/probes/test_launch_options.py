@@ -1,0 +1,62 @@
+"""Configurations of autotuned kernels and warps, under the interpreter."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from probe_helpers import conclusion, kinds
+from probing_child import ask
+
+KERNELS = Path(__file__).parents[1] / "kernels" / "options.py"
+
+
+@pytest.fixture(scope="module")
+def found():
+    names = ("one_configuration_too_small", "pruned", "wrong_with_16_warps", "takes_warps")
+    lines = ask("interpreter", "float16", ["launch_options", "permutations"], *(f"{KERNELS}:{name}" for name in names))
+    return {(spec.rpartition(":")[2], probe): conclusion for spec, probe, _, conclusion in lines}
+
+
+def test_a_configuration_that_never_wins_is_tried_on_its_own(found):
+    conclusion = found["one_configuration_too_small", "launch_options"]
+    shown = {str(s.violation.kind): s for s in conclusion.findings}
+    assert "unwritten_output" in shown
+    message = shown["unwritten_output"].violation.message
+    assert message.startswith("1 of 3 configurations at 100 columns, first (BLOCK: 64, num_warps: 2")
+    assert message.endswith("(and in 1 of 1 other trials)")
+    # It runs in its first configuration elsewhere, which is right.
+    assert found["one_configuration_too_small", "permutations"].findings == ()
+
+
+def test_configurations_that_pruning_leaves_out_are_not_forced(found):
+    conclusion = found["pruned", "launch_options"]
+    assert conclusion.findings == ()
+    assert conclusion.trials == 2
+    assert found["pruned", "permutations"].findings == ()
+
+
+def test_warps(found):
+    conclusion = found["wrong_with_16_warps", "launch_options"]
+    assert {s.label for s in conclusion.findings} == {"num-warps-16"}
+    assert conclusion.findings[0].violation.message.startswith("with num_warps=16: ")
+    assert found["takes_warps", "launch_options"].findings == ()
+    assert found["takes_warps", "launch_options"].trials == 5
+
+
+def test_nothing_to_choose_is_said():
+    def plain(x):
+        return torch.softmax(x, dim=-1)
+
+    found = conclusion("launch_options", plain)
+    assert found.trials == 0
+    assert found.skipped == ("takes no num_warps and launches no autotuned kernel",)
+    assert kinds(found) == set()
+
+
+def test_fusion_needs_a_gpu():
+    def plain(x):
+        return torch.softmax(x, dim=-1)
+
+    found = conclusion("fusion", plain)
+    assert found.trials == 0
+    assert found.skipped == ("the interpreter never fuses: fusion is judged on a GPU alone",)

@@ -1,0 +1,66 @@
+"""What the screen passes, the judge passes; and what is right, the screen passes as a rule."""
+
+import numpy as np
+import pytest
+import torch
+
+from oracles.formats import FORMATS, decode, encode
+from softcheck.judge.judge import judge
+from softcheck.probes.screen import passing
+from softcheck.variants.call import to_bits, to_tensor
+
+DTYPES = ["float16", "bfloat16", "float32"]
+
+
+def logits(fmt, columns, seed, spread=3.0):
+    generator = np.random.default_rng(seed)
+    return encode(spread * generator.standard_normal((48, columns)), fmt)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [1, 2, 37, 1000])
+@pytest.mark.parametrize("steps", [0, 1, 2, 4, 8, 16, 32, 64])
+def test_passes_nothing_that_the_judge_refuses(dtype, columns, steps):
+    """Outputs up to ``steps`` of their own spacing away from right ones: around the bounds, on either side of them."""
+    fmt = FORMATS[dtype]
+    bits = logits(fmt, columns, steps)
+    x = to_tensor(bits, fmt, torch.device("cpu"))
+    generator = np.random.default_rng([steps, columns])
+    right = to_bits(torch.softmax(x, dim=1), fmt).astype(np.int64)
+    where = generator.random(right.shape) < generator.random((len(right), 1))
+    moved = np.maximum(right + where * generator.integers(-steps, steps + 1, right.shape), 0)
+    output = moved.astype(fmt.storage)
+    passed = passing(x, to_tensor(output, fmt, torch.device("cpu")), fmt).numpy()
+    for row in np.flatnonzero(passed):
+        assert judge(bits[row : row + 1], output[row : row + 1], fmt).violations == ()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [1, 2, 37, 1000, 4096])
+def test_passes_right_rows(dtype, columns):
+    fmt = FORMATS[dtype]
+    bits = logits(fmt, columns, 7)
+    x = to_tensor(bits, fmt, torch.device("cpu"))
+    exact = torch.softmax(x.double(), dim=1).numpy()
+    assert passing(x, to_tensor(encode(exact, fmt), fmt, torch.device("cpu")), fmt).all()
+    assert passing(x, torch.softmax(x, dim=1), fmt).float().mean() > 0.95
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_leaves_special_rows_and_wild_outputs_to_the_judge(dtype):
+    fmt = FORMATS[dtype]
+    values = decode(logits(fmt, 9, 1), fmt)
+    values[0, 3], values[1, 3], values[2, 3] = np.nan, np.inf, -np.inf
+    x = to_tensor(encode(values, fmt), fmt, torch.device("cpu"))
+    y = torch.softmax(x, dim=1)
+    y[3, 4], y[4, 4], y[5, 4] = float("nan"), float("inf"), -1e-9
+    y[5, 4] = -y[5, 4].abs().clamp(min=6e-8)
+    assert passing(x, y, fmt)[:6].tolist() == [False] * 6
+    assert passing(x, y, fmt)[6:].all()
+
+
+def test_float64_and_empty_rows_are_left_to_the_judge():
+    x = torch.randn(3, 5, dtype=torch.float64)
+    assert not passing(x, torch.softmax(x, dim=1), FORMATS["float64"]).any()
+    empty = torch.empty(3, 0)
+    assert not passing(empty, empty, FORMATS["float32"]).any()

@@ -1,0 +1,166 @@
+"""Widths that fail are found and named by a predicate; kernels that are right at every width are left alone."""
+
+import numpy as np
+import pytest
+import torch
+from probe_helpers import conclusion, kinds
+
+from oracles.formats import FORMATS, decode
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes import registry
+from softcheck.probes.base import Setting, Subject
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.sizes import telling_rows
+from softcheck.variants.declaration import declaration_of, variant
+from softcheck.variants.registry import LoadedVariant
+
+
+def over_all_widths(function, dtype="float16", widest=1100):
+    """The probe's conclusion from the widths that it tries on a GPU, here on the CPU."""
+    probe = registry.load("sizes")
+    declaration = declaration_of(function)
+    setting = Setting(declaration=declaration, dtype=dtype, backend="cuda")
+    subject = Subject(LoadedVariant(function.__name__, function, declaration), setting, torch.device("cpu"))
+    trials = [trial for trial in probe.trials(setting) if max(trial.parameters) <= widest]
+    return probe.conclude([(trial, probe.run(subject, trial)) for trial in trials])
+
+
+def right(x):
+    return torch.softmax(x, dim=-1)
+
+
+def wrong_where(fails):
+    def softmax(x):
+        result = torch.softmax(x, dim=-1)
+        return result * 1.25 if x.numel() and fails(x.shape[1]) else result
+
+    return softmax
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_right_at_every_width(dtype):
+    found = over_all_widths(right, dtype)
+    assert found.findings == ()
+    assert found.skipped == ()
+    assert found.trials == 11
+
+
+@pytest.mark.parametrize(
+    ("words", "fails"),
+    [
+        (
+            "odd N from 513 to 1023 (256 of 1100 widths tried, 1 to 1100); at N = 513: ",
+            lambda n: n % 2 and 512 < n < 1024,
+        ),
+        ("N = 385 (1 of 1100 widths tried, 1 to 1100); at N = 385: ", lambda n: n == 385),
+        ("N % 128 != 0 (1092 of 1100 widths tried, 1 to 1100); at N = 1: ", lambda n: n % 128 != 0),
+    ],
+)
+def test_the_failing_set_is_one_predicate(words, fails):
+    found = over_all_widths(wrong_where(fails))
+    assert {str(shown.violation.kind) for shown in found.findings} >= {"ulp_exceeds_bound", "sum_violation"}
+    assert len(found.findings) == len(kinds(found))
+    [first] = [shown.violation for shown in found.findings if shown.violation.kind is FindingKind.SUM_VIOLATION]
+    assert first.message.startswith(words)
+    assert first.share > 100
+
+
+def test_a_subset_under_the_interpreter():
+    found = conclusion("sizes", wrong_where(lambda n: n > 512 and n & (n - 1)), "float16")
+    [first] = [shown for shown in found.findings if shown.violation.kind is FindingKind.SUM_VIOLATION]
+    assert first.violation.message.startswith("N > 512 with N not a power of two (")
+    assert conclusion("sizes", right).findings == ()
+
+
+def padded_with_zero(x):
+    """Lanes up to the next power of two are read as 0.0."""
+    lanes = 1 << max(x.shape[1] - 1, 0).bit_length()
+    return torch.softmax(torch.nn.functional.pad(x, (0, lanes - x.shape[1])), dim=-1)[:, : x.shape[1]]
+
+
+def last_tile_dropped(x):
+    """Only whole tiles of 128 columns enter the sum."""
+    whole = max(x.shape[1] // 128 * 128, 1)
+    exponentials = torch.exp((x - x.amax(dim=1, keepdim=True)).float())
+    return (exponentials / exponentials[:, :whole].sum(dim=1, keepdim=True)).to(x.dtype)
+
+
+def leaves_tail(x):
+    output = torch.empty_like(x)
+    output[:, :512] = torch.softmax(x, dim=-1)[:, :512]
+    return output
+
+
+def test_padding_read_as_zero():
+    [shown] = [s for s in over_all_widths(padded_with_zero).findings if s.violation.kind is FindingKind.SUM_VIOLATION]
+    assert shown.violation.message.startswith("N not a power of two (")
+
+
+def test_a_tail_left_out_of_the_sum():
+    found = over_all_widths(last_tile_dropped)
+    assert any("N % 128 != 0" in shown.violation.message for shown in found.findings)
+
+
+def test_a_tail_never_written():
+    [shown] = [s for s in over_all_widths(leaves_tail).findings if s.violation.kind is FindingKind.UNWRITTEN_OUTPUT]
+    assert shown.violation.message.startswith("N > 512 (")
+    assert shown.label == "columns-501-600"
+
+
+def test_raising_is_a_predicate_too():
+    def refuses(x):
+        if x.shape[1] > 1024:
+            raise ValueError("too wide")
+        return torch.softmax(x, dim=-1)
+
+    [shown] = over_all_widths(refuses).findings
+    assert shown.violation.kind is FindingKind.RAISED
+    assert shown.violation.message.startswith("N > 1024 (76 of 1100 widths tried, 1 to 1100); at N = 1025: ValueError")
+
+
+def test_widths_beyond_the_declared_limit_are_not_tried():
+    @variant(max_columns=100)
+    def narrow(x):
+        assert x.shape[1] <= 100
+        return torch.softmax(x, dim=-1)
+
+    assert over_all_widths(narrow).trials == 1
+    assert conclusion("sizes", narrow).findings == ()
+
+
+def test_a_trial_that_ended_its_process_keeps_its_own_finding():
+    probe = registry.load("sizes")
+    setting = Setting(declaration=declaration_of(right), dtype="float16", backend="interpreter")
+    done = [(trial, Outcome(tried=trial.parameters)) for trial in probe.trials(setting)]
+    crash = Violation(FindingKind.CRASH, "the worker died")
+    done[1] = (done[1][0], Outcome(violations=(crash,)))
+    [shown] = probe.conclude(done).findings
+    assert shown.violation == crash
+    assert shown.label == done[1][0].label
+
+
+def test_costly_widths_are_left_out_and_counted(monkeypatch):
+    """Some kernels are compiled anew for each width."""
+    from softcheck.probes import judged, sizes, sweep
+
+    monkeypatch.setattr(sweep, "judged", lambda *_: judged.Judged(None, (), fatal=False, seconds=0.6))
+    probe = registry.load("sizes")
+    setting = Setting(declaration=declaration_of(right), dtype="float16", backend="cuda")
+    subject = Subject(LoadedVariant("right", right, setting.declaration), setting, torch.device("cpu"))
+    done = [(trial, probe.run(subject, trial)) for trial in probe.trials(setting)]
+    found = probe.conclude(done)
+    tried = {n for _, outcome in done for n in outcome.tried}
+    assert {512, 513, 1023, 2**17 + 1, 2**20} <= tried
+    [reason] = found.skipped
+    planned = 1100 + 24
+    assert reason.startswith(f"{planned - len(tried)} of {planned} widths were left out")
+    assert len([n for n in tried if n <= 1100 and n not in sizes._EDGES]) == 11
+
+
+def test_the_rows_show_what_ordinary_ones_hide():
+    fmt = FORMATS["float16"]
+    rows = decode(telling_rows(300, fmt, rows=4, seed=0), fmt)
+    assert rows[0].max() == rows[0, -1] < -20
+    assert rows[2].argmax() == 0
+    assert rows[3].argmax() == 299
+    assert np.ptp(rows, axis=1).max() < 40
