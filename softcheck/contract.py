@@ -29,6 +29,7 @@ class FindingKind(StrEnum):
     COMPILE_ERROR = "compile_error"
     OUT_OF_MEMORY = "out_of_memory"
     RAISED = "raised"
+    ARITHMETIC_CONTRADICTED = "arithmetic_contradicted"
 
 
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):

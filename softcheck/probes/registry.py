@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 PROBES: dict[str, str] = {
     "empties": "no rows, no columns, and empty slices of larger matrices",
+    "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",
 }
 """Probes in the order in which they run, each with what it looks for; ``softcheck.probes.NAME`` holds its ``PROBE``."""
 

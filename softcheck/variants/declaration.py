@@ -86,7 +86,8 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Largest column count, one for all dtypes or one per dtype; None promises every count."""
     layouts: tuple[LayoutName, ...] = ("contiguous", "strided")
     fully_masked: FullyMasked = "nan"
-    arithmetic: Arithmetic = Arithmetic()
+    arithmetic: Arithmetic | None = None
+    """How it computes, checked against the compiled kernels; None leaves it to what these show."""
     traffic: Traffic | None = None
     """What the algorithm moves; None where it is not known, as inside a library that chooses by width."""
     description: str = ""

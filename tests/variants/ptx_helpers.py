@@ -33,6 +33,9 @@ def compile_all(requests, folder):
     )
     compiled = json.loads(answer.read_text())
     return {
-        tuple(request): (Arithmetic(**declared), [Kernel(name, {"ptx": ptx}) for name, ptx in kernels])
+        tuple(request): (
+            None if declared is None else Arithmetic(**declared),
+            [Kernel(name, {"ptx": ptx}) for name, ptx in kernels],
+        )
         for request, (declared, kernels) in zip(requests, compiled, strict=True)
     }

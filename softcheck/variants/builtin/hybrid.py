@@ -83,6 +83,7 @@ def _launch_hybrid(x: torch.Tensor, largest_block: int) -> torch.Tensor:
     max_columns=MAX_BLOCK_OF_FOUR_WARPS,
     description="shape as compile-time constants, whole row in one block of at least 64; packed rows assumed",
     provenance="blog post on a hybrid one-pass and tiled softmax",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=1, writes=1),
     known_defects=_STRIDES_IGNORED,
 )
@@ -95,6 +96,7 @@ def hybrid(x: torch.Tensor) -> torch.Tensor:
     dtypes=ALL_DTYPES,
     description="the hybrid kernel with blocks of at most 1024, so that wide rows take its three tiled passes",
     provenance="blog post on a hybrid one-pass and tiled softmax",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=3, writes=1),
     known_defects=_STRIDES_IGNORED,
 )

@@ -7,7 +7,7 @@ import triton.language as tl
 from softcheck.contract import FindingKind
 from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK_OF_FOUR_WARPS, compute_type, jit, new_output
 from softcheck.variants.builtin._tiled import softmax_row_in_tiles
-from softcheck.variants.declaration import KnownDefect, Traffic, variant
+from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
 
 _COLUMNS_PER_PROGRAM = 512
 _VECTOR = 4
@@ -72,6 +72,7 @@ def _tiled_kernel(
     max_columns=MAX_BLOCK_OF_FOUR_WARPS,
     description="one program per row, masked load without a fill value",
     provenance="notebook on Triton softmax, basic kernel",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=1, writes=1),
     known_defects=(
         KnownDefect(
@@ -99,6 +100,7 @@ def notebook_basic(x: torch.Tensor) -> torch.Tensor:
     dtypes=ALL_DTYPES,
     description="one program per row over its first 512 columns, four to a vector, no loop",
     provenance="notebook on Triton softmax, vectorized kernel",
+    arithmetic=Arithmetic(),
     known_defects=(
         KnownDefect(
             kinds=(
@@ -126,6 +128,7 @@ def notebook_vectorized(x: torch.Tensor) -> torch.Tensor:
     dtypes=ALL_DTYPES,
     description="three passes in tiles of 512",
     provenance="notebook on Triton softmax, tiled kernel",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=3, writes=1),
 )
 def notebook_tiled(x: torch.Tensor) -> torch.Tensor:

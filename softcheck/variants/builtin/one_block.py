@@ -12,7 +12,7 @@ from softcheck.variants.builtin._common import (
     jit,
     new_output,
 )
-from softcheck.variants.declaration import Traffic, variant
+from softcheck.variants.declaration import Arithmetic, Traffic, variant
 
 
 @jit
@@ -39,6 +39,7 @@ def _one_block_kernel(
     max_columns=MAX_BLOCK,
     description="one program per row, block of the next power of two, 4 to 16 warps by width",
     provenance="tutorial on fused softmax, first version",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=1, writes=1),
 )
 def one_block(x: torch.Tensor) -> torch.Tensor:
@@ -57,6 +58,7 @@ def one_block(x: torch.Tensor) -> torch.Tensor:
     max_columns=MAX_BLOCK_OF_FOUR_WARPS,
     description="one program per row, block of the next power of two, Triton's default warps; moves CPU input to the GPU",
     provenance="blog post on Triton softmax",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=1, writes=1),
 )
 def one_block_default_warps(x: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output
-from softcheck.variants.declaration import Traffic, variant
+from softcheck.variants.declaration import Arithmetic, Traffic, variant
 
 _WARPS = 8
 
@@ -39,6 +39,7 @@ def _persistent_kernel(
     max_columns={"float16": 32768, "bfloat16": 32768, "float32": 16384, "float64": 8192},
     description="persistent programs, as many as fit the device at once, striding over rows with pipelined loads",
     provenance="tutorial on fused softmax, later version",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=1, writes=1),
 )
 def persistent(x: torch.Tensor) -> torch.Tensor:
