@@ -1,5 +1,6 @@
 """Joining measurements of parts of one input into the measurement of the whole."""
 
+import re
 from collections.abc import Iterable
 from functools import reduce
 
@@ -11,14 +12,12 @@ from softcheck.judge.measurement import Extreme, Measurement
 
 
 def shifted(measurement: Measurement, rows: int) -> Measurement:
-    """The same figures with every witness's row moved down by ``rows``. Messages keep the numbering of their part."""
+    """The same figures with every witness's row moved down by ``rows``, in its message too."""
     return msgspec.structs.replace(
         measurement,
         max_ulp=_moved(measurement.max_ulp, rows),
         max_bound_share=_moved(measurement.max_bound_share, rows),
-        violations=tuple(
-            v if v.row is None else msgspec.structs.replace(v, row=v.row + rows) for v in measurement.violations
-        ),
+        violations=tuple(_violation_moved(v, rows) for v in measurement.violations),
     )
 
 
@@ -59,6 +58,15 @@ def _violations(a: tuple[Violation, ...], b: tuple[Violation, ...]) -> tuple[Vio
         count = violation.count + (before.count if before else 0)
         first[violation.kind] = msgspec.structs.replace(before or violation, count=count)
     return tuple(first[kind] for kind in FindingKind if kind in first)
+
+
+def _violation_moved(violation: Violation, rows: int) -> Violation:
+    if violation.row is None:
+        return violation
+    row = violation.row + rows
+    # The first place that a message names is its witness.
+    message = re.sub(rf"\brow {violation.row}\b", f"row {row}", violation.message, count=1)
+    return msgspec.structs.replace(violation, row=row, message=message)
 
 
 def _moved(extreme: Extreme | None, rows: int) -> Extreme | None:

@@ -12,7 +12,7 @@ from softcheck.variants.builtin._common import (
     jit,
     new_output,
 )
-from softcheck.variants.builtin._tiled import softmax_row_in_tiles
+from softcheck.variants.builtin._tiled import softmax_row_in_tiles, tiled_kernel
 from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
 
 _SMALLEST_BLOCK = 64
@@ -51,22 +51,6 @@ def _hybrid_kernel(
             tl.store(output + row * COLUMNS + column, exponentials / tl.sum(exponentials, axis=0), mask=inside)
         else:
             softmax_row_in_tiles(output + row * COLUMNS, x + row * COLUMNS, 1, COLUMNS, BLOCK, COMPUTE, COMPUTE)
-
-
-@jit
-def _tiled_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
-    row = tl.program_id(0).to(tl.int64)
-    softmax_row_in_tiles(
-        output + row * columns, x + row * row_stride, column_stride, columns, BLOCK, COMPUTE, tl.float64
-    )
 
 
 def _launch_hybrid(x: torch.Tensor, largest_block: int) -> torch.Tensor:
@@ -117,5 +101,5 @@ def tiled_float64_sum(x: torch.Tensor) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        _tiled_kernel[(rows,)](output, x, *x.stride(), columns, _TILE, compute_type(x))
+        tiled_kernel[(rows,)](output, x, *x.stride(), columns, _TILE, compute_type(x), tl.float64)
     return output

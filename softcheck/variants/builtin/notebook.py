@@ -6,7 +6,7 @@ import triton.language as tl
 
 from softcheck.contract import FindingKind
 from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK_OF_FOUR_WARPS, compute_type, jit, new_output
-from softcheck.variants.builtin._tiled import softmax_row_in_tiles
+from softcheck.variants.builtin._tiled import tiled_kernel
 from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
 
 _COLUMNS_PER_PROGRAM = 512
@@ -51,20 +51,6 @@ def _vectorized_kernel(
     exponentials = tl.exp(logits - tl.max(tl.max(logits, axis=1), axis=0))
     total = tl.sum(tl.sum(exponentials, axis=1), axis=0)
     tl.store(output + row * columns + column, exponentials / total, mask=inside)
-
-
-@jit
-def _tiled_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
-    row = tl.program_id(0).to(tl.int64)
-    softmax_row_in_tiles(output + row * columns, x + row * row_stride, column_stride, columns, BLOCK, COMPUTE, COMPUTE)
 
 
 @variant(
@@ -136,5 +122,6 @@ def notebook_tiled(x: torch.Tensor) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        _tiled_kernel[(rows,)](output, x, *x.stride(), columns, _COLUMNS_PER_PROGRAM, compute_type(x))
+        compute = compute_type(x)
+        tiled_kernel[(rows,)](output, x, *x.stride(), columns, _COLUMNS_PER_PROGRAM, compute, compute)
     return output
