@@ -118,8 +118,8 @@ def _probed(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
         of_marker = () if asked.get("families") or asked.get("corpora") else tuple(PROBES)
     names = [check_name(name) for name in config.getoption("--softcheck-probe") or of_marker]
     return [
-        pytest.param((spec, dtype, probe), id=f"{spec}-{dtype}-probe-{probe}")
-        for spec in _specs(config, asked)
+        pytest.param((spec, dtype, probe), id=f"{written}-{dtype}-probe-{probe}")
+        for written, spec in _specs(config, asked).items()
         for dtype in _dtypes(config, asked)
         for probe in names
     ]

@@ -1,4 +1,4 @@
-"""Joining measurements of parts of one input into the measurement of the whole."""
+"""Joining measurements, of parts of one input or of several inputs, into one."""
 
 import re
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ import msgspec
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge import histogram
 from softcheck.judge.measurement import Extreme, Measurement
+from softcheck.judge.ulp import LARGEST
 
 
 def shifted(measurement: Measurement, rows: int) -> Measurement:
@@ -24,7 +25,7 @@ def shifted(measurement: Measurement, rows: int) -> Measurement:
 def merge(parts: Iterable[Measurement]) -> Measurement:
     """Figures over all parts: sums are added, of extremes the largest is kept, of witnesses the first.
 
-    Raises TypeError where there are no parts.
+    ``columns`` is the first part's. Raises TypeError where there are no parts.
     """
     return reduce(_joined, parts)
 
@@ -35,7 +36,7 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         columns=a.columns,
         elements=a.elements + b.elements,
         max_ulp=larger(a.max_ulp, b.max_ulp),
-        ulp_sum=a.ulp_sum + b.ulp_sum,
+        ulp_sum=min(a.ulp_sum + b.ulp_sum, LARGEST),
         histogram=histogram.merge([a.histogram, b.histogram]),
         max_ulp_ftz=_largest(a.max_ulp_ftz, b.max_ulp_ftz),
         max_bound_share=larger(a.max_bound_share, b.max_bound_share),

@@ -56,22 +56,26 @@ class _Arithmetic(Probe):
         except _UnreadError as error:
             # A declaration needs no kernel to be shown.
             return Outcome(skipped=str(error), fatal=error.fatal, arithmetic=_read(reading, [], None))
-        return Outcome(arithmetic=_read(reading, kernels, _target(kernels) if subject.setting.on_gpu else TARGET))
+        found = _read(reading, kernels, _target(kernels) if subject.setting.on_gpu else TARGET)
+        if found is None or found.observed is None:
+            return Outcome(skipped="it launches no Triton kernel with PTX of its own", arithmetic=found)
+        return Outcome(arithmetic=found)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """One arithmetic for all widths, of everything seen what errs most, and one finding for all contradictions.
 
         A variant may take another kernel for each width, so that only all of them together contradict a declaration.
         """
-        trials = sum(outcome.skipped is None for _, outcome in done)
+        read = [(trial, o.arithmetic) for trial, o in done if o.arithmetic is not None and o.arithmetic.observed]
         found = _of_all(done)
         findings: tuple[Shown, ...] = ()
         if found is not None and found.declared is not None and found.observed is not None:
-            first, dtype = next((t.label, t.parameters.dtype) for t, o in done if o.skipped is None)
-            messages = contradictions(found.declared, found.observed, dtype, saw_all=trials == len(done))
+            first = read[0][0]
+            saw_all = len(read) == len(done)
+            messages = contradictions(found.declared, found.observed, first.parameters.dtype, saw_all=saw_all)
             kind = FindingKind.ARITHMETIC_CONTRADICTED
-            findings = (Shown(first, Violation(kind, "; ".join(messages), len(messages))),) if messages else ()
-        return Conclusion(findings=findings, trials=trials, skipped=skipped_of(done), arithmetic=found)
+            findings = (Shown(first.label, Violation(kind, "; ".join(messages), len(messages))),) if messages else ()
+        return Conclusion(findings=findings, trials=len(read), skipped=skipped_of(done), arithmetic=found)
 
 
 PROBE = _Arithmetic()
