@@ -31,6 +31,7 @@ class FindingKind(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     RAISED = "raised"
     STATE_CHANGED = "global_state_changed"
+    ARITHMETIC_CONTRADICTED = "arithmetic_contradicted"
 
 
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):

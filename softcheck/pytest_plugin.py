@@ -2,7 +2,7 @@
 
 A test suite uses it so::
 
-    @pytest.mark.accuracy(variants=["my_kernels.py:softmax"], dtypes=["float16"])
+    @pytest.mark.accuracy(variants=["my_kernels.py:softmax"], dtypes=["float16"])  # a path from the root folder
     def test_softmax(accuracy):
         accuracy.check()
 
@@ -14,6 +14,7 @@ which become one test per variant, dtype and case family and one per variant, dt
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -117,8 +118,8 @@ def _probed(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
         of_marker = () if asked.get("families") or asked.get("corpora") else tuple(PROBES)
     names = [check_name(name) for name in config.getoption("--softcheck-probe") or of_marker]
     return [
-        pytest.param((spec, dtype, probe), id=f"{spec}-{dtype}-probe-{probe}")
-        for spec in _specs(config, asked)
+        pytest.param((spec, dtype, probe), id=f"{written}-{dtype}-probe-{probe}")
+        for written, spec in _specs(config, asked).items()
         for dtype in _dtypes(config, asked)
         for probe in names
     ]
@@ -138,25 +139,38 @@ def _saved(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
     for case in cases:
         groups.setdefault((case.dtype, case.family), []).append(case)
     return [
-        pytest.param((spec, dtype, tuple(chosen)), id=f"{spec}-{dtype}-{family}")
-        for spec in _specs(config, asked)
+        pytest.param((spec, dtype, tuple(chosen)), id=f"{written}-{dtype}-{family}")
+        for written, spec in _specs(config, asked).items()
         for (dtype, family), chosen in groups.items()
     ]
 
 
 def _generated(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
     return [
-        pytest.param((spec, dtype), id=f"{spec}-{dtype}")
-        for spec in _specs(config, asked)
+        pytest.param((spec, dtype), id=f"{written}-{dtype}")
+        for written, spec in _specs(config, asked).items()
         for dtype in _dtypes(config, asked)
     ]
 
 
-def _specs(config: pytest.Config, asked: dict[str, Any]) -> list[str]:
+def _specs(config: pytest.Config, asked: dict[str, Any]) -> dict[str, str]:
+    """Variants by the words that name them in tests' ids.
+
+    A path on the command line starts from the folder that pytest was called in, one in a marker from the root folder.
+    """
     from softcheck.variants.registry import BUILTIN, resolve
 
-    specs = config.getoption("--softcheck-variant") or asked.get("variants") or list(BUILTIN)
-    return [resolve(spec).name for spec in specs]
+    chosen = config.getoption("--softcheck-variant")
+    if chosen or Path.cwd() == config.rootpath:
+        return {spec: resolve(spec).name for spec in chosen or asked.get("variants") or BUILTIN}
+    return {spec: resolve(_below(config.rootpath, spec)).name for spec in asked.get("variants") or BUILTIN}
+
+
+def _below(folder: Path, spec: str) -> str:
+    """A spec whose file, where it names one, is looked for in a folder."""
+    location, colon, function = spec.rpartition(":")
+    is_file = location.endswith(".py") or "/" in location
+    return f"{folder / Path(location).expanduser()}{colon}{function}" if is_file else spec
 
 
 def _dtypes(config: pytest.Config, asked: dict[str, Any]) -> list[str]:

@@ -8,8 +8,12 @@ from pathlib import Path
 
 from softcheck.cases.case import Case
 from softcheck.cases.check import check_contents
+from softcheck.cases.compact import compacted
 from softcheck.cases.corpus import encode_case, read_lines
 from softcheck.errors import UsageError
+
+LONGEST_LINE = 2**20
+"""Bytes of the longest line that is added: some 100000 float32 patterns. A corpus is read, searched and reviewed by line."""
 
 
 def add(case: Case, path: str | Path, *, beside: Iterable[str | Path] = ()) -> Path:
@@ -17,10 +21,17 @@ def add(case: Case, path: str | Path, *, beside: Iterable[str | Path] = ()) -> P
 
     ``beside`` names further corpus files that must not hold the same id or input either; the ``*.jsonl`` files of the
     target's own folder are always looked at. The file is replaced as a whole, so that a reader, or a crash at any
-    moment, sees the old content or the new one. Raises UsageError where the case contradicts itself, its id or its
+    moment, sees the old content or the new one. A large input is saved as a recipe where one value with a few exceptions
+    gives it. Raises UsageError where the case contradicts itself, takes more than ``LONGEST_LINE`` bytes, its id or its
     input is already saved, or the folder can't be written.
     """
     check_contents(case)
+    line = encode_case(compacted(case))
+    if len(line) > LONGEST_LINE:
+        raise UsageError(
+            f"case {case.id!r} of shape {list(case.shape)} takes {len(line):,} bytes, expected at most {LONGEST_LINE:,}; save "
+            "the rows and columns that fail, or describe the input by a recipe (softcheck corpus add --line)"
+        )
     target = Path(path).resolve()
     if target.suffix != ".jsonl":
         raise UsageError(f"{path} is not a corpus file; expected a name that ends in .jsonl")
@@ -32,7 +43,7 @@ def add(case: Case, path: str | Path, *, beside: Iterable[str | Path] = ()) -> P
             old = target.read_bytes() if target.exists() else b""
             if old and not old.endswith(b"\n"):
                 old += b"\n"
-            _replace(target, old + encode_case(case))
+            _replace(target, old + line)
     except OSError as error:
         raise UsageError(
             f"can't write {target}: {error.strerror or error}; nothing was changed. Choose a folder you can write to"

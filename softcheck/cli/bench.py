@@ -7,7 +7,8 @@ import click
 from softcheck.cli import progress
 from softcheck.cli.config import dtype_option
 from softcheck.errors import UsageError
-from softcheck.report.build import command_line, environment
+from softcheck.report.build import command_line
+from softcheck.report.environment import environment
 from softcheck.report.json_format import render as render_json
 from softcheck.report.model import SpeedReport
 from softcheck.report.output import check_writable, write

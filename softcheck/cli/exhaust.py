@@ -12,10 +12,10 @@ from softcheck.cli import progress
 from softcheck.cli.config import dtype_option
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line, exit_code
-from softcheck.report.exhaustive import Exhausted, build
+from softcheck.report.exhaustive import build
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.output import check_writable, display_of, write
-from softcheck.run.exhaust import ROWS_AT_ONCE, Header, Parts, exhaust
+from softcheck.run.exhaust import ROWS_AT_ONCE, Exhausted, Header, Parts, exhaust
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
 from softcheck.variants.registry import resolve

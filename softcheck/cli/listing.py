@@ -9,6 +9,7 @@ from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.families import FAMILIES
 from softcheck.probes.registry import PROBES
 from softcheck.report.formats import FORMATS
+from softcheck.run.regression import FAMILY as REGRESSION
 from softcheck.run.session import Session
 from softcheck.variants.registry import BUILTIN
 
@@ -44,7 +45,10 @@ def _corpora() -> list[str]:
 
 _LINES: dict[str, Callable[[], list[str]]] = {
     "variants": _variants,
-    "families": lambda: [f"{name:<25}{family.description}" for name, family in FAMILIES.items()],
+    "families": lambda: [
+        *(f"{name:<25}{family.description}" for name, family in FAMILIES.items()),
+        f"{REGRESSION:<25}failures that were reported or found, saved as cases",
+    ],
     "corpora": _corpora,
     "probes": lambda: [f"{name:<25}{looks_for}" for name, looks_for in PROBES.items()],
     "oracles": lambda: [f"{name:<25}{oracle.description}" for name, oracle in ORACLES.items()],

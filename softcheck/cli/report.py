@@ -56,6 +56,11 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 )
 @option("--no-probes", is_flag=True, help="Run cases alone, as any choice of cases without --probe does.")
 @option("--quick", is_flag=True, help="Keep probes to the few trials that show most.")
+@option(
+    "--exhaustive/--no-exhaustive",
+    default=None,
+    help="Judge every pair of 16-bit patterns too, on a GPU; left out, only beside the whole corpus.",
+)
 @option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
 @option("--generate", type=click.IntRange(min=0), default=0, metavar="N", help="Also judge N generated cases each.")
 @option("--save", is_flag=True, help="Add the failures among generated cases to ./corpora/regressions.")
@@ -96,6 +101,7 @@ def command(
     probe: tuple[str, ...],
     no_probes: bool,
     quick: bool,
+    exhaustive: bool | None,
     device: DeviceChoice,
     generate: int,
     save: bool,
@@ -126,17 +132,19 @@ def command(
         if with_cases
         else []
     )
+    whole_corpus = with_cases and not (globs or family or tag or corpus)
     options = Options(
         variants=tuple(dict.fromkeys(resolve(spec).name for spec in (variant or BUILTIN))),
         dtypes=dtypes,
         cases=tuple(cases),
-        whole_corpus=with_cases and not (globs or family or tag or corpus),
+        whole_corpus=whole_corpus,
         probes=probes,
         quick=quick,
         device=device,
         jobs=jobs,
         seed=seed,
         generate=generate,
+        exhaustive=exhaustive is not False and (whole_corpus or exhaustive is True),
         speed=speed and with_cases,
         seconds_per_call=time_limit,
     )

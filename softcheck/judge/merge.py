@@ -1,5 +1,6 @@
-"""Joining measurements of parts of one input into the measurement of the whole."""
+"""Joining measurements, of parts of one input or of several inputs, into one."""
 
+import re
 from collections.abc import Iterable
 from functools import reduce
 
@@ -8,24 +9,23 @@ import msgspec
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge import histogram
 from softcheck.judge.measurement import Extreme, Measurement
+from softcheck.judge.ulp import LARGEST
 
 
 def shifted(measurement: Measurement, rows: int) -> Measurement:
-    """The same figures with every witness's row moved down by ``rows``. Messages keep the numbering of their part."""
+    """The same figures with every witness's row moved down by ``rows``, in its message too."""
     return msgspec.structs.replace(
         measurement,
         max_ulp=_moved(measurement.max_ulp, rows),
         max_bound_share=_moved(measurement.max_bound_share, rows),
-        violations=tuple(
-            v if v.row is None else msgspec.structs.replace(v, row=v.row + rows) for v in measurement.violations
-        ),
+        violations=tuple(_violation_moved(v, rows) for v in measurement.violations),
     )
 
 
 def merge(parts: Iterable[Measurement]) -> Measurement:
     """Figures over all parts: sums are added, of extremes the largest is kept, of witnesses the first.
 
-    Raises TypeError where there are no parts.
+    ``columns`` is the first part's. Raises TypeError where there are no parts.
     """
     return reduce(_joined, parts)
 
@@ -36,7 +36,7 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         columns=a.columns,
         elements=a.elements + b.elements,
         max_ulp=larger(a.max_ulp, b.max_ulp),
-        ulp_sum=a.ulp_sum + b.ulp_sum,
+        ulp_sum=min(a.ulp_sum + b.ulp_sum, LARGEST),
         histogram=histogram.merge([a.histogram, b.histogram]),
         max_ulp_ftz=_largest(a.max_ulp_ftz, b.max_ulp_ftz),
         max_bound_share=larger(a.max_bound_share, b.max_bound_share),
@@ -59,6 +59,15 @@ def _violations(a: tuple[Violation, ...], b: tuple[Violation, ...]) -> tuple[Vio
         count = violation.count + (before.count if before else 0)
         first[violation.kind] = msgspec.structs.replace(before or violation, count=count)
     return tuple(first[kind] for kind in FindingKind if kind in first)
+
+
+def _violation_moved(violation: Violation, rows: int) -> Violation:
+    if violation.row is None:
+        return violation
+    row = violation.row + rows
+    # The first place that a message names is its witness.
+    message = re.sub(rf"\brow {violation.row}\b", f"row {row}", violation.message, count=1)
+    return msgspec.structs.replace(violation, row=row, message=message)
 
 
 def _moved(extreme: Extreme | None, rows: int) -> Extreme | None:

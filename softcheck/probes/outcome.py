@@ -3,6 +3,25 @@
 import msgspec
 
 from softcheck.contract import FindingKind, Violation
+from softcheck.variants.declaration import Arithmetic
+from softcheck.variants.ptx import ObservedArithmetic
+
+
+class KernelArithmetic(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """How a variant computes in one dtype: what the PTX of its Triton kernels shows, and what it declares."""
+
+    declared: Arithmetic | None = None
+    kernels: tuple[str, ...] = ()
+    """Names of the kernels that were read; none where it launches none itself."""
+    target: str | None = None
+    """What they were compiled for: the GPU that they ran on, or a target that they were compiled for ahead of time."""
+    observed: ObservedArithmetic | None = None
+    shown: Arithmetic | None = None
+    """The model that the PTX shows; None where no proven bound covers what it shows."""
+    weaknesses: tuple[str, ...] = ()
+    """What is weaker than in the standard contract, in words."""
+    leaves_contract: str | None = None
+    """Where the bound of its own model, declared or else shown, leaves the standard contract, in words."""
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -19,6 +38,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Sizes that a probe over many sizes tried; ``violations`` then holds each kind at its smallest failing size."""
     failing: dict[FindingKind, tuple[int, ...]] = {}
     """Those of the sizes that broke a promise, by kind."""
+    arithmetic: KernelArithmetic | None = None
+    """How the kernels that the trial called compute, where it looked."""
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -38,3 +59,5 @@ class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Reasons of those that were not, each once."""
     properties: dict[str, bool] = {}
     """A property holds where every trial that looked for it showed it."""
+    arithmetic: KernelArithmetic | None = None
+    """How the variant's kernels compute, of all trials together."""

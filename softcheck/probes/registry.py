@@ -24,6 +24,7 @@ PROBES: dict[str, str] = {
     "appended_masks": "-inf columns before, between and behind the others, across block sizes",
     "fusion": "kernels compiled with and without fused multiply and add",
     "launch_options": "num_warps from 1 to 16 where it can be passed, and each configuration of autotuned kernels",
+    "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",
     "addresses": "offsets computed in 32 bits, beyond 2^31 elements",
 }
 """Probes in the order in which they run, each with what it looks for; ``softcheck.probes.NAME`` holds its ``PROBE``."""

@@ -1,26 +1,21 @@
 """Draws the report model from what a run measured."""
 
-import os
-import shlex
-import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from oracles import ball
 from oracles.formats import FORMATS, decode
-from softcheck import __version__
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import Violation
-from softcheck.judge.histogram import merge, percentile
 from softcheck.judge.measurement import Extreme
-from softcheck.judge.ulp import LARGEST
-from softcheck.report import probes
-from softcheck.report.bins import octaves
+from softcheck.judge.merge import merge
+from softcheck.report import exhaustive, probes
+from softcheck.report.environment import environment
+from softcheck.report.figures_of import with_figures
 from softcheck.report.model import (
     CaseResult,
     CopyBaseline,
-    Environment,
     Finding,
     Report,
     Stage,
@@ -32,7 +27,6 @@ from softcheck.report.reproduce import finding_id, reproduce_command
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.check import Run, explanation
-from softcheck.run.protocol import Ready
 from softcheck.run.session import Result, rows_to_run
 from softcheck.variants.declaration import Declaration, KnownDefect
 
@@ -49,6 +43,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         environment=environment(run.ready, run.options.seed, command),
         variants=tuple(rows),
         cases=_cases(run),
+        exhaustive=tuple(exhaustive.behind(result) for result in run.exhausted),
         speed=tuple(
             CopyBaseline(
                 dtype=s.dtype,
@@ -95,6 +90,7 @@ class _Row:
         self.corpora = corpora
         self.results = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
         self.probed = [p for p in run.probed if p.task.variant == name and p.task.dtype == dtype]
+        self.exhausted = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
         self.measured = [(r.case, r.measurement) for r in self.results]
 
     def result(self) -> VariantResult:
@@ -125,13 +121,10 @@ class _Row:
             )
         findings = self._findings(declaration)
         verdict, reason = self._verdict(declaration, findings)
-        figures = [m for _, m in self.measured]
-        elements = sum(m.elements for m in figures)
-        histogram = merge(m.histogram for m in figures)
+        together = merge(m for _, m in self.measured) if self.measured else None
         worst = self._worst()
-        judged = elements > 0
         speed = self._speed()
-        return VariantResult(
+        result = VariantResult(
             name=self.name,
             dtype=self.dtype,
             verdict=verdict,
@@ -139,29 +132,16 @@ class _Row:
             cases_run=len(self.results),
             probes_run=probes_run,
             properties=probes.properties_of(self.probed),
-            elements=elements,
-            max_ulp=worst[1].value if worst else None,
-            mean_ulp=min(sum(m.ulp_sum for m in figures), LARGEST) / elements if judged else None,
-            p999_ulp=percentile_of(histogram, worst[1] if worst else None),
+            arithmetic=probes.arithmetic_of(self.probed),
             witness=_witness(*worst, declaration) if worst else None,
-            max_ulp_ftz=_largest(m.max_ulp_ftz for m in figures),
-            max_bound_share=_largest(m.max_bound_share.value if m.max_bound_share else None for m in figures),
-            flushed=sum(m.flushed for m in figures) if judged else None,
-            max_sum_deviation=_largest(m.max_sum_deviation for m in figures),
-            sum_violations=sum(m.sum_violations for m in figures)
-            if any(m.max_sum_deviation is not None for m in figures)
-            else None,
-            special_mismatches=sum(m.special_mismatches for m in figures)
-            if any(m.special_rows for m in figures)
-            else None,
-            rejudged_rows=sum(m.rejudged_rows for m in figures) if judged else None,
-            max_abs_difference_to_torch=_largest(m.max_abs_difference_to_torch for m in figures),
             findings=tuple(findings),
             gb_per_s=speed.gb_per_s if speed else None,
             speed_vs_torch=speed.times_faster.mid if speed and speed.times_faster else None,
-            histogram=octaves(histogram),
-            seconds=sum(r.seconds for r in self.results) + sum(p.seconds for p in self.probed),
+            seconds=sum(r.seconds for r in self.results)
+            + sum(p.seconds for p in self.probed)
+            + sum(e.seconds for e in self.exhausted),
         )
+        return result if together is None else with_figures(result, together)
 
     def _why_nothing(self) -> str:
         if self.run.interrupted:
@@ -178,6 +158,7 @@ class _Row:
             for case, measurement in self.measured
             for violation in measurement.violations
         ]
+        found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=False)]
         # What is not explained comes first, then by kind; of each kind the smallest input, the easiest to look into.
         size = {case.id: case.shape[0] * case.shape[1] for case, _ in self.measured}
         return sorted(
@@ -218,7 +199,12 @@ class _Row:
             return False
         could_show = [(c, m) for c, m in self.measured if defect.may_show(c.id)]
         if probes.explains_any(defect, self.probed) or any(
-            defect.explains(v, c.id) for c, m in could_show for v in m.violations
+            defect.explains(v, case_id)
+            for case_id, m in (
+                *((c.id, m) for c, m in self.measured),
+                *((e.case_id, e.measurement) for e in self.exhausted),
+            )
+            for v in m.violations
         ):
             return False
         if probes.only_probes_show(defect):
@@ -244,16 +230,6 @@ def _witness(case: Case, extreme: Extreme, declaration: Declaration) -> Witness:
         output_bits=extreme.output_bits,
         exact=ball.decimal(decode(row, FORMATS[case.dtype]), extreme.column, fully_masked=declaration.fully_masked),
     )
-
-
-def percentile_of(histogram: Mapping[int, int], worst: Extreme | None) -> float | None:
-    """The 99.9th percentile of the ULP errors. A bin's upper edge may lie above the maximum, which the percentile can't exceed."""
-    found = percentile(histogram, 0.999)
-    return None if found is None or worst is None else min(found, worst.value)
-
-
-def _largest(values: Iterable[float | None]) -> float | None:
-    return max((v for v in values if v is not None), default=None)
 
 
 def _cases(run: Run) -> tuple[CaseResult, ...]:
@@ -287,39 +263,6 @@ def _truncation_note(run: Run) -> tuple[str, ...]:
     if not cut:
         return ()
     return (f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole",)
-
-
-def environment(ready: Ready, seed: int, command: Sequence[str]) -> Environment:
-    """Where and with what a run measured; ``command`` is what the user typed."""
-    return Environment(
-        backend=ready.backend,
-        device=ready.device,
-        torch=ready.torch,
-        triton=ready.triton,
-        python=ready.python,
-        softcheck=__version__,
-        seed=seed,
-        git_commit=_git_commit(),
-        driver=ready.driver,
-        command=shlex.join(command),
-    )
-
-
-def _git_commit() -> str | None:
-    """Commit for the record: GIT_COMMIT where the environment has it, as a copy without .git may, else the checkout's."""
-    if os.environ.get("GIT_COMMIT"):
-        return os.environ["GIT_COMMIT"]
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"],  # noqa: S607 - git is found as the user's shell would
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=5,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None if done.returncode == 0 else None
 
 
 def command_line() -> list[str]:

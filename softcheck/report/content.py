@@ -201,12 +201,28 @@ def probe_lines(report: Report) -> list[str]:
     return lines
 
 
+def arithmetic_lines(report: Report) -> list[str]:
+    """What is weaker than the standard contract in a variant's kernels, and where that leaves it.
+
+    One line for all variants and dtypes of which the same can be said; none where nothing is weaker.
+    """
+    said: dict[str, list[str]] = {}
+    for result in report.variants:
+        found = result.arithmetic
+        if found is not None and (found.weaknesses or found.leaves_contract):
+            left = found.leaves_contract
+            parts = [*found.weaknesses, *([] if left is None else [f"leaves the standard contract {left}"])]
+            said.setdefault("; ".join(one_line(part) for part in parts), []).append(subject(result))
+    return [f"{', '.join(subjects)}: {text}" for text, subjects in said.items()]
+
+
 def exhaustive_lines(report: Report) -> list[str]:
     """For each set that was judged whole: how many rows of each class, and how the ULP errors are spread."""
     lines = []
     for result in report.exhaustive:
         lines.append(
-            f"{one_line(result.name)} {one_line(result.dtype)}: {one_line(result.domain)}: {result.rows:,} rows "
+            f"{one_line(result.name)} {one_line(result.dtype)}: {one_line(result.domain)}: "
+            f"max {figures.max_ulp(result)} ULP, {result.rows:,} rows "
             f"({result.ordinary_rows:,} ordinary, {result.nan_rows:,} NaN, {result.fully_masked_rows:,} fully masked), "
             f"{result.rows_per_second:,.0f} rows/s"
         )

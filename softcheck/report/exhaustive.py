@@ -2,36 +2,20 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Literal
 
 from oracles import ball
 from oracles.formats import bits_hex, decode
-from softcheck.cases.exhaustive import Domain
 from softcheck.contract import Violation
-from softcheck.judge.measurement import Extreme, Measurement
+from softcheck.judge.measurement import Extreme
 from softcheck.report.bins import octaves
-from softcheck.report.build import environment, percentile_of
+from softcheck.report.environment import environment
+from softcheck.report.figures_of import with_figures
 from softcheck.report.model import CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import bits_command, finding_id
 from softcheck.run.check import explanation
+from softcheck.run.exhaust import Exhausted
 from softcheck.run.protocol import Ready
-from softcheck.variants.declaration import Declaration
-
-
-@dataclass(frozen=True, slots=True)
-class Exhausted:
-    """One variant judged on one domain."""
-
-    variant: str
-    declaration: Declaration
-    domain: Domain
-    measurement: Measurement
-    seconds: float
-
-    @property
-    def case_id(self) -> str:
-        """The domain's name, in the form of a case's id."""
-        return f"exhaustive/{self.domain.kind}-of-{self.domain.columns}/{self.domain.dtype}"
 
 
 def build(results: Sequence[Exhausted], ready: Ready, *, command: Sequence[str], notes: Sequence[str]) -> Report:
@@ -40,7 +24,7 @@ def build(results: Sequence[Exhausted], ready: Ready, *, command: Sequence[str],
         environment=environment(ready, 0, command),
         variants=tuple(_row(result, ready) for result in results),
         cases=tuple({r.case_id: _case(r) for r in results}.values()),
-        exhaustive=tuple(_behind(result) for result in results),
+        exhaustive=tuple(behind(result) for result in results),
         notes=tuple(notes),
         seconds=sum(result.seconds for result in results),
     )
@@ -48,40 +32,36 @@ def build(results: Sequence[Exhausted], ready: Ready, *, command: Sequence[str],
 
 def _row(result: Exhausted, ready: Ready) -> VariantResult:
     m = result.measurement
-    findings = tuple(_finding(result, violation, ready) for violation in m.violations)
-    verdict: Verdict = "fail" if any(f.known is None for f in findings) else "known" if findings else "pass"
-    return VariantResult(
+    found = findings(result, ready, of_row=True)
+    verdict: Verdict = "fail" if any(f.known is None for f in found) else "known" if found else "pass"
+    row = VariantResult(
         name=result.variant,
         dtype=result.domain.dtype,
         verdict=verdict,
         cases_run=1,
-        elements=m.elements,
-        max_ulp=m.max_ulp.value if m.max_ulp else None,
-        mean_ulp=m.ulp_sum / m.elements if m.elements else None,
-        histogram=octaves(m.histogram),
-        p999_ulp=percentile_of(m.histogram, m.max_ulp),
-        ulp_is="exact" if result.domain.is_complete and not _unjudged(m) else "at least",
+        ulp_is=_ulp_is(result),
         witness=_witness(result, m.max_ulp) if m.max_ulp else None,
-        max_ulp_ftz=m.max_ulp_ftz,
-        max_bound_share=m.max_bound_share.value if m.max_bound_share else None,
-        flushed=m.flushed if m.elements else None,
-        max_sum_deviation=m.max_sum_deviation,
-        sum_violations=m.sum_violations if m.max_sum_deviation is not None else None,
-        special_mismatches=m.special_mismatches if m.special_rows else None,
-        rejudged_rows=m.rejudged_rows if m.elements else None,
-        findings=findings,
+        findings=found,
         seconds=result.seconds,
     )
+    return with_figures(row, m)
 
 
-def _finding(result: Exhausted, violation: Violation, ready: Ready) -> Finding:
+def findings(result: Exhausted, ready: Ready, *, of_row: bool) -> tuple[Finding, ...]:
+    """Findings of one domain. The reproducing command saves the failing row (``of_row``), or runs the domain again."""
+    return tuple(_finding(result, violation, ready, of_row=of_row) for violation in result.measurement.violations)
+
+
+def _finding(result: Exhausted, violation: Violation, ready: Ready, *, of_row: bool) -> Finding:
     dtype = result.domain.dtype
     return Finding(
         id=finding_id(result.variant, dtype, violation.kind, result.case_id),
         kind=violation.kind,
         case=result.case_id,
         message=violation.message,
-        reproduce=_reproduce(result, violation, ready),
+        reproduce=_save_row(result, violation.row)
+        if of_row and violation.row is not None
+        else _run_again(result, ready),
         count=violation.count,
         row=violation.row,
         column=violation.column,
@@ -91,16 +71,18 @@ def _finding(result: Exhausted, violation: Violation, ready: Ready) -> Finding:
     )
 
 
-def _unjudged(measurement: Measurement) -> bool:
-    """Whether a part gave no output to judge, so that the maximum found need not be the maximum."""
-    return any(violation.row is None for violation in measurement.violations)
+def _ulp_is(result: Exhausted) -> Literal["exact", "at least"]:
+    """The maximum found is the maximum there is only where every row gave an output that was judged."""
+    unjudged = any(violation.row is None for violation in result.measurement.violations)
+    return "exact" if result.domain.is_complete and not unjudged else "at least"
 
 
-def _reproduce(result: Exhausted, violation: Violation, ready: Ready) -> str:
-    """The command that saves the failing row, or where no row is known the one that runs the domain again."""
+def _save_row(result: Exhausted, row: int) -> str:
+    return bits_command(result.variant, result.domain.dtype, _row_bits(result, row))
+
+
+def _run_again(result: Exhausted, ready: Ready) -> str:
     judged = result.domain
-    if violation.row is not None:
-        return bits_command(result.variant, judged.dtype, _row_bits(result, violation.row))
     words = ["softcheck", "exhaust", result.variant, "--dtype", judged.dtype, "--columns", str(judged.columns)]
     if judged.kind == "differences":
         words.append("--differences")
@@ -134,13 +116,16 @@ def _case(result: Exhausted) -> CaseResult:
     return CaseResult(id=result.case_id, family="exhaustive", shape=shape, rows_run=result.measurement.rows)
 
 
-def _behind(result: Exhausted) -> Exhaustive:
+def behind(result: Exhausted) -> Exhaustive:
+    """What stands behind the figures of one domain."""
     m = result.measurement
     return Exhaustive(
         name=result.variant,
         dtype=result.domain.dtype,
         domain=result.domain.describe(),
         is_complete=result.domain.is_complete,
+        max_ulp=m.max_ulp.value if m.max_ulp else None,
+        ulp_is=_ulp_is(result),
         rows=m.rows,
         ordinary_rows=m.rows - m.special_rows,
         nan_rows=m.special_rows - m.fully_masked_rows,

@@ -3,7 +3,7 @@
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-from softcheck.report.model import VariantResult
+from softcheck.report.model import Exhaustive, VariantResult
 
 NOT_MEASURED = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -33,7 +33,7 @@ def count(value: int | None) -> str:
     return NOT_MEASURED if value is None else f"{value:,}"
 
 
-def max_ulp(result: VariantResult) -> str:
+def max_ulp(result: VariantResult | Exhaustive) -> str:
     """The maximum with its sense: ``= 0.501`` over everything there is, ``≥ 0.501`` (rounded down) over samples."""
     if result.max_ulp is None:
         return NOT_MEASURED

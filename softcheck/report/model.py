@@ -6,6 +6,7 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind
+from softcheck.probes.outcome import KernelArithmetic
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
 
 Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
@@ -83,6 +84,8 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """By probe the number of trials that were made; a probe that was not run is absent."""
     properties: dict[str, bool] = {}
     """Properties that are reported without being promised, such as ``batch_invariant``, and whether they hold."""
+    arithmetic: KernelArithmetic | None = None
+    """How its kernels compute; null where it launches none of its own and declares nothing, or nothing was looked at."""
     elements: int = 0
     max_ulp: float | None = None
     mean_ulp: float | None = None
@@ -134,6 +137,8 @@ class Exhaustive(msgspec.Struct, frozen=True, kw_only=True):
     """The set in words."""
     is_complete: bool
     """Whether the set is every row of this many columns that the format has."""
+    max_ulp: float | None = None
+    ulp_is: Literal["exact", "at least"] = "at least"
     rows: int
     ordinary_rows: int
     nan_rows: int

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from softcheck.probes.outcome import KernelArithmetic
 from softcheck.probes.registry import PROBES
 from softcheck.report.model import Finding
 from softcheck.report.reproduce import finding_id
@@ -56,6 +57,11 @@ def properties_of(probed: Iterable[ProbeResult]) -> dict[str, bool]:
         for name, holds in result.conclusion.properties.items():
             found[name] = found.get(name, True) and holds
     return dict(sorted(found.items()))
+
+
+def arithmetic_of(probed: Iterable[ProbeResult]) -> KernelArithmetic | None:
+    """How the variant's kernels compute, where a probe has looked."""
+    return next((found for result in probed if (found := result.conclusion.arithmetic) is not None), None)
 
 
 def explains_any(defect: KnownDefect, probed: Iterable[ProbeResult]) -> bool:

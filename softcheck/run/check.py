@@ -5,9 +5,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from oracles.formats import FORMATS
 from softcheck.cases.case import Case
+from softcheck.cases.exhaustive import domain
 from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
+from softcheck.run.exhaust import Exhausted, exhaust_within
 from softcheck.run.generate import Generated, generate
 from softcheck.run.plan import plan
 from softcheck.run.pool import MOST_TIMEOUTS
@@ -22,6 +25,10 @@ from softcheck.variants.declaration import Backend, Declaration
 
 TIMED_SHAPE = DEFAULT[0]
 """Rows and columns of the timed input."""
+
+
+EXHAUST_SECONDS = 10.0
+"""For every pair of 16-bit patterns, per variant and dtype: several times what they take where few rows are in doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,8 @@ class Options:
     jobs: int | None = None
     seed: int = 0
     generate: int = 0
+    exhaustive: bool = False
+    """Whether every pair of a 16-bit dtype's patterns is judged too, on a GPU."""
     speed: bool = True
     seconds_per_call: float = 120.0
 
@@ -54,6 +63,7 @@ class Run:
     """Variants that can't be judged at all, with the reason."""
     results: list[Result] = field(default_factory=list)
     probed: list[ProbeResult] = field(default_factory=list)
+    exhausted: list[Exhausted] = field(default_factory=list)
     generated: list[Generated] = field(default_factory=list)
     speeds: list[ShapeSamples] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -122,6 +132,7 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
         _load(session, run, events)
         _run_cases(session, run, events, record)
         _run_probes(session, run, events, record)
+        _exhaust(session, run, events, record)
         _note_given_up(session, run)
         _generate(session, run, events, record)
         _time(session, run, events, record)
@@ -170,6 +181,7 @@ def _open(options: Options, session: Session, keeping: Keeping | None) -> Record
         quick=options.quick,
         seed=options.seed,
         generate=options.generate,
+        exhaustive=options.exhaustive,
         speed=options.speed,
         seconds_per_call=options.seconds_per_call,
     )
@@ -235,6 +247,37 @@ def _run_probes(session: Session, run: Run, events: Events, record: Record) -> N
 
     errors = run_probes(session, left, keep, events.progress, done=record.outcomes, on_outcome=record.add_outcome)
     run.errors.extend(errors)
+
+
+def _exhaust(session: Session, run: Run, events: Events, record: Record) -> None:
+    """Rows of two columns in the 16-bit dtypes, for at most ``EXHAUST_SECONDS`` per variant and dtype."""
+    wanted = [
+        (name, declaration, dtype)
+        for name, declaration in run.declarations.items()
+        for dtype in run.options.dtypes
+        if FORMATS[dtype].width == 16 and dtype in declaration.dtypes and (declaration.column_limit(dtype) or 2) >= 2
+    ]
+    if not run.options.exhaustive or not wanted:
+        return
+    if run.ready.backend != "cuda":
+        run.notes.append(
+            "not every pair of 16-bit patterns is judged: that needs a GPU; see softcheck exhaust for a part"
+        )
+        return
+    events.stage("judging every pair of 16-bit patterns")
+    for done, (name, declaration, dtype) in enumerate(wanted, start=1):
+        kept = record.exhausted.get((name, dtype))
+        if kept is not None:
+            run.exhausted.append(kept)
+        elif name not in session.given_up:
+            try:
+                found = exhaust_within(session, name, declaration, domain(dtype, 2), EXHAUST_SECONDS)
+            except SoftcheckError as error:
+                run.errors.append(f"{name}, every pair of {dtype} patterns: {error}")
+            else:
+                record.add_exhausted(found)
+                run.exhausted.append(found)
+        events.progress(done, len(wanted))
 
 
 def _note_given_up(session: Session, run: Run) -> None:

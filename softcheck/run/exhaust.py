@@ -1,7 +1,9 @@
 """Judging everything there is: a domain in parts, each journalled as it is measured, so that a killed run goes on."""
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -11,6 +13,7 @@ from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
 from softcheck.run.journal import Journal
 from softcheck.run.session import Session
+from softcheck.variants.declaration import Declaration
 
 ROWS_AT_ONCE = {"interpreter": 2**10, "cuda": 2**26}
 """Rows of one part: under the interpreter about a second of one program per row; on a GPU a few gigabytes in all."""
@@ -67,6 +70,22 @@ def _refusal(found: Header, now: Header) -> str | None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """One variant judged on one domain."""
+
+    variant: str
+    declaration: Declaration
+    domain: Domain
+    measurement: Measurement
+    seconds: float
+
+    @property
+    def case_id(self) -> str:
+        """The domain's name, in the form of a case's id."""
+        return f"exhaustive/{self.domain.kind}-of-{self.domain.columns}/{self.domain.dtype}"
+
+
 def exhaust(
     session: Session, variant: str, domain: Domain, parts: Parts, *, progress: Callable[[int, int], None]
 ) -> Measurement:
@@ -80,6 +99,35 @@ def exhaust(
         done += measurement.rows
         progress(done, domain.first)
     return merge(m for _, m in sorted(parts.measured.items()))
+
+
+def exhaust_within(
+    session: Session, variant: str, declaration: Declaration, domain: Domain, seconds: float
+) -> Exhausted:
+    """A variant judged on a domain from its beginning, for as long as the time lasts.
+
+    What is left is left out of the result's domain. Ends early at a part that gave no output. Raises SoftcheckError where a
+    part can't be run.
+    """
+    begun = time.monotonic()
+    parts: list[Measurement] = []
+    start, size = 0, _FIRST_PART
+    while start < domain.first and (not parts or time.monotonic() - begun < seconds):
+        part_begun = time.monotonic()
+        parts.append(session.run_domain(variant, domain, start, min(size, domain.first - start)))
+        start += parts[-1].rows
+        if any(violation.row is None for violation in parts[-1].violations):
+            break
+        if time.monotonic() - part_begun < _SHORT:
+            size = min(2 * size, ROWS_AT_ONCE[session.ready.backend])
+    judged = msgspec.structs.replace(domain, first=start)
+    return Exhausted(variant, declaration, judged, merge(parts), time.monotonic() - begun)
+
+
+_FIRST_PART = 2**22
+"""Rows of the first part, small so that a slow judge ends near the limit; parts double while they are short."""
+_SHORT = 0.25
+"""Seconds."""
 
 
 def _measured(

@@ -14,6 +14,7 @@ from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Outcome
+from softcheck.run.exhaust import Exhausted
 from softcheck.run.fingerprint import fingerprints
 from softcheck.run.generate import Generated
 from softcheck.run.journal import Journal
@@ -35,6 +36,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     quick: bool
     seed: int
     generate: int
+    exhaustive: bool
     speed: bool
     seconds_per_call: float
 
@@ -75,11 +77,15 @@ class Search(msgspec.Struct, frozen=True, tag="search"):
     results: tuple[Result, ...]
 
 
+class _ExhaustedKept(msgspec.Struct, frozen=True, tag="exhausted"):
+    result: Exhausted
+
+
 class _SpeedsKept(msgspec.Struct, frozen=True, tag="speeds"):
     speeds: ShapeSamples
 
 
-_Entry = _CaseKept | _TrialKept | _ProbeKept | Search | _SpeedsKept
+_Entry = _CaseKept | _TrialKept | _ProbeKept | _ExhaustedKept | Search | _SpeedsKept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +107,8 @@ class Record:
         """By variant and case id."""
         self.outcomes: dict[ProbeTask, list[Outcome]] = {}
         self.probed: dict[ProbeTask, ProbeResult] = {}
+        self.exhausted: dict[tuple[str, str], Exhausted] = {}
+        """By variant and dtype."""
         self.searches: dict[tuple[str, str], Search] = {}
         """By variant and dtype."""
         self.speeds: dict[str, ShapeSamples] = {}
@@ -135,6 +143,10 @@ class Record:
         """Keeps what a probe said."""
         self._add(_ProbeKept(result))
 
+    def add_exhausted(self, result: Exhausted) -> None:
+        """Keeps what was found among all rows of two columns."""
+        self._add(_ExhaustedKept(result))
+
     def add_search(self, search: Search) -> None:
         """Keeps a finished search; one that was cut short is made again from its seed."""
         self._add(search)
@@ -166,6 +178,8 @@ class Record:
                 outcomes.append(entry.outcome)
         elif isinstance(entry, _ProbeKept):
             self.probed[entry.result.task] = entry.result
+        elif isinstance(entry, _ExhaustedKept):
+            self.exhausted[entry.result.variant, entry.result.domain.dtype] = entry.result
         elif isinstance(entry, Search):
             self.searches[entry.generated.variant, entry.generated.dtype] = entry
         else:

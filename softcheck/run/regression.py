@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from softcheck.cases.case import Case
+from softcheck.cases.compact import compacted
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
 from softcheck.run.session import Session
@@ -47,7 +48,7 @@ def shrink_failure(session: Session, variant: str, case: Case, kind: FindingKind
         )
     smallest = shrink(case, lambda candidate: broken(candidate, first.kind) is not None, row=first.row)
     last = broken(smallest, first.kind)
-    return Shrunk(smallest, first if last is None else last, case.shape)
+    return Shrunk(compacted(smallest, case), first if last is None else last, case.shape)
 
 
 def named(case: Case, name: str | None, provenance: str, tags: tuple[str, ...]) -> Case:

@@ -72,6 +72,25 @@ class Code:
                 found[register].append(instruction)
         return found
 
+    @cached_property
+    def in_order(self) -> "Code":
+        """The same code with shared memory cut into one register per exchange: a load reads what was stored just before it.
+
+        So one reduction's values are not taken for another's. Values that are stored, and loaded only after another
+        exchange, are lost; Triton's reductions and changes of layout load what they have just stored.
+        """
+        exchange, loaded = 0, False
+        numbered = []
+        for i in self.instructions:
+            if SHARED in i.results:
+                exchange, loaded = exchange + loaded, False
+            elif SHARED in i.operands:
+                loaded = True
+            place = {SHARED: f"{SHARED} {exchange}"}
+            results, operands = (tuple(place.get(r, r) for r in registers) for registers in (i.results, i.operands))
+            numbered.append(Instruction(i.opcode, results, operands))
+        return Code(tuple(numbered))
+
     def constant(self, operand: str) -> str | None:
         """The constant that an operand always is, in PTX's notation in upper case but for the prefix, or None."""
         if _CONSTANT.match(operand):

@@ -125,11 +125,14 @@ class Reading:
     def narrow_roundings(self) -> set[str]:
         """Conversions to 16 bits of computed values that are computed with afterwards, not only stored."""
         found = set()
-        for i in self.code.instructions:
+        # Triton 3.6 finds the maximum of 16-bit values in float32 and converts it back, which is exact; with shared memory
+        # as one register it would seem to come from the sum.
+        code = self.code.in_order
+        for i in code.instructions:
             if not _NARROWING.match(i.opcode):
                 continue
-            computed = any(s.operation in _ROUNDING for operand in i.operands for s in self.code.sources(operand))
-            readers = self.code.readers(i.results)
+            computed = any(s.operation in _ROUNDING for operand in i.operands for s in code.sources(operand))
+            readers = code.readers(i.results)
             if computed and any(r.type and r.operation in (*_ROUNDING, "cvt") for r in readers):
                 found.add(i.opcode)
         return found

@@ -88,7 +88,8 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     fully_masked: FullyMasked = "nan"
     batch_invariant: bool = False
     """Whether a row gives the same bits in every batch, wherever it stands in it."""
-    arithmetic: Arithmetic = Arithmetic()
+    arithmetic: Arithmetic | None = None
+    """How it computes, checked against the compiled kernels; None leaves it to what these show."""
     traffic: Traffic | None = None
     """What the algorithm moves; None where it is not known, as inside a library that chooses by width."""
     description: str = ""

@@ -56,23 +56,36 @@ class ObservedArithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 def read_arithmetic(kernels: Sequence[Compiled]) -> ObservedArithmetic:
     """What the PTX of kernels shows, all taken together; empty where no kernel has PTX (a library's, or another target)."""
     codes = [parse(text) for kernel in kernels if isinstance(text := kernel.asm.get("ptx"), str)]
-    readings = [Reading(code) for code in codes]
+    return merged([_read(Reading(code)) for code in codes])
+
+
+def merged(parts: Iterable[ObservedArithmetic]) -> ObservedArithmetic:
+    """What several readings show, all taken together."""
+    together = ObservedArithmetic()
+    for part in parts:
+        pairs = ((name, getattr(together, name), getattr(part, name)) for name in part.__struct_fields__)
+        fields = {name: a or b if isinstance(a, bool) else tuple(sorted({*a, *b})) for name, a, b in pairs}
+        together = msgspec.convert(fields, ObservedArithmetic)
+    return together
+
+
+def _read(reading: Reading) -> ObservedArithmetic:
     return ObservedArithmetic(
-        exponentials=_merged(reading.exponentials() for reading in readings),
-        fused_exponents=any(reading.fused_exponents() for reading in readings),
-        divisions=_merged(reading.divisions() for reading in readings),
-        sums=_merged(reading.sums() for reading in readings),
-        narrow_operations=_merged(reading.narrow_operations() for reading in readings),
-        narrow_roundings=_merged(reading.narrow_roundings() for reading in readings),
-        directed_roundings=_merged(reading.directed_roundings() for reading in readings),
-        flushing=_merged(reading.flushing() for reading in readings),
-        rescales=any(reading.rescales() for reading in readings),
-        calls=_merged(reading.calls() for reading in readings),
+        exponentials=_each_once(reading.exponentials()),
+        fused_exponents=reading.fused_exponents(),
+        divisions=_each_once(reading.divisions()),
+        sums=_each_once(reading.sums()),
+        narrow_operations=_each_once(reading.narrow_operations()),
+        narrow_roundings=_each_once(reading.narrow_roundings()),
+        directed_roundings=_each_once(reading.directed_roundings()),
+        flushing=_each_once(reading.flushing()),
+        rescales=reading.rescales(),
+        calls=_each_once(reading.calls()),
     )
 
 
-def _merged(found: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    return tuple(sorted({entry for entries in found for entry in entries}))
+def _each_once(found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(found)))
 
 
 _DIVISIONS: dict[str, DivisionKind] = {
@@ -98,10 +111,13 @@ _EXPECTED = {
 }
 
 
-def contradictions(declared: Arithmetic, observed: ObservedArithmetic, dtype: str) -> list[str]:
+def contradictions(
+    declared: Arithmetic, observed: ObservedArithmetic, dtype: str, *, saw_all: bool = True
+) -> list[str]:
     """Where a declaration and the PTX disagree for an input dtype, each with what was seen, expected, and to be done.
 
-    A declaration that is looser than the PTX disagrees too. What the PTX doesn't show, such as a sum that another kernel's
+    A declaration that is looser than the PTX disagrees too. Where a kernel may not have been seen (``saw_all`` is False),
+    what is declared and was not found contradicts nothing. What the PTX doesn't show, such as a sum that another kernel's
     exponentials go into, contradicts nothing; a variant without PTX contradicts nothing at all.
     """
     inner, total = _type(declared.intermediate, dtype), _type(declared.accumulation, dtype)
@@ -111,11 +127,12 @@ def contradictions(declared: Arithmetic, observed: ObservedArithmetic, dtype: st
             f"{_list(observed.flushing)} flushes subnormal results to zero, the declaration says they are kept; declare "
             "flush_to_zero=True, or use an operation without .ftz"
         )
-    if declared.flush_to_zero and _in_float32(observed) and not observed.flushing:
+    if saw_all and declared.flush_to_zero and _in_float32(observed) and not observed.flushing:
         found.append(
             "no operation flushes to zero, the declaration says flush_to_zero=True; declare flush_to_zero=False"
         )
-    if _in_float32(observed) and observed.rescales != declared.rescales:
+    may_rescale = declared.rescales and not saw_all
+    if _in_float32(observed) and observed.rescales != declared.rescales and not may_rescale:
         seen = "a sum is rescaled" if observed.rescales else "no sum is rescaled"
         found.append(
             f"{seen} by an exponential, the declaration says rescales={declared.rescales}; declare "
@@ -127,11 +144,14 @@ def contradictions(declared: Arithmetic, observed: ObservedArithmetic, dtype: st
 def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
     """The arithmetic to take for a variant that declares none: of everything seen, what errs most.
 
-    Raises ValueError where what was seen has no model: an exponential of 16 bits or one that nothing was subtracted for, a
-    conversion that doesn't round to nearest, or a call.
+    Raises ValueError where what was seen has no model: an exponential of 16 bits or one that nothing was subtracted for,
+    another 16-bit type than the input's, a conversion that doesn't round to nearest, or a call.
     """
     unknown = [kind for kind in observed.exponentials if kind not in (*_EXPONENTIALS, *_FLOAT64_KINDS)]
     unknown += [*observed.directed_roundings, *observed.calls]
+    # "input" is the only 16-bit type that a model has.
+    unknown += [f"sums in {kind}" for kind in observed.sums if kind.endswith("16") and kind != dtype]
+    unknown += [op for op in (*observed.narrow_operations, *observed.narrow_roundings) if _narrow_type(op) != dtype]
     if unknown:
         raise ValueError(
             f"the PTX shows {_list(unknown)}, for which there is no proven bound; expected exponentials of shifted float32 or "
@@ -155,6 +175,45 @@ def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
         },
         Arithmetic,
     )
+
+
+def weaknesses(observed: ObservedArithmetic, dtype: str) -> list[str]:
+    """What the PTX shows that is weaker than the standard contract for an input dtype, each in a few words."""
+    full = "float64" if dtype == "float64" else "float32"
+    found = [
+        f"sums in {kind}" for kind in observed.sums if kind.endswith("16") or (kind, full) == ("float32", "float64")
+    ]
+    if full == "float64" and _in_float32(observed):
+        found.append("exponentials in float32")
+    found += [_WEAK_EXPONENTIALS[kind] for kind in observed.exponentials if kind in _WEAK_EXPONENTIALS]
+    found += list(dict.fromkeys(_WEAK_DIVISIONS[kind] for kind in observed.divisions if kind in _WEAK_DIVISIONS))
+    # Additions and exponentials of 16 bits have been named above.
+    steps = [op for op in observed.narrow_operations if not op.startswith(("add.", "ex2."))]
+    for operations, what in (
+        (steps, "computes in 16 bits"),
+        (observed.narrow_roundings, "rounds to 16 bits before the end"),
+        (observed.directed_roundings, "does not round to nearest"),
+        (observed.flushing, "flushes subnormal values to zero"),
+        (observed.calls, "calls what can't be read"),
+    ):
+        if operations:
+            found.append(f"{what} ({_list(operations)})")
+    return found
+
+
+_WEAK_EXPONENTIALS = {
+    "prescaled_ex2_approx": "multiplies by log2 e before subtracting the maximum",
+    "prescaled_float64": "multiplies by log2 e before subtracting the maximum",
+    "unshifted_ex2_approx": "subtracts no maximum",
+    "ex2_approx_float16": "exponentials in float16",
+    "ex2_approx_bfloat16": "exponentials in bfloat16",
+}
+_WEAK_DIVISIONS = {
+    "reciprocal": "multiplies by a reciprocal",
+    "rcp_rn": "multiplies by a reciprocal",
+    "rcp_approx": "approximate reciprocal (rcp.approx)",
+    "div_approx": "approximate reciprocal (div.approx)",
+}
 
 
 def _wrong_steps(declared: Arithmetic, observed: ObservedArithmetic, inner: str) -> list[str]:
@@ -216,6 +275,10 @@ def _wrong_types(observed: ObservedArithmetic, inner: str, total: str) -> list[s
             f"declare intermediate='input', or keep it in {inner}"
         )
     return found
+
+
+def _narrow_type(opcode: str) -> str:
+    return "bfloat16" if ".bf16" in opcode else "float16"
 
 
 def _in_float32(observed: ObservedArithmetic) -> bool:

@@ -26,6 +26,22 @@ def test_parts_give_the_figures_of_the_whole():
             assert getattr(merged, name) == getattr(whole, name), name
     assert np.isclose(merged.ulp_sum, whole.ulp_sum)
     assert {(v.kind, v.count) for v in merged.violations} == {(v.kind, v.count) for v in whole.violations}
+    # Of each kind the first part's witness is kept; its numbers are those of the whole.
+    assert all(v.message.startswith(f"row {v.row}") for v in merged.violations)
+    in_first_broken_part = judge(bits[:8], wrong[:8], FLOAT16).violations
+    assert {v.row for v in merged.violations} == {v.row for v in in_first_broken_part}
+
+
+def test_a_witness_keeps_its_own_number_in_the_message_of_a_later_part():
+    bits = Recipe(Normal(seed=3, scale=3.0)).bits(16, 17, FLOAT16)
+    exact = np.exp(bits.view(np.float16).astype(np.float32))
+    output = (exact / exact.sum(axis=1, keepdims=True)).astype(np.float16)
+    output[9, 3] *= 3
+    wrong = output.view(np.uint16)
+    whole = judge(bits, wrong, FLOAT16).violations
+    part = shifted(judge(bits[8:], wrong[8:], FLOAT16), 8).violations
+    assert whole
+    assert [(v.kind, v.row, v.message) for v in part] == [(v.kind, v.row, v.message) for v in whole]
 
 
 def test_the_larger_extreme_and_its_row_are_kept():

@@ -53,6 +53,18 @@ def test_option_points_the_suite_at_another_variant(pytester):
     run(pytester, "right", "--softcheck-variant", "kernels.py:zero").assert_outcomes(failed=1)
 
 
+def test_a_marker_names_files_from_the_root_folder_and_the_command_line_from_the_working_folder(pytester, monkeypatch):
+    pytester.makepyfile(kernels=KERNELS)
+    pytester.makepyfile(**{"inner/test_mine": SUITE.format(name="right")})
+    pytester.makefile(".ini", pytest="[pytest]")
+    monkeypatch.chdir(pytester.path / "inner")
+    arguments = ("-p", "no:xdist", "--softcheck-device=interpreter", "-m", "accuracy", "-v")
+    result = pytester.runpytest_subprocess(*arguments)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*[[]kernels.py:right-float16-ties[]]*PASSED*"])
+    pytester.runpytest_subprocess(*arguments, "--softcheck-variant", "../kernels.py:zero").assert_outcomes(failed=1)
+
+
 def test_misspelt_dtype_is_a_usage_error_not_a_skip(pytester):
     result = run(pytester, "right", "--softcheck-dtype", "flaot16")
     assert result.ret != 0

@@ -4,7 +4,20 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind
-from softcheck.report.model import CaseResult, CopyBaseline, Environment, Finding, Report, VariantResult, Witness
+from softcheck.probes.outcome import KernelArithmetic
+from softcheck.report.model import (
+    Bin,
+    CaseResult,
+    CopyBaseline,
+    Environment,
+    Exhaustive,
+    Finding,
+    Report,
+    VariantResult,
+    Witness,
+)
+from softcheck.variants.declaration import Arithmetic
+from softcheck.variants.ptx import ObservedArithmetic
 
 ENVIRONMENT = Environment(
     backend="interpreter",
@@ -53,6 +66,16 @@ PASSING = VariantResult(
     gb_per_s=None,
     speed_vs_torch=None,
     seconds=2.25,
+)
+
+PRESCALED = KernelArithmetic(
+    declared=Arithmetic(exp="prescaled_ex2_approx"),
+    kernels=("softmax_kernel",),
+    target="cuda:90",
+    observed=ObservedArithmetic(exponentials=("prescaled_ex2_approx",), divisions=("div_full",), sums=("float32",)),
+    shown=Arithmetic(exp="prescaled_ex2_approx"),
+    weaknesses=("multiplies by log2 e before subtracting the maximum",),
+    leaves_contract="beyond |x| ≈ 450: logits scaled before the maximum is subtracted",
 )
 
 UNSUPPORTED = VariantResult(
@@ -120,6 +143,7 @@ FAILING = msgspec.structs.replace(
     sum_violations=12,
     special_mismatches=1,
     properties={"batch_invariant": False},
+    arithmetic=PRESCALED,
     findings=(
         *(
             finding(
@@ -221,6 +245,22 @@ MEASURED = Report(
         for result, gb_per_s, ratio in ((PASSING, 2545.3, 2.2213), (UNSUPPORTED, None, None))
     ),
     cases=CASES,
+    exhaustive=(
+        Exhaustive(
+            name="one_block",
+            dtype="float16",
+            domain="every row of 2 float16 patterns",
+            is_complete=True,
+            max_ulp=0.50091,
+            ulp_is="exact",
+            rows=2**32,
+            ordinary_rows=4030464001,
+            nan_rows=264503294,
+            fully_masked_rows=1,
+            histogram=(Bin(below=0.0, elements=4), Bin(below=0.5, elements=12)),
+            rows_per_second=1.5e9,
+        ),
+    ),
     speed=(CopyBaseline(dtype="float16", rows=4096, columns=4096, gb_per_s=3221.0, torch_gb_per_s=1146.0),),
     seconds=130.2,
 )

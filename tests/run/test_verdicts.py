@@ -6,12 +6,14 @@ import msgspec
 import numpy as np
 import pytest
 
+from softcheck.cases.exhaustive import domain
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.probes.outcome import Conclusion, Shown
 from softcheck.report.build import build, exit_code
 from softcheck.run.check import Options, Run
+from softcheck.run.exhaust import Exhausted
 from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Result
@@ -44,6 +46,41 @@ def run_of(declaration, measurements, *, whole=True, refused=None, dtypes=("floa
         run.refused["v"] = refused
     run.results.extend(Result("v", c, m, 0.1) for c, m in measurements)
     return run
+
+
+def exhausted(*violations, first=2**32):
+    judged = msgspec.structs.replace(domain("float16", 2), first=first)
+    m = msgspec.structs.replace(measured(*violations), rows=first, max_sum_deviation=1e-3)
+    return Exhausted("v", Declaration(), judged, m, 2.0)
+
+
+def test_exhaustive_findings_join_the_variants_and_its_maximum_is_exact_there_alone():
+    found = msgspec.structs.replace(ULP, row=70000, column=1, message="row 70000, column 1: 7 ULP")
+    run = run_of(Declaration(), [(case("ties"), measured())], exhausted=[exhausted(found)])
+    report = build(run, command=["softcheck", "report"])
+    (row,), (behind,) = report.variants, report.exhaustive
+    assert (row.verdict, row.ulp_is, row.cases_run, row.elements) == ("fail", "at least", 1, 2)
+    (finding,) = row.findings
+    assert (finding.case, finding.row) == ("exhaustive/rows-of-2/float16", 70000)
+    assert finding.reproduce == "softcheck exhaust v --dtype float16 --columns 2 --device interpreter"
+    assert (behind.ulp_is, behind.max_ulp, behind.rows, behind.is_complete) == ("exact", 0.4, 2**32, True)
+    assert exit_code(report) == 1
+
+
+def test_an_unfinished_exhaustive_part_is_a_lower_bound():
+    run = run_of(Declaration(), [(case("ties"), measured())], exhausted=[exhausted(first=2**22)])
+    (behind,) = build(run, command=["softcheck", "report"]).exhaustive
+    assert (behind.ulp_is, behind.is_complete) == ("at least", False)
+    assert behind.domain == "every row of 2 float16 patterns, the first 4,194,304 of 4,294,967,296"
+
+
+def test_a_declared_defect_that_pairs_show_is_not_stale():
+    declared = defect(cases=("ties/*", "exhaustive/*"))
+    shown = dataclasses.replace(exhausted(msgspec.structs.replace(ULP, row=1)), declaration=declared)
+    run = run_of(declared, [(case("ties"), measured())], exhausted=[shown])
+    assert build(run, command=[]).variants[0].verdict == "known"
+    run = run_of(declared, [(case("ties"), measured())], exhausted=[exhausted()])
+    assert build(run, command=[]).variants[0].verdict == "error"
 
 
 def report_of(*arguments, **more):

@@ -25,7 +25,8 @@ def compile_all(requests, folder):
     question, answer = folder / "requests.json", folder / "answers.json"
     question.write_text(json.dumps(requests))
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TRITON_")}
-    own = {"PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DEFAULT_FP_FUSION": "1"}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    own = {"PYTHONPATH": path, "TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DEFAULT_FP_FUSION": "1"}
     subprocess.run(
         [sys.executable, "-W", "error", str(Path(__file__).with_name("ptx_child.py")), str(question), str(answer)],
         env=inherited | own,
@@ -33,6 +34,9 @@ def compile_all(requests, folder):
     )
     compiled = json.loads(answer.read_text())
     return {
-        tuple(request): (Arithmetic(**declared), [Kernel(name, {"ptx": ptx}) for name, ptx in kernels])
+        tuple(request): (
+            None if declared is None else Arithmetic(**declared),
+            [Kernel(name, {"ptx": ptx}) for name, ptx in kernels],
+        )
         for request, (declared, kernels) in zip(requests, compiled, strict=True)
     }

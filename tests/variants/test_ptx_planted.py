@@ -4,7 +4,14 @@ import pytest
 from ptx_helpers import compile_all
 
 from softcheck.variants.declaration import Arithmetic
-from softcheck.variants.ptx import ObservedArithmetic, contradictions, read_arithmetic, shown_arithmetic
+from softcheck.variants.ptx import (
+    ObservedArithmetic,
+    contradictions,
+    merged,
+    read_arithmetic,
+    shown_arithmetic,
+    weaknesses,
+)
 
 PLANTED = """
 import torch, triton, triton.language as tl
@@ -36,6 +43,8 @@ def kernel(output, x, columns, BLOCK: tl.constexpr, KIND: tl.constexpr):
         powers = powers.to(tl.float32)
     elif KIND == "unshifted":
         powers = tl.exp(single)
+    elif KIND == "narrow_maximum":
+        powers = tl.exp(single - tl.max(logits, axis=0).to(logits.dtype).to(tl.float32))
     elif KIND == "narrow_difference":
         powers = tl.exp((logits - tl.max(logits, axis=0).to(logits.dtype)).to(tl.float32))
     elif KIND == "double":
@@ -90,6 +99,8 @@ PRESCALED = {"exponentials": ("prescaled_ex2_approx",), **FLUSHED}
 
 SHOWN = {
     "plain": {},
+    # A maximum is exact in any type.
+    "narrow_maximum": {},
     "prescaled": {**PRESCALED, "fused_exponents": True},
     "prescaled_unfused": PRESCALED,
     "scaled_maximum": {**PRESCALED, "fused_exponents": True},
@@ -127,6 +138,7 @@ SHOWN = {
 
 DECLARED = {
     "plain": {},
+    "narrow_maximum": {},
     "prescaled": {"exp": "prescaled_ex2_approx", "flush_to_zero": True},
     "prescaled_unfused": {"exp": "prescaled_ex2_approx", "flush_to_zero": True},
     "scaled_maximum": {"exp": "prescaled_ex2_approx", "flush_to_zero": True},
@@ -169,7 +181,7 @@ def test_the_right_declaration_is_not_contradicted(observed, kind):
     assert contradictions(Arithmetic(**DECLARED[kind]), observed[kind], "float16") == []
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SHOWN if kind != "plain"])
+@pytest.mark.parametrize("kind", [kind for kind in SHOWN if kind not in ("plain", "narrow_maximum")])
 def test_the_standard_contract_is_contradicted(observed, kind):
     assert contradictions(Arithmetic(), observed[kind], "float16") != []
 
@@ -183,3 +195,52 @@ def test_an_undeclared_kernel_gets_the_model_that_it_shows(observed, kind):
 def test_what_has_no_model_gets_none(observed, kind):
     with pytest.raises(ValueError, match=r"the PTX shows .*, for which there is no proven bound; expected"):
         shown_arithmetic(observed[kind], "float16")
+
+
+IN_WORDS = {
+    "plain": (),
+    "narrow_maximum": (),
+    "prescaled": ("multiplies by log2 e before subtracting the maximum", "flushes subnormal values to zero"),
+    "base_two": ("flushes subnormal values to zero",),
+    "libdevice_exp": (),
+    "half_exp": ("exponentials in float16", "rounds to 16 bits before the end"),
+    "unshifted": ("subtracts no maximum",),
+    "narrow_difference": ("computes in 16 bits (sub.f16)",),
+    "double": (),
+    "narrow_powers": ("rounds to 16 bits before the end",),
+    "narrow_sum": ("sums in float16", "rounds to 16 bits before the end"),
+    "double_sum": (),
+    "rescaled": (),
+    "divide_rn": (),
+    "fast_divide": ("approximate reciprocal (div.approx)", "flushes subnormal values to zero"),
+    "reciprocal": ("multiplies by a reciprocal",),
+    "fast_reciprocal": ("approximate reciprocal (rcp.approx)", "flushes subnormal values to zero"),
+    "truncated": ("does not round to nearest (cvt.rz.f16.f32)",),
+}
+
+
+@pytest.mark.parametrize("kind", IN_WORDS)
+def test_what_is_weaker_is_named_and_nothing_else(observed, kind):
+    found = weaknesses(observed[kind], "float16")
+    assert len(found) == len(IN_WORDS[kind]), found
+    assert all(text.startswith(words) for text, words in zip(found, IN_WORDS[kind], strict=True)), found
+
+
+def test_float32_arithmetic_is_weak_for_float64_input(observed):
+    assert weaknesses(observed["plain"], "float64") == ["sums in float32", "exponentials in float32"]
+    assert weaknesses(observed["double"], "float64") == []
+
+
+def test_kernels_read_apart_are_joined_as_if_read_together(observed):
+    joined = merged([observed["prescaled"], observed["narrow_sum"], observed["rescaled"]])
+    assert joined.exponentials == ("ex2_approx", "prescaled_ex2_approx")
+    assert joined.sums == ("float16", "float32")
+    assert joined.rescales
+    assert joined.fused_exponents
+    assert merged([]) == ObservedArithmetic()
+
+
+def test_16_bit_operations_of_another_type_than_the_input_have_no_model(observed):
+    for kind in ("narrow_difference", "narrow_sum"):
+        with pytest.raises(ValueError, match="for which there is no proven bound"):
+            shown_arithmetic(observed[kind], "float32")

@@ -38,3 +38,21 @@ def softmax_row_in_tiles(
         pointers = input_row + column.to(tl.int64) * column_stride
         logits = tl.load(pointers, mask=column < columns, other=-float("inf")).to(COMPUTE)
         tl.store(output_row + column, tl.exp(logits - maximum) / total, mask=column < columns)
+
+
+@jit
+def tiled_kernel(
+    output: tl.tensor,
+    x: tl.tensor,
+    row_stride: tl.tensor,
+    column_stride: tl.tensor,
+    columns: tl.tensor,
+    BLOCK: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    ACCUMULATE: tl.constexpr,
+) -> None:
+    """One program per row, of any strides, into packed rows."""
+    row = tl.program_id(0).to(tl.int64)
+    softmax_row_in_tiles(
+        output + row * columns, x + row * row_stride, column_stride, columns, BLOCK, COMPUTE, ACCUMULATE
+    )

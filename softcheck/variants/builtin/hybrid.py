@@ -12,7 +12,7 @@ from softcheck.variants.builtin._common import (
     jit,
     new_output,
 )
-from softcheck.variants.builtin._tiled import softmax_row_in_tiles
+from softcheck.variants.builtin._tiled import softmax_row_in_tiles, tiled_kernel
 from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
 
 _SMALLEST_BLOCK = 64
@@ -53,22 +53,6 @@ def _hybrid_kernel(
             softmax_row_in_tiles(output + row * COLUMNS, x + row * COLUMNS, 1, COLUMNS, BLOCK, COMPUTE, COMPUTE)
 
 
-@jit
-def _tiled_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
-    row = tl.program_id(0).to(tl.int64)
-    softmax_row_in_tiles(
-        output + row * columns, x + row * row_stride, column_stride, columns, BLOCK, COMPUTE, tl.float64
-    )
-
-
 def _launch_hybrid(x: torch.Tensor, largest_block: int) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
@@ -84,6 +68,7 @@ def _launch_hybrid(x: torch.Tensor, largest_block: int) -> torch.Tensor:
     batch_invariant=True,
     description="shape as compile-time constants, whole row in one block of at least 64; packed rows assumed",
     provenance="blog post on a hybrid one-pass and tiled softmax",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=1, writes=1),
     known_defects=_STRIDES_IGNORED,
 )
@@ -97,6 +82,7 @@ def hybrid(x: torch.Tensor) -> torch.Tensor:
     batch_invariant=True,
     description="the hybrid kernel with blocks of at most 1024, so that wide rows take its three tiled passes",
     provenance="blog post on a hybrid one-pass and tiled softmax",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=3, writes=1),
     known_defects=_STRIDES_IGNORED,
 )
@@ -118,5 +104,5 @@ def tiled_float64_sum(x: torch.Tensor) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        _tiled_kernel[(rows,)](output, x, *x.stride(), columns, _TILE, compute_type(x))
+        tiled_kernel[(rows,)](output, x, *x.stride(), columns, _TILE, compute_type(x), tl.float64)
     return output

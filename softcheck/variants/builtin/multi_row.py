@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output
-from softcheck.variants.declaration import Traffic, variant
+from softcheck.variants.declaration import Arithmetic, Traffic, variant
 
 _TILE_ELEMENTS = 4096
 _MOST_ROWS = 128
@@ -40,6 +40,7 @@ def _multi_row_kernel(
     batch_invariant=True,
     description="tiles of several rows by the next power of two of columns, 4096 elements; one row where it is wider",
     provenance="common practice for short rows",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=1, writes=1),
 )
 def multi_row(x: torch.Tensor) -> torch.Tensor:

@@ -6,8 +6,8 @@ import triton.language as tl
 
 from softcheck.contract import FindingKind
 from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK_OF_FOUR_WARPS, compute_type, jit, new_output
-from softcheck.variants.builtin._tiled import softmax_row_in_tiles
-from softcheck.variants.declaration import KnownDefect, Traffic, variant
+from softcheck.variants.builtin._tiled import tiled_kernel
+from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
 
 _COLUMNS_PER_PROGRAM = 512
 _VECTOR = 4
@@ -53,25 +53,12 @@ def _vectorized_kernel(
     tl.store(output + row * columns + column, exponentials / total, mask=inside)
 
 
-@jit
-def _tiled_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
-    row = tl.program_id(0).to(tl.int64)
-    softmax_row_in_tiles(output + row * columns, x + row * row_stride, column_stride, columns, BLOCK, COMPUTE, COMPUTE)
-
-
 @variant(
     dtypes=ALL_DTYPES,
     max_columns=MAX_BLOCK_OF_FOUR_WARPS,
     description="one program per row, masked load without a fill value",
     provenance="notebook on Triton softmax, basic kernel",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=1, writes=1),
     known_defects=(
         KnownDefect(
@@ -99,6 +86,7 @@ def notebook_basic(x: torch.Tensor) -> torch.Tensor:
     dtypes=ALL_DTYPES,
     description="one program per row over its first 512 columns, four to a vector, no loop",
     provenance="notebook on Triton softmax, vectorized kernel",
+    arithmetic=Arithmetic(),
     known_defects=(
         KnownDefect(
             kinds=(
@@ -127,6 +115,7 @@ def notebook_vectorized(x: torch.Tensor) -> torch.Tensor:
     batch_invariant=True,
     description="three passes in tiles of 512",
     provenance="notebook on Triton softmax, tiled kernel",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=3, writes=1),
 )
 def notebook_tiled(x: torch.Tensor) -> torch.Tensor:
@@ -134,5 +123,6 @@ def notebook_tiled(x: torch.Tensor) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        _tiled_kernel[(rows,)](output, x, *x.stride(), columns, _COLUMNS_PER_PROGRAM, compute_type(x))
+        compute = compute_type(x)
+        tiled_kernel[(rows,)](output, x, *x.stride(), columns, _COLUMNS_PER_PROGRAM, compute, compute)
     return output

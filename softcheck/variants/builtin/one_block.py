@@ -13,7 +13,7 @@ from softcheck.variants.builtin._common import (
     jit,
     new_output,
 )
-from softcheck.variants.declaration import KnownDefect, Traffic, variant
+from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
 
 _OFFSETS_WRAP = (
     KnownDefect(
@@ -49,6 +49,7 @@ def _one_block_kernel(
     batch_invariant=True,
     description="one program per row, block of the next power of two, 4 to 16 warps by width",
     provenance="tutorial on fused softmax, first version",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=1, writes=1),
     known_defects=_OFFSETS_WRAP,
 )
@@ -69,6 +70,7 @@ def one_block(x: torch.Tensor) -> torch.Tensor:
     batch_invariant=True,
     description="one program per row, block of the next power of two, Triton's default warps; moves CPU input to the GPU",
     provenance="blog post on Triton softmax",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=1, writes=1),
     known_defects=_OFFSETS_WRAP,
 )

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output
-from softcheck.variants.declaration import Traffic, variant
+from softcheck.variants.declaration import Arithmetic, Traffic, variant
 
 _WARPS = 8
 
@@ -40,6 +40,7 @@ def _persistent_kernel(
     batch_invariant=True,
     description="persistent programs, as many as fit the device at once, striding over rows with pipelined loads",
     provenance="tutorial on fused softmax, later version",
+    arithmetic=Arithmetic(),
     traffic=Traffic(reads=1, writes=1),
 )
 def persistent(x: torch.Tensor) -> torch.Tensor:

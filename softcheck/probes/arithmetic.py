@@ -1,0 +1,160 @@
+"""Reads how a variant's Triton kernels compute off their PTX, and compares it with what the variant declares.
+
+On a GPU the kernels are those that Triton launches in an ordinary call. Without one they are compiled for ``TARGET`` in a
+process of their own, since this one interprets them. What can't be compiled or read there costs a reason, not a finding.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from softcheck.contract import FindingKind, Violation
+from softcheck.judge.departure import departure
+from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
+from softcheck.probes.kit import call_on, ordinary_rows
+from softcheck.probes.outcome import Conclusion, KernelArithmetic, Outcome, Shown
+from softcheck.variants.ahead import AheadError, Wanted, compile_ahead
+from softcheck.variants.declaration import Arithmetic
+from softcheck.variants.ptx import (
+    Compiled,
+    ObservedArithmetic,
+    contradictions,
+    merged,
+    read_arithmetic,
+    shown_arithmetic,
+    weaknesses,
+)
+
+TARGET = "cuda:90"
+"""What kernels are compiled for where there is no GPU to run them on."""
+
+_ROWS = 5
+_COLUMNS = (781, 5000)
+"""A width that one block holds, and one for which several kernels here take tiles or more warps. Neither is a power of two,
+so that masks stay in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    columns: int
+    dtype: str
+    declared: Arithmetic | None
+
+
+class _Arithmetic(Probe):
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        widths = [columns for columns in _COLUMNS if setting.takes(columns)]
+        if not widths:
+            limit = setting.declaration.column_limit(setting.dtype)
+            widths = [] if limit is None else [limit]
+        readings = [_Reading(n, setting.dtype, setting.declaration.arithmetic) for n in widths]
+        return [Trial(f"{_ROWS}x{reading.columns}", reading) for reading in readings]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        reading: _Reading = trial.parameters
+        try:
+            kernels = _kernels(subject, reading)
+        except _UnreadError as error:
+            # A declaration needs no kernel to be shown.
+            return Outcome(skipped=str(error), fatal=error.fatal, arithmetic=_read(reading, [], None))
+        found = _read(reading, kernels, _target(kernels) if subject.setting.on_gpu else TARGET)
+        if found is None or found.observed is None:
+            return Outcome(skipped="it launches no Triton kernel with PTX of its own", arithmetic=found)
+        return Outcome(arithmetic=found)
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        """One arithmetic for all widths, of everything seen what errs most, and one finding for all contradictions.
+
+        A variant may take another kernel for each width, so that only all of them together contradict a declaration.
+        """
+        read = [(trial, o.arithmetic) for trial, o in done if o.arithmetic is not None and o.arithmetic.observed]
+        found = _of_all(done)
+        findings: tuple[Shown, ...] = ()
+        if found is not None and found.declared is not None and found.observed is not None:
+            first = read[0][0]
+            saw_all = len(read) == len(done)
+            messages = contradictions(found.declared, found.observed, first.parameters.dtype, saw_all=saw_all)
+            kind = FindingKind.ARITHMETIC_CONTRADICTED
+            findings = (Shown(first.label, Violation(kind, "; ".join(messages), len(messages))),) if messages else ()
+        return Conclusion(findings=findings, trials=len(read), skipped=skipped_of(done), arithmetic=found)
+
+
+PROBE = _Arithmetic()
+
+
+class _UnreadError(Exception):
+    """Why there is nothing to read."""
+
+    def __init__(self, reason: str, *, fatal: bool = False) -> None:
+        super().__init__(reason)
+        self.fatal = fatal
+
+
+def _kernels(subject: Subject, reading: _Reading) -> Sequence[Compiled]:
+    """The kernels of one call, compiled."""
+    if not subject.setting.on_gpu:
+        shape = (_ROWS, reading.columns)
+        try:
+            return compile_ahead(Wanted(subject.variant.name, TARGET, reading.dtype, shape))
+        except AheadError as error:
+            raise _UnreadError(f"not compiled ahead of time: {error}") from None
+    # Imports Triton, which a machine without a GPU needs in the compiling process alone.
+    from softcheck.variants.capture import launched
+
+    bits = ordinary_rows(_ROWS, reading.columns, subject.setting.fmt, subject.setting.seed)
+    with launched() as kernels:
+        called = call_on(subject, bits)
+    if called.output is None:
+        # The cases report it; here it only means that the kernels seen may not be all.
+        raise _UnreadError(f"the call failed: {called.violations[0].message}", fatal=called.fatal)
+    return kernels
+
+
+def _target(kernels: Sequence[Compiled]) -> str | None:
+    """The GPU that kernels were compiled for, e.g. ``cuda:90``."""
+    metadata = getattr(kernels[0], "metadata", None) if kernels else None
+    target = getattr(metadata, "target", None)
+    return None if target is None else f"{target.backend}:{target.arch}"
+
+
+def _read(reading: _Reading, kernels: Sequence[Compiled], target: str | None) -> KernelArithmetic | None:
+    """What one trial's kernels show; None where nothing is declared and nothing shown."""
+    kernels = [kernel for kernel in kernels if "ptx" in kernel.asm]
+    observed = read_arithmetic(kernels) if kernels else None
+    if observed is None and reading.declared is None:
+        return None
+    names = tuple(dict.fromkeys(kernel.name for kernel in kernels))
+    return _described(reading, names, target if kernels else None, observed)
+
+
+def _described(
+    reading: _Reading, names: tuple[str, ...], target: str | None, observed: ObservedArithmetic | None
+) -> KernelArithmetic:
+    dtype = reading.dtype
+    shown = None
+    # A kernel without exponentials, beside a library's, says nothing of how softmax is computed.
+    if observed is not None and observed.exponentials:
+        try:
+            shown = shown_arithmetic(observed, dtype)
+        except ValueError:
+            # Named among the weaknesses.
+            shown = None
+    own = shown if reading.declared is None else reading.declared
+    return KernelArithmetic(
+        declared=reading.declared,
+        kernels=names,
+        target=target,
+        observed=observed,
+        shown=shown,
+        weaknesses=() if observed is None else tuple(weaknesses(observed, dtype)),
+        leaves_contract=None if own is None else departure(own, dtype),
+    )
+
+
+def _of_all(done: Sequence[tuple[Trial, Outcome]]) -> KernelArithmetic | None:
+    seen = [(trial.parameters, o.arithmetic) for trial, o in done if o.arithmetic is not None]
+    if not seen:
+        return None
+    readings = [a.observed for _, a in seen if a.observed is not None]
+    names = tuple(dict.fromkeys(name for _, a in seen for name in a.kernels))
+    target = next((a.target for _, a in seen if a.target is not None), None)
+    return _described(seen[0][0], names, target, merged(readings) if readings else None)

@@ -1,0 +1,43 @@
+"""Where and with what a run measured."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Sequence
+
+from softcheck import __version__
+from softcheck.report.model import Environment
+from softcheck.run.protocol import Ready
+
+
+def environment(ready: Ready, seed: int, command: Sequence[str]) -> Environment:
+    """Where and with what a run measured; ``command`` is what the user typed."""
+    return Environment(
+        backend=ready.backend,
+        device=ready.device,
+        torch=ready.torch,
+        triton=ready.triton,
+        python=ready.python,
+        softcheck=__version__,
+        seed=seed,
+        git_commit=_git_commit(),
+        driver=ready.driver,
+        command=shlex.join(command),
+    )
+
+
+def _git_commit() -> str | None:
+    """Commit for the record: GIT_COMMIT where the environment has it, as a copy without .git may, else the checkout's."""
+    if os.environ.get("GIT_COMMIT"):
+        return os.environ["GIT_COMMIT"]
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"],  # noqa: S607 - git is found as the user's shell would
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=5,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None

@@ -1,0 +1,12 @@
+"""Entry of the compiling process: ``python -m softcheck.variants._ahead_process FILE_DESCRIPTOR``."""
+
+import sys
+import warnings
+from multiprocessing.connection import Connection
+
+from softcheck.variants.ahead import serve
+
+if __name__ == "__main__":
+    # What a variant's module warns of has been said where it runs.
+    warnings.simplefilter("ignore")
+    serve(Connection(int(sys.argv[1])))

@@ -1,0 +1,130 @@
+"""Compiles variants' kernels ahead of time in a process of its own, for processes in which Triton interprets kernels.
+
+Triton decides when a kernel is decorated whether it will be interpreted or compiled, so no process can do both. The
+process is started when it is first needed and kept, because importing torch and Triton takes longer than compiling.
+"""
+
+import atexit
+import contextlib
+import os
+import subprocess
+import sys
+from multiprocessing.connection import Connection, Pipe
+
+import msgspec
+
+from softcheck.errors import SoftcheckError
+
+_START_SECONDS = 120.0
+_COMPILE_SECONDS = 60.0
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What to compile: the kernels that a variant launches for a contiguous input."""
+
+    spec: str
+    target: str
+    dtype: str
+    shape: tuple[int, int]
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """One compiled kernel; ``asm`` holds its PTX, or nothing where the target has none."""
+
+    name: str
+    asm: dict[str, str]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The kernels, or why there are none to look at."""
+
+    kernels: tuple[Kernel, ...] = ()
+    failure: str | None = None
+
+
+class AheadError(SoftcheckError):
+    """Kernels that could not be compiled ahead of time, with the reason."""
+
+
+def compile_ahead(wanted: Wanted) -> tuple[Kernel, ...]:
+    """Kernels of a variant, empty where it launches none itself. Imports neither torch nor Triton.
+
+    Raises AheadError where the variant can't be loaded or raises, the compiler refuses a kernel, or the process ends or
+    takes more than a minute; the next call starts another process then.
+    """
+    global _process  # noqa: PLW0603 - one process serves all calls
+    if _process is None:
+        _process = _Process()
+        atexit.register(_stop)
+    try:
+        answer = _process.ask(wanted)
+    except AheadError:
+        _stop()
+        raise
+    if answer.failure is not None:
+        raise AheadError(answer.failure)
+    return answer.kernels
+
+
+class _Process:
+    """The compiling process."""
+
+    def __init__(self) -> None:
+        self._connection, theirs = Pipe()
+        inherited = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+        self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
+            [sys.executable, "-m", "softcheck.variants._ahead_process", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=inherited,
+        )
+        theirs.close()
+        self._limit = _START_SECONDS + _COMPILE_SECONDS
+
+    def ask(self, wanted: Wanted) -> Answer:
+        limit, self._limit = self._limit, _COMPILE_SECONDS
+        try:
+            self._connection.send_bytes(msgspec.msgpack.encode(wanted))
+            if not self._connection.poll(limit):
+                raise AheadError(f"compiling took more than {limit:g} s")
+            return msgspec.msgpack.decode(self._connection.recv_bytes(), type=Answer)
+        except (EOFError, OSError):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=5.0)
+            raise AheadError(f"the compiling process ended with exit status {self._process.poll()}") from None
+
+    def stop(self) -> None:
+        self._connection.close()
+        self._process.kill()
+        self._process.wait()
+
+
+_process: _Process | None = None
+
+
+def _stop() -> None:
+    global _process  # noqa: PLW0603 - see compile_ahead
+    if _process is not None:
+        _process.stop()
+        _process = None
+
+
+def serve(connection: Connection) -> None:
+    """Answers requests until the other end is closed. Imports torch and Triton."""
+    from softcheck.variants.compile import compile_for
+    from softcheck.variants.registry import load
+
+    while True:
+        try:
+            wanted = msgspec.msgpack.decode(connection.recv_bytes(), type=Wanted)
+        except EOFError:
+            return
+        try:
+            compiled = compile_for(load(wanted.spec).function, wanted.target, wanted.dtype, wanted.shape)
+            kernels = [Kernel(k.name, {"ptx": t} if isinstance(t := k.asm.get("ptx"), str) else {}) for k in compiled]
+            answer = Answer(tuple(kernels))
+        except Exception as error:  # noqa: BLE001 - whatever a variant raises is a reason
+            answer = Answer(failure=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        connection.send_bytes(msgspec.msgpack.encode(answer))

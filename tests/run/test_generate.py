@@ -1,0 +1,93 @@
+"""The search with generated cases: what it counts, passes on and shrinks, with a session that only pretends to run."""
+
+import numpy as np
+import pytest
+
+from oracles.formats import decode
+from softcheck.contract import FindingKind, Violation
+from softcheck.judge.measurement import unmeasured
+from softcheck.run.generate import generate
+from softcheck.run.session import Result
+from softcheck.variants.declaration import Declaration
+
+
+class Pretending:
+    """A session whose variant breaks a promise exactly where ``wrong`` says so of a case."""
+
+    def __init__(self, wrong):
+        self.wrong = wrong
+        self.cases = []
+
+    def run_case(self, case, variants):
+        self.cases.append(case)
+        violations = (Violation(FindingKind.RAISED, "raised"),) if self.wrong(case) else ()
+        return [Result(variants[0], case, unmeasured(case.shape, violations), 0.0)]
+
+
+def search(wrong, *, examples=60, seed=0, **declared):
+    session = Pretending(wrong)
+    judged = []
+    found = generate(
+        session,
+        "mine",
+        "float16",
+        examples=examples,
+        seed=seed,
+        declaration=Declaration(**declared),
+        is_failure=lambda result: bool(result.measurement.violations),
+        on_result=judged.append,
+    )
+    return session, found, judged
+
+
+def test_without_a_failure_every_example_is_judged_and_passed_on():
+    session, found, judged = search(lambda _: False)
+    assert found.failure is None
+    assert (found.variant, found.dtype) == ("mine", "float16")
+    assert found.examples == len(judged) == len(session.cases) > 0
+    assert [result.case for result in judged] == session.cases
+    assert all(case.dtype == "float16" for case in session.cases)
+
+
+def test_a_failure_ends_the_search_and_the_steps_of_its_shrinking_are_not_passed_on():
+    def wrong(case):
+        return case.shape[1] >= 5
+
+    session, found, judged = search(wrong)
+    assert wrong(found.failure.case)
+    assert not any(wrong(result.case) for result in judged)
+    assert len(session.cases) > len(judged) + 1
+    assert found.examples == len(judged) + 1
+
+
+def test_a_rare_value_is_found():
+    def wrong(case):
+        return bool(np.isnan(decode(case.bits(), case.format)).any())
+
+    _, found, _ = search(wrong, examples=200)
+    assert found.failure is not None
+    assert found.failure.case.shape == (1, 1)
+
+
+@pytest.mark.parametrize("limit", [7, {"float16": 7, "float32": 900}])
+def test_cases_stay_within_the_declaration(limit):
+    session, _, _ = search(lambda _: False, max_columns=limit, layouts=("contiguous",))
+    assert max(case.shape[1] for case in session.cases) <= 7
+    assert all(case.layout.is_contiguous(case.shape[1]) for case in session.cases)
+
+
+def test_a_seed_gives_the_same_cases_and_another_gives_others():
+    digests = [[case.digest for case in search(lambda _: False, seed=seed)[0].cases] for seed in (1, 1, 2)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_failure_that_does_not_come_back_is_still_reported():
+    seen = []
+
+    def wrong(case):
+        seen.append(case)
+        return len(seen) == 5
+
+    _, found, _ = search(wrong)
+    assert found.failure is not None
+    assert found.failure.case == seen[4]
