@@ -7,12 +7,22 @@ from probe_helpers import conclusion, kinds
 
 from oracles.formats import FORMATS, decode
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes import registry
+from softcheck.probes import registry, sweep
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.sizes import telling_rows
 from softcheck.variants.declaration import declaration_of, variant
 from softcheck.variants.registry import LoadedVariant
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """On a busy machine calls take long too, and torch's threads make it worse."""
+    monkeypatch.setattr(sweep, "_SECONDS", float("inf"))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def over_all_widths(function, dtype="float16", widest=1100):
@@ -141,8 +151,9 @@ def test_a_trial_that_ended_its_process_keeps_its_own_finding():
 
 def test_costly_widths_are_left_out_and_counted(monkeypatch):
     """Some kernels are compiled anew for each width."""
-    from softcheck.probes import judged, sizes, sweep
+    from softcheck.probes import judged, sizes
 
+    monkeypatch.setattr(sweep, "_SECONDS", 0.5)
     monkeypatch.setattr(sweep, "judged", lambda *_: judged.Judged(None, (), fatal=False, seconds=0.6))
     probe = registry.load("sizes")
     setting = Setting(declaration=declaration_of(right), dtype="float16", backend="cuda")
