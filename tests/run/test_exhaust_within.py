@@ -11,6 +11,7 @@ from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import unmeasured
 from softcheck.run import check, exhaust
 from softcheck.run.exhaust import exhaust_within
+from softcheck.run.record import Record
 from softcheck.variants.declaration import Declaration
 
 PAIRS = domain("float16", 2)
@@ -82,7 +83,7 @@ def run_of(session, *, exhaustive=True, names=("v",)):
     run = check.Run(options=options, ready=session.ready)
     narrow = Declaration(max_columns={"bfloat16": 1})
     run.declarations.update(dict.fromkeys(names, narrow))
-    check._exhaust(session, run, check.Events())
+    check._exhaust(session, run, check.Events(), Record(None, None))
     return run
 
 

@@ -16,7 +16,7 @@ ALL = 10
 
 @pytest.fixture(scope="module")
 def session():
-    opened = Session("interpreter", jobs=2, seconds_per_call=8.0)
+    opened = Session("interpreter", jobs=2, seconds_per_call=60.0)
     yield opened
     opened.close()
 
@@ -35,11 +35,19 @@ def test_healthy_variant_passes_every_trial(session):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [("exits_on_five_empty_rows", FindingKind.CRASH), ("hangs_on_five_empty_rows", FindingKind.TIMEOUT)],
+    ("name", "kind", "seconds"),
+    [
+        ("exits_on_five_empty_rows", FindingKind.CRASH, 60.0),
+        # Long enough for a worker's first trial on a busy machine, which imports Triton.
+        ("hangs_on_five_empty_rows", FindingKind.TIMEOUT, 15.0),
+    ],
 )
-def test_trial_that_ends_its_worker_costs_one_finding_and_the_others_are_made(session, name, kind):
-    result = run_probe(session, task(name))
+def test_trial_that_ends_its_worker_costs_one_finding_and_the_others_are_made(name, kind, seconds):
+    session = Session("interpreter", jobs=1, seconds_per_call=seconds)
+    try:
+        result = run_probe(session, task(name))
+    finally:
+        session.close()
     assert shown(result) == [("5x0", kind)]
     assert (result.conclusion.trials, result.abandoned, result.conclusion.skipped) == (ALL, 0, ())
     assert result.case_id("5x0") == "probe/empties/5x0"
