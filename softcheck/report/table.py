@@ -139,6 +139,7 @@ def _blocks(report: Report) -> Iterator[tuple[str, list[str]]]:
         "worst elements": [f"{content.subject(result)}: {text}" for result, text in worst if text],
         "probes": content.probe_lines(report),
         "exhaustive": content.exhaustive_lines(report),
+        "search": content.search_lines(report),
         "speed of copy and torch": content.speed_lines(report),
         "notes": [content.one_line(note) for note in report.notes],
     }

@@ -2,8 +2,8 @@
 
 Several islands each keep their best rows. In every round each child is a good row of its island changed in one way
 (``softcheck.run.mutation``), all children are rated in one launch, and an island keeps the best of old and new. Ways of
-changing that made better children are used more. An island that finds nothing new for a while starts again from random
-rows. The seeds are the first children; the random rows beside come from the same families as the fillings.
+changing that made better children are used more. In the first rounds a part of the children are the seeds. An island that
+finds nothing new for a while starts again from random rows, drawn as the random rows beside are.
 """
 
 import time
@@ -28,10 +28,12 @@ from softcheck.variants.call import Placed, call_on_device, to_bits, to_tensor
 from softcheck.variants.registry import LoadedVariant
 
 _ISLANDS = 8
-_FEWEST_CHILDREN = 8
+_FEWEST_CHILDREN = 16
 """Of an island in a round; a launch of few rows has fewer islands."""
 _ELITE_SHARE = 8
-_PATIENCE = 40
+_SEED_SHARE = 4
+"""One in so many children is a seed while there are some."""
+_PATIENCE = 60
 """Rounds without a better row after which an island starts again."""
 _KEPT = 24
 """Candidates for the judge, of the search and of the random rows; fewer where rows are wide."""
@@ -129,12 +131,13 @@ class _Population:
         self.parents = torch.zeros((rows,), dtype=torch.int64, device=generator.device)
         self.ways: list[tuple[str, int, int]] = []
 
-    def children(self) -> torch.Tensor:
-        """Changed rows, [rows, columns]."""
+    def children(self, seeds: torch.Tensor) -> torch.Tensor:
+        """The seeds and changed rows, [rows, columns] in all."""
         self.parents = self._chosen()
         mates = self._chosen()
         made = torch.empty((self.rows, self.columns), dtype=self.members.dtype, device=self.members.device)
-        self.ways = _shares(self.success, self.rows)
+        made[: len(seeds)] = seeds
+        self.ways = _shares(self.success, len(seeds), self.rows)
         for name, first, end in self.ways:
             place = self.parents[first:end]
             parents = Parents(
@@ -191,11 +194,13 @@ class _Population:
         self.stale[island] = 0
 
 
-def _shares(success: dict[str, float], rows: int) -> list[tuple[str, int, int]]:
+def _shares(success: dict[str, float], first_row: int, end_row: int) -> list[tuple[str, int, int]]:
     """Runs of children for each way of changing: an even share, and more for those that succeeded."""
     total = sum(success.values())
     weights = [_FLOOR / len(success) + (1 - _FLOOR) * (value / total if total else 0.0) for value in success.values()]
-    cuts = np.round(np.cumsum([0.0, *weights]) / sum(weights) * rows).astype(int).tolist()
+    cuts = (
+        first_row + np.round(np.cumsum([0.0, *weights]) / sum(weights) * (end_row - first_row)).astype(int)
+    ).tolist()
     return [(name, first, end) for name, (first, end) in zip(success, pairwise(cuts), strict=True) if end > first]
 
 
@@ -205,13 +210,13 @@ def search(variant: LoadedVariant, request: Search, device: torch.device) -> Ite
     In each round as many random rows are rated as evolved ones.
     """
     fmt = FORMATS[request.dtype]
-    seeds = _seeds(request, fmt, device)
+    seeds, share = _seeds(request, fmt, device), max(1, request.rows // _SEED_SHARE)
     run = _Run(variant, request, fmt, device)
     begun = time.monotonic()
     rounds = 0
     try:
         while rounds == 0 or not _is_over(request, rounds, time.monotonic() - begun):
-            run.round(seeds[rounds * request.rows : (rounds + 1) * request.rows])
+            run.round(seeds[rounds * share : (rounds + 1) * share])
             rounds += 1
             yield Searching(rounds, run.found.figure, run.random.figure)
     except Stopped as stopped:
@@ -244,11 +249,9 @@ class _Run:
     def round(self, seeds: torch.Tensor) -> None:
         """One launch of children, seeds among them while there are some, and one of random rows. Raises Stopped."""
         rows, columns = self.request.rows, self.request.columns
-        children = self.population.children()
-        children[: len(seeds)] = seeds
+        children = self.population.children(seeds)
         figures, witness = self.target.rated(children, self.found)
-        if not len(seeds):
-            self.population.credit(figures)
+        self.population.credit(figures)
         self.population.take(children, figures, witness)
         self.target.rated(mixed(rows, columns, self.fmt, self.sampling), self.random)
         self.elements += rows * columns

@@ -95,6 +95,22 @@ def step_all(p: Parents) -> torch.Tensor:
     return _stepped(p, columns, d.whole(-1, 2))
 
 
+def nudge_one(p: Parents) -> torch.Tensor:
+    """One element, any of the row, by a distance of any size."""
+    d = p.draw
+    values, column = p.values, d.whole(0, d.columns, 1)
+    sizes = torch.exp2(d.uniform(-16.0, 3.0, 1))
+    step = torch.randn((d.rows, 1), generator=d.generator, device=d.device)
+    return values.scatter_add_(1, column, step.mul_(sizes))
+
+
+def nudge(p: Parents) -> torch.Tensor:
+    """A subset of the columns, or all, by normal distances of one size."""
+    d = p.draw
+    moved = p.values.add_(d.normal(torch.exp2(d.uniform(-16.0, 1.0, 1))))
+    return torch.where(p.some() | (d.whole(0, 2, 1) == 0), moved, p.values)
+
+
 def shift(p: Parents) -> torch.Tensor:
     """One number added to a whole row: the differences stay, their rounding changes."""
     d = p.draw
@@ -179,6 +195,8 @@ MUTATIONS: dict[str, Mutation] = {
     "step one": step_one,
     "step few": step_few,
     "step all": step_all,
+    "nudge one": nudge_one,
+    "nudge": nudge,
     "shift": shift,
     "scale": scale,
     "spread": spread,
