@@ -62,9 +62,10 @@ def test_worst_row_is_saved_and_can_be_run(tmp_path):
     assert "saved already" in again.stderr
     # The printed command saves the same input.
     words = shlex.split(report["searches"][0]["save"])
-    other = softcheck(*words[1:], "--to", "other/x.jsonl", cwd=tmp_path)
+    (tmp_path / "other").mkdir()
+    other = softcheck(*words[1:], "--to", "x.jsonl", cwd=tmp_path / "other")
     assert other.returncode == 0, other.stderr
-    assert json.loads((tmp_path / "other/x.jsonl").read_text())["digest"] == case["digest"]
+    assert json.loads((tmp_path / "other" / "x.jsonl").read_text())["digest"] == case["digest"]
 
 
 def test_hostile_variants_cost_findings_and_lose_no_other(tmp_path):
