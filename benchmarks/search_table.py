@@ -30,10 +30,8 @@ def say(text: str) -> None:
 
 def table(report: Report) -> str:
     """Both maxima of every search."""
-    lines = [
-        f"{'variant':24}{'dtype':10}{'columns':>8}  {'figure':12}{'search':>12}{'random':>12}{'ratio':>8}"
-        + f"{'elements':>11}{'rounds':>8}  verdict"
-    ]
+    heading = f"{'variant':24}{'dtype':10}{'columns':>8}  {'figure':12}{'search':>12}{'random':>12}{'ratio':>8}"
+    lines = [f"{heading}{'elements':>11}{'rounds':>8}  verdict"]
     verdicts = {(row.name, row.dtype): row.verdict for row in report.variants}
     for found in report.searches:
         ratio = found.found / found.random if found.found and found.random else None

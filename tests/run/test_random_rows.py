@@ -100,7 +100,8 @@ def test_rating_agrees_with_the_judge(dtype, wrong_by):
                     halved += not exactly
                     assert 0 <= column < columns
     assert compared > 500
-    assert halved < compared / 20
+    # Few rows of a right function are so, more of one whose ones are too large.
+    assert halved < compared / (100 if wrong_by == 0 else 8)
 
 
 def test_what_is_no_number_and_a_leaking_mask_are_rated_infinite():
