@@ -68,6 +68,8 @@ def main() -> int:
     refused: dict[tuple[str, str], str] = {}
     command = ["search_table.py", *sys.argv[1:]]
     seconds = 20.0 if options.seconds is None and options.rounds is None else options.seconds
+    interrupted = False
+    report = build(outcomes, session.ready, command=command, refused=refused)
     try:
         for dtype in options.dtypes.split(","):
             for name in options.variants.split(","):
@@ -85,10 +87,12 @@ def main() -> int:
                     # After each, so that a run that is ended loses nothing.
                     report = build(outcomes, session.ready, command=command, refused=refused)
                     options.output.write_text(json_format.render(report), encoding="utf-8")
+    except KeyboardInterrupt:
+        interrupted = True
     finally:
         session.close()
     say(f"{session.ready.device}, torch {session.ready.torch}\n{table(report)}")
-    return exit_code(report)
+    return 130 if interrupted else exit_code(report)
 
 
 def _one(session: Session, wanted: Options, outcomes: list[Outcome], refused: dict[tuple[str, str], str]) -> None:

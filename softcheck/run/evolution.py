@@ -205,7 +205,7 @@ def _shares(success: dict[str, float], first_row: int, end_row: int) -> list[tup
 
 
 def search(variant: LoadedVariant, request: Search, device: torch.device) -> Iterator[Reply]:
-    """Yields Searching after every round, and Searched at the end: after ``rounds``, or ``seconds`` and one round at least.
+    """Yields Searching after every round, and Searched at the end: after ``rounds``, or ``seconds`` from the first round on.
 
     In each round as many random rows are rated as evolved ones.
     """
@@ -217,6 +217,9 @@ def search(variant: LoadedVariant, request: Search, device: torch.device) -> Ite
     try:
         while rounds == 0 or not _is_over(request, rounds, time.monotonic() - begun):
             run.round(seeds[rounds * share : (rounds + 1) * share])
+            if rounds == 0:
+                # The first round compiles what is called.
+                begun = time.monotonic()
             rounds += 1
             yield Searching(rounds, run.found.figure, run.random.figure)
     except Stopped as stopped:

@@ -32,10 +32,10 @@ KEPT = 0.99
 SEARCHED = ("float16", "bfloat16", "float32")
 """The formats that float64 operations can rate."""
 
-_ELEMENTS_PER_LAUNCH = {"cuda": 1 << 23, "interpreter": 1 << 14}
+_ELEMENTS_PER_LAUNCH = {"cuda": 1 << 21, "interpreter": 1 << 14}
 _MOST_ROWS = {"cuda": 1 << 15, "interpreter": 64}
 _FEWEST_ROWS = 16
-_MOST_SEED_ELEMENTS = {"cuda": 1 << 21, "interpreter": 1 << 16}
+_MOST_SEED_ELEMENTS = {"cuda": 1 << 20, "interpreter": 1 << 16}
 _ROWS_PER_CASE = 2
 _EXAMPLES = 60
 _SHRINK_SECONDS = 60.0
