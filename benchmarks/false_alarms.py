@@ -28,6 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import numpy as np
 import torch
@@ -225,7 +226,7 @@ class Sweep:
             if violation.row is not None and output is not None:
                 found |= self._kept(violation, x[violation.row : violation.row + 1], output)
             self.progress.findings.append(found)
-            say(f"FINDING {self.variant.name} {self.fmt.name} {family}: {json.dumps(found)}")
+            click.echo(f"FINDING {self.variant.name} {self.fmt.name} {family}: {json.dumps(found)}")
 
     def _kept(self, violation: Violation, x: torch.Tensor, output: torch.Tensor) -> dict[str, Any]:
         """Saves the row; what the numpy judge says of it and of the same output."""
@@ -252,12 +253,6 @@ def _next_size(size: int, seconds: float, most: int) -> int:
     if seconds > SLOW:
         return max(1 << 10, size // 2)
     return min(most, 4 * size) if seconds < QUICK else size
-
-
-def say(text: str) -> None:
-    """A line at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def sweep(state: State, path: Path) -> Iterator[Progress]:
@@ -340,22 +335,22 @@ def main(arguments: list[str] | None = None) -> int:
         # Before any variant is imported: Triton reads it when a kernel is decorated.
         os.environ["TRITON_INTERPRET"] = "1"
         torch.set_num_threads(1)
-    say(f"{state.environment['device']}, torch {state.environment['torch']}\n{HEADING}")
+    click.echo(f"{state.environment['device']}, torch {state.environment['torch']}\n{HEADING}")
     code = 0
     # What timeout sends ends the run as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for progress in sweep(state, path):
-            say(line(progress))
+            click.echo(line(progress))
     except KeyboardInterrupt:
         code = 130
-        say(f"interrupted; go on with --resume {path}")
+        click.echo(f"interrupted; go on with --resume {path}")
     finally:
         state.write(path)
     judged = [run for run in state.runs if run.total("launches")]
-    say(family_table(judged))
+    click.echo(family_table(judged))
     findings = sum(len(run.findings) for run in state.runs)
-    say(f"{sum(run.total('elements') for run in judged):.4g} elements in all, {findings} findings")
+    click.echo(f"{sum(run.total('elements') for run in judged):.4g} elements in all, {findings} findings")
     return code or (1 if findings else 0 if judged else 3)
 
 

@@ -12,6 +12,8 @@ import argparse
 import sys
 from pathlib import Path
 
+import click
+
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.report import figures, json_format
 from softcheck.report.build import exit_code
@@ -20,12 +22,6 @@ from softcheck.report.search import build
 from softcheck.run.search import SEARCHED, Options, Outcome, search
 from softcheck.run.session import Session
 from softcheck.variants.registry import BUILTIN
-
-
-def say(text: str) -> None:
-    """A line at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def table(report: Report) -> str:
@@ -91,7 +87,7 @@ def main() -> int:
         interrupted = True
     finally:
         session.close()
-    say(f"{session.ready.device}, torch {session.ready.torch}\n{table(report)}")
+    click.echo(f"{session.ready.device}, torch {session.ready.torch}\n{table(report)}")
     return 130 if interrupted else exit_code(report)
 
 
@@ -104,7 +100,7 @@ def _one(session: Session, wanted: Options, outcomes: list[Outcome], refused: di
         outcomes.append(search(session, wanted, declaration, lambda _: None))
     except SoftcheckError as error:
         refused[wanted.variant, wanted.dtype] = str(error)
-        say(f"{wanted.variant} {wanted.dtype}: {error}")
+        click.echo(f"{wanted.variant} {wanted.dtype}: {error}")
 
 
 if __name__ == "__main__":
