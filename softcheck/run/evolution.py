@@ -96,6 +96,8 @@ class _Target:
     objective: Objective
     model: bounds.Model = field(init=False)
     violations: dict[FindingKind, Violation] = field(default_factory=dict)
+    is_ruined: bool = False
+    """Whether a call changed what can't be put back, so that the process can't serve others."""
 
     def __post_init__(self) -> None:
         self.model = bounds.model(STANDARD, self.fmt)
@@ -106,6 +108,7 @@ class _Target:
             returned = call_on_device(self.variant.function, Placed(x, x.view(-1), self.fmt))
         if returned.output is None:
             raise Stopped(returned.violations, fatal=returned.fatal)
+        self.is_ruined |= returned.fatal
         for violation in returned.violations:
             self.violations.setdefault(violation.kind, violation)
         figures, columns = rate(x, returned.output, self.fmt, self.model, self.objective)
@@ -231,6 +234,7 @@ def search(variant: LoadedVariant, request: Search, device: torch.device) -> Ite
         _judged(run.found, variant, fmt, request.objective),
         _judged(run.random, variant, fmt, request.objective),
         tuple(run.target.violations.values()),
+        fatal=run.target.is_ruined,
     )
 
 

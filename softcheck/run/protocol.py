@@ -59,7 +59,6 @@ class RunProbe(msgspec.Struct, frozen=True, tag=True):
     done: tuple[Outcome, ...] = ()
 
 
-
 class Search(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Look for the rows on which one variant errs most, for so many rounds or seconds, or what ends first."""
 

@@ -14,11 +14,12 @@ from oracles.formats import FORMATS, Bits, Format
 from softcheck.cases.case import Case
 from softcheck.cases.families import FAMILIES, cases_of
 from softcheck.cases.importing import case_from_bits
-from softcheck.contract import Violation
-from softcheck.errors import UsageError
+from softcheck.contract import FindingKind, Violation
+from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.run.objective import Objective, badness
-from softcheck.run.protocol import Candidate, Search, Searched, Searching
+from softcheck.run.process import WorkerDiedError
+from softcheck.run.protocol import Candidate, Failed, Search, Searched, Searching
 from softcheck.run.session import Session
 from softcheck.run.shrink import shrink
 from softcheck.variants.declaration import Declaration
@@ -128,7 +129,7 @@ def search(
         seconds=options.seconds,
         seeds=seeds(fmt, options.columns, options.seed, _MOST_SEED_ELEMENTS[backend]).tobytes(),
     )
-    searched = session.search(request, progress)
+    searched = _evolved(session, request, progress)
     found = _row(session, options, searched.found)
     smaller = _shrunk(session, options, found) if found is not None and options.shrinks else None
     return Outcome(
@@ -157,6 +158,34 @@ def seeds(fmt: Format, columns: int, seed: int, most_elements: int) -> Bits:
     # Shuffled, so that a search of few rounds meets rows of all kinds.
     chosen = np.random.default_rng(seed).permutation(len(unique))[:limit]
     return unique[chosen]
+
+
+def _evolved(session: Session, request: Search, progress: Callable[[Searching], None]) -> Searched:
+    """What a worker finds; a variant that ends it gives a violation and no rows.
+
+    Raises SoftcheckError where the request can't be carried out.
+    """
+    worker = session.take()
+    rounds = 0
+    try:
+        for reply in worker.ask(request, until=(Searched, Failed), seconds=session.seconds):
+            if isinstance(reply, Searching):
+                rounds = reply.rounds
+                progress(reply)
+            elif isinstance(reply, Failed):
+                session.give(worker)
+                raise SoftcheckError(f"{request.variant}: {reply.message}")
+            elif isinstance(reply, Searched):
+                (session.forget if reply.fatal else session.give)(worker)
+                return reply
+    except WorkerDiedError as died:
+        session.forget(worker)
+        if session.closed:
+            raise
+        kind = FindingKind.TIMEOUT if died.timed_out else FindingKind.CRASH
+        violation = Violation(kind, f"{died}; expected an output in round {rounds + 1} of the search")
+        return Searched(rounds, rounds * request.rows * request.columns, None, None, (violation,), fatal=True)
+    raise AssertionError("ask() always ends with one of the awaited replies")
 
 
 def _fitted(case: Case, columns: int) -> Bits:
