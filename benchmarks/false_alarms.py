@@ -3,7 +3,7 @@
     python benchmarks/false_alarms.py --output FILE [--elements 1e12] [--seconds S] [--variants torch,multi_row]
     python benchmarks/false_alarms.py --resume FILE
 
-Correct are the built-in variants that declare no defect for the dtype. Rows are drawn on the device
+Correct are the built-in variants that declare no defect for the dtype, but for those that only probes show. Rows are drawn on the device
 (``softcheck.run.random_rows``) at widths from 1 to 2^17, run, and judged where they lie with ``judge_on_device``; with
 ``--device cpu``, on small launches, with the numpy judge. Families take turns by the time that they have used, until a
 variant has ``--elements`` in a dtype or has used ``--seconds``. The file is written anew every few seconds, and a run that
@@ -68,7 +68,6 @@ class Tally:
     launches: int = 0
     rows: int = 0
     elements: int = 0
-    """Elements of the inputs, those of rows whose answer is NaN included."""
     special_rows: int = 0
     rejudged_rows: int = 0
     """Rows left to the numpy judge and, where it is in doubt, to the Arb oracle."""
@@ -95,11 +94,9 @@ class Progress:
     dtype: str
     families: dict[str, Tally] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
-    """Elements by column count."""
     findings: list[dict[str, Any]] = field(default_factory=list)
 
-    stopped: bool = False
-    """Whether the variant gave no output, which ends its run."""
+    gave_nothing: bool = False
 
     def total(self, name: str) -> float:
         """A figure's sum over the families."""
@@ -198,7 +195,7 @@ class Sweep:
             returned = call_on_device(self.variant.function, placed)
         self._report(family, returned.violations, placed.view, returned.output)
         if returned.output is None:
-            self.progress.stopped = True
+            self.progress.gave_nothing = True
             return
         measurement = measured(placed.view, returned.output, self.fmt, self.variant.declaration)
         self._report(family, measurement.violations, placed.view, returned.output)
@@ -263,7 +260,7 @@ def sweep(state: State, path: Path) -> Iterator[Progress]:
         for name in settings["variants"]:
             variant = load(name)
             promise = variant.declaration
-            if dtype not in promise.dtypes or any(d.applies(dtype, backend) for d in promise.known_defects):
+            if not _is_correct(promise, dtype, backend):
                 continue
             progress = state.run(name, dtype)
             launches = Sweep(variant, progress, settings, path.with_name(f"{path.name}.inputs.jsonl"))
@@ -277,8 +274,14 @@ def sweep(state: State, path: Path) -> Iterator[Progress]:
             yield progress
 
 
+def _is_correct(promise: Declaration, dtype: str, backend: Backend) -> bool:
+    """Whether a variant declares the dtype and no defect that cases may show; what only a probe finds is no wrong value."""
+    defects = [d for d in promise.known_defects if d.applies(dtype, backend)]
+    return dtype in promise.dtypes and all(glob.startswith("probe/") for d in defects for glob in d.cases)
+
+
 def _done(progress: Progress, settings: dict[str, Any]) -> bool:
-    if progress.stopped or len(progress.findings) >= MOST_FINDINGS or not progress.families:
+    if progress.gave_nothing or len(progress.findings) >= MOST_FINDINGS or not progress.families:
         return True
     # Every family has its turn, however few elements are asked for.
     if any(tally.launches == 0 for tally in progress.families.values()):
