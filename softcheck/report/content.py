@@ -14,6 +14,9 @@ from softcheck.report.model import Environment, Finding, Report, VariantResult, 
 
 INTERPRETER_HEADING = "interpreter: logic checked, not GPU arithmetic; no speed"
 
+_LONGEST_COMMAND = 600
+"""A command of more characters, which a wide row makes, would bury the rest."""
+
 _DECIMAL_DIGITS = {"float16": 5, "bfloat16": 4, "float32": 9, "float64": 17}
 """Significant decimal digits that tell all values of a format apart: ceil(1 + p log10 2)."""
 
@@ -231,6 +234,32 @@ def exhaustive_lines(report: Report) -> list[str]:
             f"{'0' if b.below == 0 else f'< {b.below:.3g}'}: {b.elements / elements:.3g}" for b in result.histogram
         )
         lines.append(f"  share of elements by ULP error: {', '.join(shares)}")
+    return lines
+
+
+def search_lines(report: Report) -> list[str]:
+    """For each search: the largest figures of the search and of random sampling, where, and how to keep the input."""
+    lines = []
+    for result in report.searches:
+        what = "error/bound" if result.objective == "bound" else "ULP error"
+        lines.append(
+            f"{one_line(result.name)} {one_line(result.dtype)}, {result.columns} columns: {what} by search "
+            f"{figures.at_least(result.found)}, by random rows {figures.at_least(result.random)}, "
+            f"{result.elements:.3g} elements each in {figures.plural(result.rounds, 'round')}"
+        )
+        if result.witness is not None:
+            lines.append(
+                f"  column {result.witness.column}: input {value_of(result.witness.input_bits, result.dtype)}, output "
+                f"{value_of(result.witness.output_bits, result.dtype)}, exact {one_line(result.witness.exact)}"
+            )
+        if result.smaller_shape is not None:
+            rows, columns = result.smaller_shape
+            lines.append(f"  simpler input, {rows}{figures.TIMES}{columns}: {figures.at_least(result.smaller)}")
+        if result.save is not None:
+            known = len(result.save) <= _LONGEST_COMMAND
+            lines.append(
+                f"  $ {command(result.save)}" if known else "  keep it with --save; the command is in --format json"
+            )
     return lines
 
 

@@ -79,6 +79,7 @@ def _blocks(report: Report) -> Iterator[tuple[str, list[str]]]:
         "Probes": [f"- {escape(line)}" for line in content.probe_lines(report)],
         "Arithmetic": [f"- {escape(line)}" for line in content.arithmetic_lines(report)],
         "Exhaustive": [f"- {escape(line.strip())}" for line in content.exhaustive_lines(report)],
+        "Search": [f"- {escape(line.strip())}" for line in content.search_lines(report)],
         "Speed of copy and torch": [f"- {escape(line)}" for line in content.speed_lines(report)],
         "Notes": [f"- {escape(content.one_line(note))}" for note in report.notes],
     }

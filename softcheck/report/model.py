@@ -148,6 +148,32 @@ class Exhaustive(msgspec.Struct, frozen=True, kw_only=True):
     rows_per_second: float
 
 
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """A search for the worst row, beside random sampling of as many elements. All figures are lower bounds."""
+
+    name: str
+    dtype: str
+    columns: int
+    objective: Literal["bound", "ulp"]
+    """Whether the figures are errors over bound, or ULP errors."""
+    found: float | None
+    """The largest figure of the rows that evolved."""
+    random: float | None
+    """The largest figure of random rows of every family."""
+    elements: int
+    """Elements judged by either."""
+    rounds: int
+    rows_per_launch: int
+    witness: Witness | None
+    """The element with the figure ``found``."""
+    smaller: float | None
+    """The figure of a smaller input that keeps nearly all of it."""
+    smaller_shape: tuple[int, int] | None
+    save: str | None
+    """The command that adds the input to the corpora."""
+    seconds: float
+
+
 class CopyBaseline(msgspec.Struct, frozen=True, kw_only=True):
     """Device copy measured beside the variants; GB/s counts bytes read and written."""
 
@@ -173,6 +199,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     variants: tuple[VariantResult, ...]
     cases: tuple[CaseResult, ...]
     exhaustive: tuple[Exhaustive, ...] = ()
+    searches: tuple[Search, ...] = ()
     speed: tuple[CopyBaseline, ...] = ()
     timings: tuple[ShapeSpeed, ...] = ()
     """What stands behind the columns of speed."""

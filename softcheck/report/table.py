@@ -140,6 +140,7 @@ def _blocks(report: Report) -> Iterator[tuple[str, list[str]]]:
         "probes": content.probe_lines(report),
         "arithmetic": [content.one_line(line, 1000) for line in content.arithmetic_lines(report)],
         "exhaustive": content.exhaustive_lines(report),
+        "search": content.search_lines(report),
         "speed of copy and torch": content.speed_lines(report),
         "notes": [content.one_line(note) for note in report.notes],
     }

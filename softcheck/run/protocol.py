@@ -4,8 +4,10 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
+from softcheck.contract import Violation
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.run.objective import Objective
 from softcheck.speed.samples import ShapeSamples
 from softcheck.variants.declaration import Backend, Declaration
 
@@ -57,7 +59,23 @@ class RunProbe(msgspec.Struct, frozen=True, tag=True):
     done: tuple[Outcome, ...] = ()
 
 
-Request = Load | RunCase | Time | RunDomain | RunProbe
+class Search(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Look for the rows on which one variant errs most, for so many rounds or seconds, or what ends first."""
+
+    variant: str
+    dtype: str
+    columns: int
+    objective: Objective
+    rows: int
+    """Rows per launch; a round is one launch of evolved rows and one of random ones."""
+    seed: int
+    rounds: int | None
+    seconds: float | None
+    seeds: bytes
+    """Bit patterns of the first rows to try, [any number, columns], in the format's storage type."""
+
+
+Request = Load | RunCase | Time | RunDomain | RunProbe | Search
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -145,6 +163,34 @@ class Probed(msgspec.Struct, frozen=True, tag=True):
     conclusion: Conclusion
 
 
+class Searching(msgspec.Struct, frozen=True, tag=True):
+    """How far a search is: rounds done, and the largest figures so far, as the device rates them."""
+
+    rounds: int
+    found: float
+    random: float
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """The worst row of a search as bit patterns, with the judge's measurement of it in the launch that it was found in."""
+
+    row: bytes
+    measurement: Measurement
+
+
+class Searched(msgspec.Struct, frozen=True, tag=True):
+    """The worst rows of evolution and of random sampling; None where nothing was rated."""
+
+    rounds: int
+    elements: int
+    """Elements rated by either."""
+    found: Candidate | None
+    random: Candidate | None
+    violations: tuple[Violation, ...]
+    """What calls broke besides values."""
+    fatal: bool = False
+
+
 class Done(msgspec.Struct, frozen=True, tag=True):
     """The request is finished."""
 
@@ -168,6 +214,8 @@ Reply = (
     | TrialStarted
     | TrialDone
     | Probed
+    | Searching
+    | Searched
     | Done
     | Failed
 )

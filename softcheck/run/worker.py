@@ -23,7 +23,7 @@ from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import shifted
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
-from softcheck.run import timing
+from softcheck.run import evolution, timing
 from softcheck.run.domains import rows_on
 from softcheck.run.protocol import (
     Declared,
@@ -40,6 +40,8 @@ from softcheck.run.protocol import (
     RunCase,
     RunDomain,
     RunProbe,
+    Search,
+    Searched,
     Started,
     TrialDone,
     decode_request,
@@ -68,6 +70,8 @@ class _Session:
             yield from self._run_domain(request)
         elif isinstance(request, RunProbe):
             yield from make_trials(request, self._variant(request.variant), self.device)
+        elif isinstance(request, Search):
+            yield from evolution.search(self._variant(request.variant), request, self.device)
         else:
             functions = {name: self._variant(name).function for name in request.variants}
             with preserved():
@@ -244,7 +248,7 @@ def _driver_version() -> str | None:
 
 def _is_fatal(reply: Reply) -> bool:
     """Whether the process can't go on after a reply."""
-    return (isinstance(reply, Measured | Loaded) and reply.fatal) or (
+    return (isinstance(reply, Measured | Loaded | Searched) and reply.fatal) or (
         isinstance(reply, TrialDone) and reply.outcome.fatal
     )
 

@@ -1,0 +1,147 @@
+"""``softcheck search``: look for the rows with the largest error."""
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from softcheck.cases.corpus_edit import add
+from softcheck.cli import progress
+from softcheck.cli.config import dtype_option
+from softcheck.errors import UsageError
+from softcheck.report.build import command_line, exit_code
+from softcheck.report.formats import FORMATS, render
+from softcheck.report.output import check_writable, display_of, write
+from softcheck.report.search import TAG, build, kept, origin
+from softcheck.run.check import Events
+from softcheck.run.objective import Objective
+from softcheck.run.process import DeviceChoice
+from softcheck.run.protocol import Searching
+from softcheck.run.regression import named
+from softcheck.run.search import SEARCHED, Options, Outcome, search
+from softcheck.run.session import Session
+from softcheck.variants.registry import resolve
+
+_SECONDS = 30.0
+_TARGET = Path("corpora") / "regressions" / "search.jsonl"
+
+
+@click.command("search")
+@click.argument("variants", nargs=-1, required=True, metavar="VARIANT...")
+@click.option(
+    "--dtype", default="float32", callback=dtype_option, show_default=True, help=f"One of {', '.join(SEARCHED)}."
+)
+@click.option("--columns", type=click.IntRange(1, 1 << 20), default=1024, show_default=True)
+@click.option(
+    "--objective",
+    type=click.Choice(["bound", "ulp"]),
+    default="bound",
+    show_default=True,
+    help="Look for the largest error over bound, or the largest ULP error.",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(min=0), help=f"How long each variant is searched; {_SECONDS:g} if left out."
+)
+@click.option(
+    "--rounds", type=click.IntRange(min=1), help="Stop after N launches of evolved rows; the same result every time."
+)
+@click.option(
+    "--rows", type=click.IntRange(min=8), metavar="N", help="Rows per launch; what suits the device if left out."
+)
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True)
+@click.option("--shrink/--no-shrink", default=True, help="Look for a smaller input that is nearly as bad.")
+@click.option("--save", is_flag=True, help="Add what was found to ./corpora/regressions.")
+@click.option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
+@click.option("--time-limit", type=click.FloatRange(min=1), default=120.0, show_default=True, help="Seconds per call.")
+@click.option("--format", "output_format", type=click.Choice(list(FORMATS)), default="table", show_default=True)
+@click.option("--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out.")
+def command(
+    *,
+    variants: tuple[str, ...],
+    dtype: str,
+    columns: int,
+    objective: Objective,
+    seconds: float | None,
+    rounds: int | None,
+    rows: int | None,
+    seed: int,
+    shrink: bool,
+    save: bool,
+    device: DeviceChoice,
+    time_limit: float,
+    output_format: str,
+    output: str,
+) -> None:
+    """Look for the rows on which a variant errs most, by evolution, beside random sampling of as many elements.
+
+    The figures are lower bounds: another search may find worse rows.
+    """
+    check_writable(output)
+    names = [resolve(spec).name for spec in dict.fromkeys(variants)]
+    session = Session(device, jobs=1, seconds_per_call=time_limit)
+    outcomes: list[Outcome] = []
+    refused: dict[tuple[str, str], str] = {}
+    try:
+        with progress.shown() as events:
+            for name in names:
+                declaration = session.load(name, (dtype,))
+                if isinstance(declaration, str):
+                    refused[name, dtype] = declaration
+                    continue
+                options = Options(
+                    variant=name,
+                    dtype=dtype,
+                    columns=columns,
+                    objective=objective,
+                    seconds=_SECONDS if seconds is None and rounds is None else seconds,
+                    rounds=rounds,
+                    rows=rows,
+                    seed=seed,
+                    shrinks=shrink,
+                )
+                outcomes.append(search(session, options, declaration, _watching(events, options)))
+    finally:
+        session.close()
+    report = build(outcomes, session.ready, command=command_line(), refused=refused)
+    write(render(report, output_format, display_of(output)), output)
+    if save:
+        _save(outcomes)
+    for (name, _), reason in refused.items():
+        click.echo(f"softcheck: {name}: {reason}", err=True)
+    sys.exit(exit_code(report))
+
+
+def _watching(events: Events, options: Options) -> Callable[[Searching], None]:
+    """Shows rounds, or seconds where only they are limited, and the largest figures so far."""
+    begun = time.monotonic()
+    shown = ""
+
+    def show(state: Searching) -> None:
+        nonlocal shown
+        text = f"{options.variant} {options.dtype}: search {state.found:.4g}, random {state.random:.4g}"
+        if text != shown:
+            shown = text
+            events.stage(text)
+        if options.rounds is not None:
+            events.progress(state.rounds, options.rounds)
+        else:
+            events.progress(int(time.monotonic() - begun), math.ceil(options.seconds or 0.0))
+
+    return show
+
+
+def _save(outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        found = kept(outcome)
+        if found is None:
+            click.echo(f"softcheck: {outcome.options.variant}: nothing to save: no row was judged", err=True)
+            continue
+        case = named(found, None, origin(outcome), (TAG,))
+        try:
+            add(case, _TARGET)
+            click.echo(f"softcheck: saved {case.id} in {_TARGET}", err=True)
+        except UsageError as error:
+            click.echo(f"softcheck: {case.id} not saved: {error}", err=True)

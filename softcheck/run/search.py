@@ -1,0 +1,287 @@
+"""The parent's part of a search for the worst row: seeds, the judge's word on what was found, and a smaller row as bad.
+
+The evolution itself runs in a worker (``softcheck.run.evolution``). Imports no torch.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from oracles.formats import FORMATS, Bits, Format
+from softcheck.cases.case import Case
+from softcheck.cases.families import FAMILIES, cases_of
+from softcheck.cases.importing import case_from_bits
+from softcheck.contract import FindingKind, Violation
+from softcheck.errors import SoftcheckError, UsageError
+from softcheck.judge.measurement import Measurement, unmeasured
+from softcheck.run.objective import Objective, badness
+from softcheck.run.process import WorkerDiedError
+from softcheck.run.protocol import Candidate, Failed, Search, Searched, Searching
+from softcheck.run.session import Session
+from softcheck.run.shrink import shrink
+from softcheck.variants.declaration import Declaration
+
+FAMILY = "generated"
+"""Rows that were found are in no corpus until they are added to one."""
+
+KEPT = 0.99
+"""Share of the figure that a smaller row must keep."""
+
+SEARCHED = ("float16", "bfloat16", "float32")
+"""The formats that float64 operations can rate."""
+
+_ELEMENTS_PER_LAUNCH = {"cuda": 1 << 21, "interpreter": 1 << 14}
+_MOST_ROWS = {"cuda": 1 << 15, "interpreter": 64}
+_FEWEST_ROWS = 16
+_MOST_SEED_ELEMENTS = {"cuda": 1 << 20, "interpreter": 1 << 16}
+_ROWS_PER_CASE = 2
+_EXAMPLES = 60
+_SHRINK_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to search for. ``rounds`` and ``seconds`` end the search, whichever is first; one of them is given."""
+
+    variant: str
+    dtype: str
+    columns: int
+    objective: Objective = "bound"
+    seconds: float | None = None
+    rounds: int | None = None
+    rows: int | None = None
+    """Rows per launch; as many as suit the device if None."""
+    seed: int = 0
+    shrinks: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that was found: as a case of its own, with its measurement in the launch that it was found in and alone.
+
+    Both come from the judge. They differ where a variant's answer depends on the other rows or on their number.
+    """
+
+    case: Case
+    in_launch: Measurement
+    alone: Measurement
+
+    def figure(self, objective: Objective) -> float:
+        """The larger of both figures."""
+        return max(badness(self.in_launch, objective), badness(self.alone, objective))
+
+    @property
+    def worse(self) -> Measurement:
+        """The measurement with the larger error over bound; alone where they are alike, since that is simpler to show."""
+        is_worse = badness(self.in_launch, "bound") > badness(self.alone, "bound")
+        return self.in_launch if is_worse else self.alone
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """What the row breaks alone, and what it breaks only among the others of its launch."""
+        alone = {violation.kind for violation in self.alone.violations}
+        return (*self.alone.violations, *(v for v in self.in_launch.violations if v.kind not in alone))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a search found; rows are None where the variant gave no output."""
+
+    options: Options
+    declaration: Declaration
+    rows_per_launch: int
+    rounds: int
+    elements: int
+    """Elements judged by the search, and as many by random sampling."""
+    found: Row | None
+    random: Row | None
+    smaller: Row | None
+    """A smaller input with at least ``KEPT`` of the figure, where there is one."""
+    violations: tuple[Violation, ...]
+    """What calls broke besides values."""
+    seconds: float
+
+
+def search(
+    session: Session, options: Options, declaration: Declaration, progress: Callable[[Searching], None]
+) -> Outcome:
+    """Searches, judges what was found and shrinks it.
+
+    Raises UsageError where the declaration does not cover the dtype or the width, and for float64, which the device can't
+    rate.
+    """
+    _check(options, declaration)
+    begun = time.monotonic()
+    backend = session.ready.backend
+    fmt = FORMATS[options.dtype]
+    rows = options.rows or _rows_per_launch(options.columns, backend)
+    request = Search(
+        variant=options.variant,
+        dtype=options.dtype,
+        columns=options.columns,
+        objective=options.objective,
+        rows=rows,
+        seed=options.seed,
+        rounds=options.rounds,
+        seconds=options.seconds,
+        seeds=seeds(fmt, options.columns, options.seed, _MOST_SEED_ELEMENTS[backend]).tobytes(),
+    )
+    searched = _evolved(session, request, progress)
+    found = _row(session, options, searched.found)
+    smaller = _shrunk(session, options, found) if found is not None and options.shrinks else None
+    return Outcome(
+        options=options,
+        declaration=declaration,
+        rows_per_launch=rows,
+        rounds=searched.rounds,
+        elements=searched.elements,
+        found=found,
+        random=_row(session, options, searched.random),
+        smaller=smaller,
+        violations=_unlike(searched, found),
+        seconds=time.monotonic() - begun,
+    )
+
+
+def seeds(fmt: Format, columns: int, seed: int, most_elements: int) -> Bits:
+    """First rows to try, [any number, columns]: the first rows of every family's cases at this width, then generated ones.
+
+    Cases that hold bits instead of a recipe are repeated along the row. Evenly thinned out to ``most_elements``.
+    """
+    rows = [row for family in FAMILIES for case in cases_of(family, fmt.name) for row in _fitted(case, columns)]
+    rows += _generated(fmt.name, columns, seed)
+    unique = np.unique(np.array(rows, dtype=fmt.storage), axis=0)
+    limit = max(1, most_elements // columns)
+    # Shuffled, so that a search of few rounds meets rows of all kinds.
+    chosen = np.random.default_rng(seed).permutation(len(unique))[:limit]
+    return unique[chosen]
+
+
+def _evolved(session: Session, request: Search, progress: Callable[[Searching], None]) -> Searched:
+    """What a worker finds; a variant that ends it gives a violation and no rows.
+
+    Raises SoftcheckError where the request can't be carried out.
+    """
+    worker = session.take()
+    rounds = 0
+    try:
+        for reply in worker.ask(request, until=(Searched, Failed), seconds=session.seconds):
+            if isinstance(reply, Searching):
+                rounds = reply.rounds
+                progress(reply)
+            elif isinstance(reply, Failed):
+                session.give(worker)
+                raise SoftcheckError(f"{request.variant}: {reply.message}")
+            elif isinstance(reply, Searched):
+                (session.forget if reply.fatal else session.give)(worker)
+                return reply
+    except WorkerDiedError as died:
+        session.forget(worker)
+        if session.closed:
+            raise
+        kind = FindingKind.TIMEOUT if died.timed_out else FindingKind.CRASH
+        violation = Violation(kind, f"{died}; expected an output in round {rounds + 1} of the search")
+        return Searched(rounds, rounds * request.rows * request.columns, None, None, (violation,), fatal=True)
+    raise AssertionError("ask() always ends with one of the awaited replies")
+
+
+def _fitted(case: Case, columns: int) -> Bits:
+    if 0 in case.shape:
+        return np.zeros((0, columns), dtype=case.format.storage)
+    rows = min(case.shape[0], _ROWS_PER_CASE)
+    if case.recipe is not None:
+        return case.recipe.bits(rows, columns, case.format)
+    return case.bits(rows)[:, np.arange(columns) % case.shape[1]]
+
+
+def _generated(dtype: str, columns: int, seed: int) -> list[Bits]:
+    """Rows from the hypothesis strategies."""
+    import hypothesis
+
+    from softcheck import strategies
+
+    rows: list[Bits] = []
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=_EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(strategies.rows(dtype, min_columns=columns, max_columns=columns))
+    def collect(row: Bits) -> None:
+        rows.append(row)
+
+    collect()
+    return rows
+
+
+def _check(options: Options, declaration: Declaration) -> None:
+    name, dtype = options.variant, options.dtype
+    if dtype not in SEARCHED:
+        raise UsageError(
+            f"search rates rows in float64, which can't judge {dtype}; expected one of {', '.join(SEARCHED)}"
+        )
+    if dtype not in declaration.dtypes:
+        raise UsageError(f"{name} declares {', '.join(declaration.dtypes)}, not {dtype}")
+    limit = declaration.column_limit(dtype)
+    if limit is not None and options.columns > limit:
+        raise UsageError(f"{name} declares at most {limit} columns for {dtype}, got --columns {options.columns}")
+    if options.rounds is None and options.seconds is None:
+        raise UsageError("say how long to search: --seconds S, or --rounds N for a result that can be repeated")
+
+
+def _rows_per_launch(columns: int, backend: str) -> int:
+    return max(_FEWEST_ROWS, min(_MOST_ROWS[backend], _ELEMENTS_PER_LAUNCH[backend] // columns))
+
+
+def _row(session: Session, options: Options, candidate: Candidate | None) -> Row | None:
+    """What was found, run and judged once more, alone."""
+    if candidate is None:
+        return None
+    bits = np.frombuffer(candidate.row, dtype=FORMATS[options.dtype].storage)[None]
+    case = case_from_bits(
+        bits, options.dtype, family=FAMILY, provenance=f"found by softcheck search on {options.variant}"
+    )
+    # Alone the row is number 0, whatever it was in its launch.
+    return Row(case, candidate.measurement, _alone(session, options, case))
+
+
+def _alone(session: Session, options: Options, case: Case) -> Measurement:
+    results = session.run_case(case, [options.variant], whole=True)
+    # A variant that ran out of time too often is not called again.
+    return results[0].measurement if results else unmeasured(case.shape, ())
+
+
+def _shrunk(session: Session, options: Options, found: Row) -> Row | None:
+    """A smaller row that keeps the figure and breaks the same promises; None where nothing smaller does."""
+    wanted = KEPT * badness(found.alone, options.objective)
+    broken = {violation.kind for violation in found.alone.violations}
+    if wanted <= 0 or (not np.isfinite(wanted) and not broken):
+        return None
+    # A search that is bounded by rounds gives the same result every time, so there the clock has no say.
+    until = None if options.seconds is None else time.monotonic() + _SHRINK_SECONDS
+
+    def keeps(case: Case) -> bool:
+        if until is not None and time.monotonic() > until:
+            return False
+        measurement = _alone(session, options, case)
+        return badness(measurement, options.objective) >= wanted and broken <= {v.kind for v in measurement.violations}
+
+    small = shrink(found.case, keeps, row=0)
+    if small.digest == found.case.digest:
+        return None
+    small = msgspec.structs.replace(small, id=f"{FAMILY}/{small.digest}/{small.dtype}")
+    measurement = _alone(session, options, small)
+    return Row(small, measurement, measurement)
+
+
+def _unlike(searched: Searched, found: Row | None) -> tuple[Violation, ...]:
+    """Violations of the calls that the found row alone does not show."""
+    shown = set() if found is None else {violation.kind for violation in found.violations}
+    return tuple(violation for violation in searched.violations if violation.kind not in shown)
