@@ -13,6 +13,7 @@ from softcheck.judge.device.exp64 import from_high_word, high_word
 
 _EXPONENT = tl.constexpr(0x7FF00000)
 _MANTISSA_OF_FLOAT32 = tl.constexpr(0x7FFFFF)
+_EXPONENT_OF_FLOAT32 = tl.constexpr(0x7F800000)
 _MANTISSA = tl.constexpr((1 << 52) - 1)
 _BIAS = tl.constexpr(1023)
 _SCALE = tl.constexpr(2.0**64)
@@ -117,10 +118,54 @@ def inverse_denominator(
 
 
 @jit
-def may_lie_near_power(r_in_ulps: tl.tensor) -> tl.tensor:
-    """Whether r in ULPs, rounded to float32, is a power of two: true wherever r is within a relative 2^-25 of one."""
-    bits = r_in_ulps.to(tl.int32, bitcast=True)
-    return ((bits & _MANTISSA_OF_FLOAT32) == 0) & (bits != 0)
+def scaled_binade(small: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
+    """Exponent bits of max(r, 2^emin) * 2^64, of r * 2^64 as float32."""
+    return tl.maximum(small.to(tl.int32, bitcast=True) & _EXPONENT_OF_FLOAT32, (MIN_EXPONENT + 64 + 127) << 23)
+
+
+@jit
+def scaled_inverse_ulp(binade: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
+    """2^-64 / ulp(r) as float32, from ``scaled_binade``."""
+    # The constant does not fit its place as a signed number; the difference does, and int32 wraps.
+    return (((254 + PRECISION - 1) << 23) - (1 << 32) - binade).to(tl.float32, bitcast=True)
+
+
+@jit
+def scaled_output(output: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
+    """y * 2^64 as float64 for finite y > 0, by one integer multiplication and addition.
+
+    0 gives less than 2^-60, where 1e-6 of the least ULP is 2^20 (16 bits) or 2^-63 at most; -0, negative numbers, infinities
+    and NaN give more than 2^120.
+    """
+    if MIN_EXPONENT > -126:
+        bits = output.to(tl.int32, bitcast=True)
+        offset: tl.constexpr = (1023 - 127 + 64) << 52
+    else:
+        # Subnormal numbers must be scaled first.
+        bits = (output * 2.0**64).to(tl.int32, bitcast=True)
+        offset: tl.constexpr = (1023 - 127) << 52
+    return (((bits.to(tl.int64) & 0xFFFFFFFF) << 29) + offset).to(tl.float64, bitcast=True)
+
+
+@jit
+def is_power(small: tl.tensor) -> tl.tensor:
+    """Whether a float32 > 0 is a power of two: true where what was rounded to it is within a relative 2^-25 of one."""
+    return (small.to(tl.int32, bitcast=True) & _MANTISSA_OF_FLOAT32) == 0
+
+
+@jit
+def quick_inverse(total: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
+    """1 / total for float64 values in [2^-500, 2^500], within 2^-52; exact for powers of two."""
+    if NVIDIA:
+        near = tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f64 $0, $1;", "=d,d", [total], dtype=tl.float64, is_pure=True, pack=1
+        )
+        # Each step of Newton's squares the relative error, 2^-20 at first.
+        near = tl.fma(near, tl.fma(-total, near, 1.0), near)
+        inverse = tl.fma(near, tl.fma(-total, near, 1.0), near)
+    else:
+        inverse = 1.0 / total
+    return inverse
 
 
 @jit
