@@ -131,23 +131,6 @@ def scaled_inverse_ulp(binade: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def scaled_output(output: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
-    """y * 2^64 as float64 for finite y > 0, by one integer multiplication and addition.
-
-    0 gives less than 2^-60, where 1e-6 of the least ULP is 2^20 (16 bits) or 2^-63 at most; -0, negative numbers, infinities
-    and NaN give more than 2^120.
-    """
-    if MIN_EXPONENT > -126:
-        bits = output.to(tl.int32, bitcast=True)
-        offset: tl.constexpr = (1023 - 127 + 64) << 52
-    else:
-        # Subnormal numbers must be scaled first.
-        bits = (output * 2.0**64).to(tl.int32, bitcast=True)
-        offset: tl.constexpr = (1023 - 127) << 52
-    return (((bits.to(tl.int64) & 0xFFFFFFFF) << 29) + offset).to(tl.float64, bitcast=True)
-
-
-@jit
 def is_power(small: tl.tensor) -> tl.tensor:
     """Whether a float32 > 0 is a power of two: true where what was rounded to it is within a relative 2^-25 of one."""
     return (small.to(tl.int32, bitcast=True) & _MANTISSA_OF_FLOAT32) == 0
