@@ -25,7 +25,8 @@ def kernels(tmp_path_factory):
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_every_element_is_counted_once_in_one_table(kernels, dtype, columns):
-    for ptx, _ in kernels[dtype, columns].values():
+    counting = {name: kernel for name, kernel in kernels[dtype, columns].items() if name != "_finish_kernel"}
+    for ptx, _ in counting.values():
         # A second declaration would be a second table, of which only one is added up.
         assert len(re.findall(r"\.shared .*softcheck_bins", ptx)) == 1
     ptx, warps = kernels[dtype, columns]["_pairs_kernel" if columns == 2 else "_scan_kernel"]

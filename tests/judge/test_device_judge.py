@@ -237,13 +237,14 @@ def test_every_kind_of_pair_passes_its_scan(agree, child, fmt, convention):
 
 @pytest.mark.parametrize("fmt", THREE, ids=lambda f: f.name)
 def test_faults_in_pairs(agree, child, fmt):
-    bits = pairs_of(fmt)
+    # Few enough that the numpy judge describes them all.
+    bits = pairs_of(fmt)[::2]
     right = rounded(bits, fmt, "zero")
     output = right.copy()
     values, answers = decode(bits, fmt), decode(right, fmt)
-    # One fault to a row, of the kind that its row number gives: another element, far off, negative, NaN, infinite, 0.
+    # One fault to a row, of the kind that its row number gives: another element, far off, negative, NaN, infinite, 0, 1.
     for row in range(len(bits)):
-        column, kind = row % 2, row // 2 % 6
+        column, kind = row % 2, row % 7
         if kind == 0:
             output[row] = output[row, ::-1]
         elif kind == 1:
@@ -251,7 +252,7 @@ def test_faults_in_pairs(agree, child, fmt):
         elif kind == 2:
             output[row, column] |= fmt.storage.type(1 << (fmt.width - 1))
         else:
-            output[row, column] = encode(np.array((NAN, INF, 0.0)[kind - 3]), fmt)
+            output[row, column] = encode(np.array((NAN, INF, 0.0, 1.0)[kind - 3]), fmt)
     agree(bits, output, fmt, fully_masked="zero")
     left = set(child.submit(device_child.left, bits, output, fmt.name, "zero").result())
     same = (output == right) | (np.isnan(decode(output, fmt)) & np.isnan(answers))

@@ -5,6 +5,7 @@ ordinary rows, ``tabulate`` computes all figures of the rows left, and the numpy
 describes what is broken. Where few rows are left, the first two are launched without waiting for the device.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import msgspec
@@ -31,6 +32,8 @@ MOST_BROKEN_ELEMENTS = 1 << 21
 """Up to so many broken rows and elements, the numpy judge judges all of them; beyond, the worst of each kind."""
 
 _TABLE_ROWS = 1 << 20
+_LARGEST_SHARE = 2.0**100
+"""Beyond it float32 does not hold shares of a bound; the numpy judge describes the rows that show them."""
 _FEW_ROWS = 1 << 10
 """Rows left by the scan for which a table is made ready before their number is known."""
 
@@ -230,10 +233,10 @@ class _Judgement:
         figures.ulp_sum = min(figures.ulp_sum + float(found["error_sum"][kept].sum()), ulp.LARGEST)
         figures.flushed += int(found["flushed"][kept].sum())
         deviations = found["deviation"].abs().nan_to_num(nan=-1.0)
-        for into, name in ((figures.errors, "error"), (figures.shares, "share")):
+        for into, name, limit in ((figures.errors, "error", math.inf), (figures.shares, "share", _LARGEST_SHARE)):
             values = torch.where(kept, found[name], -1.0)
             place = int(values.argmax())
-            if (value := float(values[place])) >= 0:
+            if 0 <= (value := float(values[place])) <= limit:
                 into.append((value, int(numbers[place]), int(found[f"{name}_column"][place])))
                 if name == "error":
                     figures.errors_ftz.append(float(found["error_ftz"][place]))
@@ -313,7 +316,7 @@ class _Judgement:
             ulp_sum=min(figures.ulp_sum + (again.ulp_sum if again else 0.0), ulp.LARGEST),
             histogram=merge([on_device, again.histogram] if again else [on_device]),
             max_ulp_ftz=self._as_if_flushing(again, max_ulp),
-            max_bound_share=_largest([shares, again.max_bound_share if again else None]),
+            max_bound_share=_largest([shares, *(m.max_bound_share for m in (again, extremes) if m is not None)]),
             flushed=also(figures.flushed, "flushed"),
             max_sum_deviation=max(deviations) if deviations else None,
             sum_violations=also(figures.sum_violations, "sum_violations"),

@@ -12,7 +12,7 @@ import triton.language as tl
 
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import jit
-from softcheck.judge.device.bins import bin_of_small, count, open_table, store_table
+from softcheck.judge.device.bins import bin_of, count, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import is_power, quick_inverse, ratio, scaled_binade, scaled_inverse_ulp
 from softcheck.judge.device.exp64 import clamped, exp_minus
@@ -32,14 +32,15 @@ _UP = tl.constexpr(2.0**64)
 _DOWN = tl.constexpr(2.0**-64)
 _HALF = tl.constexpr((127 + 64 - 1) << 23)
 """The exponent bits of 2^64 / 2 as float32."""
+_BELOW_HALF = tl.constexpr(0.49 * 2.0**64)
 _INFINITY = tl.constexpr(float("inf"))
 
 
 @jit
 def _error(output: tl.tensor, exact: tl.tensor, per_ulp: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
-    """(y - r) 2^64 and |y - r| in ULPs, both float32; ``exact`` is r 2^64."""
-    difference = tl.fma(output.to(tl.float64), tl.full(exact.shape, _UP, tl.float64), -exact).to(tl.float32)
-    return difference, tl.abs(difference) * per_ulp
+    """(y - r) 2^64, and |y - r| in ULPs; ``exact`` is r 2^64. Both float64: many errors are next to a bin's edge."""
+    difference = tl.fma(output.to(tl.float64), tl.full(exact.shape, _UP, tl.float64), -exact)
+    return difference, tl.abs(difference) * per_ulp.to(tl.float64)
 
 
 @jit
@@ -147,10 +148,10 @@ def _pairs_kernel(
         low_bound, low_rounding = _bound(
             own_error + row_part, small * low_per_ulp, low_per_ulp, underflow, ROUNDS, UNDERFLOWS
         )
-        high_share = ratio(high_error, high_bound, NVIDIA)
-        low_share = tl.where(masked, 0.0, ratio(low_error, low_bound, NVIDIA))
+        high_share = ratio(high_error.to(tl.float32), high_bound, NVIDIA)
+        low_share = tl.where(masked, 0.0, ratio(low_error.to(tl.float32), low_bound, NVIDIA))
         # Next to 1/2 the binade is known; flushed and negative outputs are half an ULP off at least.
-        near = is_power(small) & (small < 0.49 * _UP) & (below > 0)
+        near = is_power(small) & (small < _BELOW_HALF) & (below > 0)
         closer = near | ((low_output <= 0) & (low_error > 0.4999)) | (masked & (low_output != 0))
         share = tl.maximum(high_share, low_share)
 
@@ -159,7 +160,7 @@ def _pairs_kernel(
         allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
         low_cost = tl.where(masked, 0.0, low_rounding / low_per_ulp)
         allowance += (high_rounding / high_per_ulp + low_cost) * _DOWN
-        deviation = tl.abs(high_difference + low_difference) * _DOWN
+        deviation = tl.abs(high_difference + low_difference).to(tl.float32) * _DOWN
         right = ordinary & (share <= 1.0 - margin) & (closer == 0) & (deviation <= allowance * (1.0 - 2.0**-12))
         both_nan = (high_output != high_output) & (low_output != low_output)  # noqa: PLR0124
         if MASKED_GIVES_ZERO:
@@ -178,13 +179,13 @@ def _pairs_kernel(
         high_error = tl.where(right, high_error, 0.0)
         low_error = tl.where(right & (masked == 0), low_error, 0.0)
         measured = right | zeros
-        count(table, histogram, bin_of_small(high_error), measured, 1, NVIDIA, False)
-        count(table, histogram, bin_of_small(low_error), measured, 1, NVIDIA, False)
+        count(table, histogram, bin_of(high_error), measured, 1, NVIDIA, False)
+        count(table, histogram, bin_of(low_error), measured, 1, NVIDIA, False)
         passed_rows += measured.to(tl.int64)
         special_rows += (zeros | conventional).to(tl.int64)
         masked_rows += (fully_masked & (zeros | conventional)).to(tl.int64)
-        error_sum += (high_error + low_error).to(tl.float64)
-        largest = tl.maximum(high_error, low_error)
+        error_sum += high_error + low_error
+        largest = tl.maximum(high_error, low_error).to(tl.float32)
         best_error, error_row = better(best_error, error_row, largest, row, measured)
         best_share, share_row = better(best_share, share_row, share, row, right)
         best_deviation, deviation_row = better(best_deviation, deviation_row, deviation, row, right)
