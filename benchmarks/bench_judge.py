@@ -31,8 +31,8 @@ from softcheck.judge import bounds
 from softcheck.judge.device import bins, pairs, table
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
-from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.device.finish import Numbers, Scan
+from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.device.scan import scan, tile
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.variants.call import TORCH_DTYPES, place, to_bits

@@ -35,7 +35,9 @@ def better(
 
 
 @jit
-def store_best(best: tl.tensor, best_row: tl.tensor, PLACE: tl.constexpr, floats: tl.tensor, integers: tl.tensor) -> None:
+def store_best(
+    best: tl.tensor, best_row: tl.tensor, PLACE: tl.constexpr, floats: tl.tensor, integers: tl.tensor
+) -> None:
     """The program's maximum number PLACE (1 to 3) and the first row that reaches it."""
     value = tl.max(best, axis=0)
     tl.store(floats + tl.program_id(0) * _FLOATS + PLACE, value.to(tl.float64))

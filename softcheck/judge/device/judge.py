@@ -161,7 +161,9 @@ class _Judgement:
         self.counts[: bins.TABLE] += numbers.histogram
         seen = numbers.left + table.MORE
         if seen <= len(few):
-            self._extremes(numbers, close.on_host(slice(numbers.left, seen)), found.listed[numbers.left : seen].tolist())
+            self._extremes(
+                numbers, close.on_host(slice(numbers.left, seen)), found.listed[numbers.left : seen].tolist()
+            )
             if numbers.left:
                 # Programs list rows in any order; sums should not depend on it.
                 listed, order = few[: numbers.left].cpu().sort()

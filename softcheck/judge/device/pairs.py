@@ -199,7 +199,7 @@ def _pairs_kernel(
 
 def suits(constants: Constants) -> bool:
     """Whether ``scan_pairs`` serves this many columns and this arithmetic."""
-    return constants.columns == 2 and constants.few_terms and not constants.far  # noqa: PLR2004 - a pair
+    return constants.columns == 2 and constants.few_terms and not constants.far
 
 
 def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked_gives_zero: bool) -> Scan:

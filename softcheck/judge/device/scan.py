@@ -31,7 +31,8 @@ MAX_COLUMNS = 16384
 WARP_ELEMENTS = 512
 """Elements of a wide row that one warp holds: fewer take fewer registers, but more steps of reduction per element."""
 _WARP = 32
-_BINS = 32
+_MOST_WARPS = 16
+"""Warps of a program: more would not find _REGISTERS for each of their threads."""
 _NARROW = 64
 """Columns up to which the sum's bound is computed in full: in short rows few roundings can't average out."""
 _REGISTERS = 128
@@ -225,7 +226,7 @@ def tile(columns: int, warp_elements: int = WARP_ELEMENTS) -> tuple[int, int, in
     """
     block = int(triton.next_power_of_2(columns))
     if block >= warp_elements:
-        return block, 1, block // warp_elements
+        return block, 1, min(_MOST_WARPS, block // warp_elements)
     warps = 4 if block <= _NARROW else 1
     per_warp = min(warp_elements // 2, 2 * _WARP * block)
     return block, warps * per_warp // block, warps
@@ -242,7 +243,7 @@ def scan(
     """Scans ``y`` as the softmax of ``x``, both [rows, columns] with at least one of each and at most MAX_COLUMNS columns.
 
     Nothing is waited for. ``programs`` is the grid, by default as many as fill the device; ``warp_elements`` a power of two
-    from 256 on, such that at most 32 warps hold a row.
+    from 256 on.
     """
     rows, columns = x.shape
     block, tile_rows, warps = tile(columns, warp_elements)

@@ -1,8 +1,7 @@
 # ruff: noqa: N803, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
 """The full set of figures for each of some rows: every rule of the judge but order, in float64, for rows of any width.
 
-Three passes over a row in tiles: maximum and class; exponentials' sum; comparison. What a later pass reads again is
-usually still in the L2 cache.
+Three passes over a row in tiles: maximum and class; exponentials' sum; comparison.
 """
 
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ import torch
 import triton
 import triton.language as tl
 
-from softcheck.judge.device import bins
 from softcheck.judge.device._jit import jit
 from softcheck.judge.device.bins import bin_of, close_table, count, open_table
 from softcheck.judge.device.constants import Constants
@@ -288,7 +286,15 @@ def _table_kernel(
             doubtful += _total(in_doubt)
             masked_size = tl.maximum(masked_size, tl.max(tl.where(masked, tl.abs(output), 0.0), axis=1))
             range_size = tl.maximum(range_size, tl.max(tl.where(broken_range, outside, 0.0), axis=1))
-            count(table, histogram, bin_of(error), comparable & (valid & (wanted < counted_rows))[:, None], WEIGHT, NVIDIA, True)
+            count(
+                table,
+                histogram,
+                bin_of(error),
+                comparable & (valid & (wanted < counted_rows))[:, None],
+                WEIGHT,
+                NVIDIA,
+                True,
+            )
 
         allowed = roundings * _UP + expm1_small(additions + twice * weighted) + underflow_sum
         allowed = tl.minimum(allowed, largest_sum)
@@ -391,6 +397,3 @@ def tabulate(
         num_warps=4,
     )
     return Table(figures)
-
-
-assert bins.TABLE >= _TILE
