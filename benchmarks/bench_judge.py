@@ -6,7 +6,8 @@
 Needs a CUDA device. Input and output come from DRAM: twice the L2 is overwritten before every timed launch, and each
 figure is the median of the times between two device events. The limits are measured in the same run: how fast a kernel
 reads two tensors, and how fast it does float64 multiply-adds. ``scan`` is the judge's kernel alone, ``judge`` the whole
-function with its host part, in wall time; ``half_warps`` is the scan with twice as many warps per row. Exits 1 where judges disagree, 3 where there is no device.
+function with its host part, in wall time; ``kernels`` is everything that it has to launch on such an input, up to the
+few numbers that the host reads. Exits 1 where judges disagree, 3 where there is no device.
 """
 # ruff: noqa: INP001, N803 - a script, not a package; kernels name compile-time constants in capitals
 
@@ -27,10 +28,12 @@ import triton.language as tl
 from oracles.formats import FORMATS, Format
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.judge import bounds
+from softcheck.judge.device import bins, pairs, table
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
+from softcheck.judge.device.finish import Numbers, Scan
 from softcheck.judge.device.judge import judge_on_device
-from softcheck.judge.device.scan import WARP_ELEMENTS, scan, tile
+from softcheck.judge.device.scan import scan, tile
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.variants.call import TORCH_DTYPES, place, to_bits
 from softcheck.variants.compile import compiling
@@ -41,6 +44,7 @@ SHAPES = [
     *((dtype, shape) for shape in ((65536, 1024), (16384, 4096)) for dtype in ("float16", "bfloat16", "float32")),
     ("float16", (2**24, 2)),
 ]
+PAIR = 2
 ROUNDS = 15
 CHECKED_ROWS = 256
 
@@ -83,6 +87,20 @@ def operations(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> tuple[torch.Ten
     return ((output - exact) * per_ulp).abs().amax(dim=1), output.sum(dim=1)
 
 
+def scanned(x: torch.Tensor, y: torch.Tensor, constants: Constants) -> Scan:
+    """The judge's first look."""
+    if pairs.suits(constants):
+        return pairs.scan_pairs(x, y, constants, masked_gives_zero=False)
+    return scan(x, y, constants)
+
+
+def launched(x: torch.Tensor, y: torch.Tensor, constants: Constants) -> None:
+    """All that the judge launches before it reads numbers, as ``judge_on_device`` does."""
+    histogram = torch.zeros(bins.ALL, dtype=torch.int64, device=x.device)
+    found = scanned(x, y, constants)
+    table.tabulate(x, y, constants, found.listed[:1024], histogram, masked_gives_zero=False, counted=found.left)
+
+
 def seconds(launches: dict[str, Launch]) -> dict[str, float]:
     """Median seconds of each, run in turn, with the L2 overwritten before each run."""
     device = torch.device("cuda")
@@ -109,8 +127,8 @@ def float64_operations(dtype: str, columns: int) -> float:
     x = torch.zeros((1, columns), dtype=TORCH_DTYPES[dtype])
     major, minor = torch.cuda.get_device_capability()
     with compiling(f"cuda:{major}{minor}") as kernels:
-        scan(x, x, Constants(fmt, bounds.model(STANDARD, fmt), columns))
-    block, rows, warps = tile(columns)
+        scanned(x, x, Constants(fmt, bounds.model(STANDARD, fmt), columns))
+    block, rows, warps = tile(columns) if columns != PAIR else (PAIR, 512, 4)
     pattern = r"\b(?:add|sub|mul|fma|div|setp\.\w+|max|min)(?:\.rn)?\.f64"
     return len(re.findall(pattern, str(kernels[0].asm["ptx"]))) / (block * rows / (32 * warps))
 
@@ -140,8 +158,8 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
             "copy": lambda: torch.empty_like(x).copy_(x),
             "torch": lambda: operations(x, y, fmt),
             "compiled": lambda: compiled(x, y, fmt),
-            "scan": lambda: scan(x, y, constants),
-            "half_warps": lambda: scan(x, y, constants, warp_elements=WARP_ELEMENTS // 2),
+            "scan": lambda: scanned(x, y, constants),
+            "kernels": lambda: launched(x, y, constants),
         }
     )
     elements = rows * columns
@@ -154,7 +172,7 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
     per_element = float64_operations(dtype, columns)
     speed = {name: elements / t / 1e9 for name, t in taken.items()}
     limits = {"memory": speed["read"], "float64": fma_rate / per_element / 1e9}
-    left = int(scan(x, y, constants).status.sum())
+    left = Numbers(scanned(x, y, constants).found).left
     return {
         "dtype": dtype,
         "shape": shape,
@@ -162,7 +180,7 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
         "judge": elements / statistics.median(wall) / 1e9,
         "float64_operations": per_element,
         "float64_limit": limits["float64"],
-        "share_of_limit": speed["scan"] / min(limits.values()),
+        "share_of_limit": speed["kernels"] / min(limits.values()),
         "rows_left_by_scan": left,
         "rejudged_rows": measured.rejudged_rows,
         "disagreements": _compare(x[:CHECKED_ROWS], y[:CHECKED_ROWS], fmt),
@@ -204,7 +222,7 @@ def check(variants: list[str], families: set[str] | None, most_elements: int) ->
 
 
 def _table(results: list[dict[str, Any]]) -> str:
-    names = ("torch", "compiled", "scan", "half_warps", "judge", "read", "float64_limit")
+    names = ("torch", "compiled", "scan", "kernels", "judge", "read", "float64_limit")
     lines = [f"{'Gelements/s':24}" + "".join(f"{n:>14}" for n in names) + f"{'of limit':>10}{'left':>10}{'differs':>9}"]
     for r in results:
         head = f"{r['dtype']:9} {r['shape'][0]} x {r['shape'][1]}"

@@ -76,21 +76,26 @@ def _tolerant():
     return [("softcheck.judge.device.constants.Constants.vector", vector)]
 
 
-def status(bits, output, dtype):
-    """Rows that the scan left, as a list of 0 and 1."""
+def left(bits, output, dtype, fully_masked="nan"):
+    """Numbers of the rows that the scan left, sorted."""
     import torch
 
     from oracles.formats import FORMATS
     from softcheck.judge import bounds
+    from softcheck.judge.device import pairs, scan
     from softcheck.judge.device.constants import Constants
-    from softcheck.judge.device.scan import scan
     from softcheck.judge.judge import STANDARD
     from softcheck.variants.call import to_tensor
 
     fmt = FORMATS[dtype]
     device = torch.device("cpu")
     constants = Constants(fmt, bounds.model(STANDARD, fmt), bits.shape[1])
-    return scan(to_tensor(bits, fmt, device), to_tensor(output, fmt, device), constants).status.tolist()
+    x, y = to_tensor(bits, fmt, device), to_tensor(output, fmt, device)
+    if pairs.suits(constants):
+        found = pairs.scan_pairs(x, y, constants, masked_gives_zero=fully_masked == "zero")
+    else:
+        found = scan.scan(x, y, constants)
+    return sorted(found.listed[: int(found.left)].tolist())
 
 
 @contextmanager
@@ -107,7 +112,7 @@ def compiled(dtype, columns):
 
     from oracles.formats import FORMATS
     from softcheck.judge import bounds
-    from softcheck.judge.device import bins, scan, table
+    from softcheck.judge.device import bins, pairs, scan, table
     from softcheck.judge.device.constants import Constants
     from softcheck.judge.judge import STANDARD
     from softcheck.variants.call import TORCH_DTYPES
@@ -117,7 +122,10 @@ def compiled(dtype, columns):
     constants = Constants(fmt, bounds.model(STANDARD, fmt), columns)
     x = torch.zeros((4, columns), dtype=TORCH_DTYPES[dtype])
     with compiling("cuda:90") as kernels:
-        scan.scan(x, x, constants)
+        if pairs.suits(constants):
+            pairs.scan_pairs(x, x, constants, masked_gives_zero=False)
+        else:
+            scan.scan(x, x, constants)
         counts = torch.zeros(bins.ALL, dtype=torch.int64)
         table.tabulate(x, x, constants, range(4), counts, masked_gives_zero=False)
     return {k.name: (k.asm["ptx"], k.warps) for k in kernels}

@@ -201,7 +201,7 @@ def test_many_broken_rows_are_counted_on_the_device(child):
 
 def test_rows_in_doubt_are_judged_again(agree):
     # r is 1/2 but for 2^-101: float64 does not tell on which side, and the ULP is another.
-    bits = matrix([[0.0, 2.0**-100], [0.0, 1.0]], FLOAT32)
+    bits = matrix([[0.0, 2.0**-100, -INF], [0.0, 1.0, 2.0]], FLOAT32)
     output = rounded(bits, FLOAT32)
     output[0, 0] += 1
     found = agree(bits, output, FLOAT32)
@@ -212,8 +212,64 @@ def test_rows_in_doubt_are_judged_again(agree):
 def test_ordinary_rows_pass_the_scan(child):
     for fmt in THREE:
         bits = normal(fmt, 256, 40)
-        left = child.submit(device_child.status, bits, rounded(bits, fmt), fmt.name).result()
-        assert sum(left) <= 2
+        assert len(child.submit(device_child.left, bits, rounded(bits, fmt), fmt.name).result()) <= 2
+
+
+def pairs_of(fmt):
+    """Pairs of numbers of all sizes, specials among them."""
+    least = fmt.least_subnormal
+    special = [0.0, -0.0, NAN, INF, -INF, least, -least, fmt.least_normal, 2.0**-20, 1.0]
+    numbers = [*special, 1.0 + 2.0 ** (1 - fmt.precision), -9.5, 10.1, 16.4, 37.0, 88.0, -90.5, 104.0, 6e4, -6e4]
+    return matrix([[a, b] for a in numbers for b in numbers], fmt)
+
+
+@pytest.mark.parametrize("convention", ["nan", "zero"])
+@pytest.mark.parametrize("fmt", THREE, ids=lambda f: f.name)
+def test_every_kind_of_pair_passes_its_scan(agree, child, fmt, convention):
+    bits = pairs_of(fmt)
+    output = rounded(bits, fmt, convention)
+    found = agree(bits, output, fmt, fully_masked=convention)
+    assert (found.violations, found.rejudged_rows) == ((), 0)
+    assert found.fully_masked_rows == 1
+    left = child.submit(device_child.left, bits, output, fmt.name, convention).result()
+    assert len(left) <= 2
+
+
+@pytest.mark.parametrize("fmt", THREE, ids=lambda f: f.name)
+def test_faults_in_pairs(agree, child, fmt):
+    # Few enough that the numpy judge describes them all.
+    bits = pairs_of(fmt)[::2]
+    right = rounded(bits, fmt, "zero")
+    output = right.copy()
+    values, answers = decode(bits, fmt), decode(right, fmt)
+    # One fault to a row, of the kind that its row number gives: another element, far off, negative, NaN, infinite, 0, 1.
+    for row in range(len(bits)):
+        column, kind = row % 2, row % 7
+        if kind == 0:
+            output[row] = output[row, ::-1]
+        elif kind == 1:
+            output[row, column] ^= fmt.storage.type(1 << (fmt.precision - 2))
+        elif kind == 2:
+            output[row, column] |= fmt.storage.type(1 << (fmt.width - 1))
+        else:
+            output[row, column] = encode(np.array((NAN, INF, 0.0, 1.0)[kind - 3]), fmt)
+    agree(bits, output, fmt, fully_masked="zero")
+    left = set(child.submit(device_child.left, bits, output, fmt.name, "zero").result())
+    same = (output == right) | (np.isnan(decode(output, fmt)) & np.isnan(answers))
+    # A sign on a zero is no fault.
+    same |= (decode(output, fmt) == 0) & (answers == 0)
+    assert np.isnan(values).any()
+    assert {int(row) for row in np.flatnonzero(~same.all(axis=1))} <= left
+
+
+def test_the_next_binade_of_one_half_is_known_in_pairs(agree):
+    # r is 1/2 but for 2^-101, so its ULP is half that of 1/2; the float64 quotient is 1/2.
+    bits = matrix([[0.0, 2.0**-100], [0.0, 1.0]], FLOAT32)
+    output = rounded(bits, FLOAT32)
+    output[0, 0] += 1
+    found = agree(bits, output, FLOAT32)
+    assert found.rejudged_rows == 0
+    assert found.max_ulp.value == pytest.approx(2.0)
 
 
 def test_empty_and_float64_inputs(agree):

@@ -22,6 +22,8 @@ _TABLE = tl.constexpr(TABLE)
 _SHIFT = tl.constexpr(14)
 """Bits of a high word below the exponent and the first six bits after the point."""
 _FIRST = tl.constexpr((1023 - 10) * BINS_PER_OCTAVE - 2)
+_SHIFT_OF_FLOAT32 = tl.constexpr(17)
+_FIRST_OF_FLOAT32 = tl.constexpr((127 - 10) * BINS_PER_OCTAVE - 2)
 
 assert LEAST == 2.0**-10
 assert BINS_PER_OCTAVE == 64
@@ -54,6 +56,13 @@ def bin_of(error: tl.tensor) -> tl.tensor:
     """Bin number of float64 errors >= 0; those below 2^-1022 count as zero."""
     word = high_word(error)
     return tl.maximum((word >> _SHIFT) - _FIRST, tl.minimum(word, 1))
+
+
+@jit
+def bin_of_small(error: tl.tensor) -> tl.tensor:
+    """Bin number of float32 errors >= 0."""
+    bits = error.to(tl.int32, bitcast=True)
+    return tl.maximum((bits >> _SHIFT_OF_FLOAT32) - _FIRST_OF_FLOAT32, tl.minimum(bits, 1))
 
 
 @jit
@@ -91,3 +100,18 @@ def close_table(table: tl.tensor, histogram: tl.tensor, WEIGHT: tl.constexpr, NV
             "ld.shared.s32 $0, [$1];", "=r,r", [table + number * 4], dtype=tl.int32, is_pure=False, pack=1
         )
         tl.atomic_add(histogram + number, counts.to(tl.int64) * WEIGHT, mask=counts != 0, sem="relaxed")
+
+
+@jit
+def store_table(table: tl.tensor, counts: tl.tensor, NVIDIA: tl.constexpr) -> None:
+    """Stores the table in the program's own ``counts`` [TABLE] int32, for ``finish`` to add up. Call it once, last.
+
+    Additions to one histogram by every program would wait for each other longer than the programs run.
+    """
+    if NVIDIA:
+        tl.debug_barrier()
+        number = tl.arange(0, _TABLE)
+        found = tl.inline_asm_elementwise(
+            "ld.shared.s32 $0, [$1];", "=r,r", [table + number * 4], dtype=tl.int32, is_pure=False, pack=1
+        )
+        tl.store(counts + number, found)

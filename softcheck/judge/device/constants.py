@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -103,4 +104,10 @@ class Constants:
 
     def tensor(self, degree: int, device: torch.device) -> torch.Tensor:
         """``vector`` in device memory."""
-        return torch.from_numpy(self.vector(degree)).to(device)
+        return _on_device(tuple(self.vector(degree).tolist()), device)
+
+
+@lru_cache(maxsize=256)
+def _on_device(numbers: tuple[float, ...], device: torch.device) -> torch.Tensor:
+    """float64 numbers in device memory, each vector copied once."""
+    return torch.tensor(numbers, dtype=torch.float64, device=device)

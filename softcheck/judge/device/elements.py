@@ -13,6 +13,7 @@ from softcheck.judge.device.exp64 import from_high_word, high_word
 
 _EXPONENT = tl.constexpr(0x7FF00000)
 _MANTISSA_OF_FLOAT32 = tl.constexpr(0x7FFFFF)
+_EXPONENT_OF_FLOAT32 = tl.constexpr(0x7F800000)
 _MANTISSA = tl.constexpr((1 << 52) - 1)
 _BIAS = tl.constexpr(1023)
 _SCALE = tl.constexpr(2.0**64)
@@ -117,10 +118,37 @@ def inverse_denominator(
 
 
 @jit
-def may_lie_near_power(r_in_ulps: tl.tensor) -> tl.tensor:
-    """Whether r in ULPs, rounded to float32, is a power of two: true wherever r is within a relative 2^-25 of one."""
-    bits = r_in_ulps.to(tl.int32, bitcast=True)
-    return ((bits & _MANTISSA_OF_FLOAT32) == 0) & (bits != 0)
+def scaled_binade(small: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
+    """Exponent bits of max(r, 2^emin) * 2^64, of r * 2^64 as float32."""
+    return tl.maximum(small.to(tl.int32, bitcast=True) & _EXPONENT_OF_FLOAT32, (MIN_EXPONENT + 64 + 127) << 23)
+
+
+@jit
+def scaled_inverse_ulp(binade: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
+    """2^-64 / ulp(r) as float32, from ``scaled_binade``."""
+    # The constant does not fit its place as a signed number; the difference does, and int32 wraps.
+    return (((254 + PRECISION - 1) << 23) - (1 << 32) - binade).to(tl.float32, bitcast=True)
+
+
+@jit
+def is_power(small: tl.tensor) -> tl.tensor:
+    """Whether a float32 > 0 is a power of two: true where what was rounded to it is within a relative 2^-25 of one."""
+    return (small.to(tl.int32, bitcast=True) & _MANTISSA_OF_FLOAT32) == 0
+
+
+@jit
+def quick_inverse(total: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
+    """1 / total for float64 values in [2^-500, 2^500], within 2^-52; exact for powers of two."""
+    if NVIDIA:
+        near = tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f64 $0, $1;", "=d,d", [total], dtype=tl.float64, is_pure=True, pack=1
+        )
+        # Each step of Newton's squares the relative error, 2^-20 at first.
+        near = tl.fma(near, tl.fma(-total, near, 1.0), near)
+        inverse = tl.fma(near, tl.fma(-total, near, 1.0), near)
+    else:
+        inverse = 1.0 / total
+    return inverse
 
 
 @jit

@@ -24,7 +24,7 @@ CLAMP = 700.0
 DEGREES = (8, 10)
 _TRUNCATION: dict[int, float] = {8: 2.0**-39.7, 10: 2.0**-51.5}
 
-_CLAMP_WORD = tl.constexpr(0x4085E000)
+CLAMP_WORD = tl.constexpr(0x4085E000)
 """The high word of the float64 700."""
 _MINUS_LOG2E = tl.constexpr(-float.fromhex("0x1.71547652b82fep+0"))
 _ROUNDER = tl.constexpr(1.5 * 2.0**52)
@@ -49,10 +49,10 @@ def from_high_word(word: tl.tensor) -> tl.tensor:
 
 
 @jit
-def clamped(distance: tl.tensor) -> tl.tensor:
-    """min(distance, 700) up to 2^-11, for float64 values >= 0 or +inf: one integer minimum instead of a comparison and two selections."""
+def clamped(distance: tl.tensor, LARGEST: tl.constexpr = CLAMP_WORD) -> tl.tensor:
+    """min(distance, 700) up to 2^-11, or another number of which LARGEST is the high word, for float64 values >= 0 or +inf: one integer minimum instead of a comparison and two selections."""
     low = distance.to(tl.int64, bitcast=True) & 0xFFFFFFFF
-    word = tl.minimum(high_word(distance), _CLAMP_WORD)
+    word = tl.minimum(high_word(distance), LARGEST)
     return ((word.to(tl.int64) << 32) | low).to(tl.float64, bitcast=True)
 
 
@@ -69,11 +69,11 @@ def _step(p: tl.tensor, f: tl.tensor, coefficient: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr) -> tl.tensor:
-    """e^-d of float64 values in [0, 700 + 2^-11], within the bound of the module's text. Degree 8 or 10."""
+def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr, SCALE: tl.constexpr = 0) -> tl.tensor:
+    """2^SCALE e^-d of float64 values in [0, 700 + 2^-11], within the bound of the module's text. Degree 8 or 10."""
     minus_log2e = _constant(distance, _MINUS_LOG2E)
-    shifted = tl.fma(distance, minus_log2e, _constant(distance, _ROUNDER))
-    n = shifted - _ROUNDER
+    shifted = tl.fma(distance, minus_log2e, _constant(distance, _ROUNDER + SCALE))
+    n = shifted - _constant(distance, _ROUNDER + SCALE)
     f = tl.fma(distance, minus_log2e, -n)
     if DEGREE == 8:
         p = _step(_constant(f, 1.3344185294057598e-06), f, 1.531420923120997e-05)

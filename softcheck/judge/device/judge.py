@@ -1,10 +1,11 @@
 """Judging an output where it lies: the same measurement as ``softcheck.judge.judge``, from a few numbers per row or fewer.
 
-Three steps, each for the rows that the one before could not settle: ``scan`` passes ordinary rows, ``tabulate`` computes
-all figures of the rows left, and the numpy judge decides the rows in doubt and describes what is broken.
+Three steps, each for the rows that the one before could not settle: ``scan`` (``scan_pairs`` for two columns) passes
+ordinary rows, ``tabulate`` computes all figures of the rows left, and the numpy judge decides the rows in doubt and
+describes what is broken. Where few rows are left, the first two are launched without waiting for the device.
 """
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass, field
 
 import msgspec
@@ -12,13 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oracles.formats import Bits, Format
+from oracles.formats import Bits, Format, bits_hex
 from oracles.reference import FullyMasked, RowClass
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
 from softcheck.judge import bounds, ulp
-from softcheck.judge.device import bins, scan, table
+from softcheck.judge.device import bins, pairs, scan, table
 from softcheck.judge.device.constants import Constants
+from softcheck.judge.device.finish import Numbers
 from softcheck.judge.histogram import merge
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement
@@ -30,9 +32,10 @@ MOST_BROKEN_ELEMENTS = 1 << 21
 """Up to so many broken rows and elements, the numpy judge judges all of them; beyond, the worst of each kind."""
 
 _TABLE_ROWS = 1 << 20
-_CANDIDATES = 4
-_CLOSE = 1.0 - 2.0**-19
-"""Figures that lie closer together in float32 than this may be in another order."""
+_LARGEST_SHARE = 2.0**100
+"""Beyond it float32 does not hold shares of a bound; the numpy judge describes the rows that show them."""
+_FEW_ROWS = 1 << 10
+"""Rows left by the scan for which a table is made ready before their number is known."""
 
 Rows = NDArray[np.int64]
 
@@ -84,8 +87,9 @@ def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> None:
 
 @dataclass(slots=True)
 class _Figures:
-    """Sums over the rows that the device has judged, and candidates for the maxima as (value, row)."""
+    """Sums over the rows that the device has judged, and their maxima."""
 
+    left_by_scan: bool = False
     elements: int = 0
     ulp_sum: float = 0.0
     flushed: int = 0
@@ -94,9 +98,12 @@ class _Figures:
     fully_masked_rows: int = 0
     special_mismatches: int = 0
     counts: dict[FindingKind, int] = field(default_factory=dict)
-    errors: list[tuple[float, int]] = field(default_factory=list)
-    shares: list[tuple[float, int]] = field(default_factory=list)
-    deviations: list[tuple[float, int]] = field(default_factory=list)
+    errors: list[tuple[float, int, int]] = field(default_factory=list)
+    shares: list[tuple[float, int, int]] = field(default_factory=list)
+    """Largest error and share of parts of the rows: value, row, column."""
+    deviations: list[float] = field(default_factory=list)
+    errors_ftz: list[float] = field(default_factory=list)
+    """Errors in a format without subnormals, of the rows in ``errors`` at least."""
     witnesses: set[int] = field(default_factory=set)
 
 
@@ -121,42 +128,80 @@ class _Judgement:
         self.arithmetic = arithmetic
         self.figures = _Figures()
         self.histogram = torch.zeros(bins.ALL, dtype=torch.int64, device=x.device)
+        self.counts = np.zeros(bins.ALL, dtype=np.int64)
         self.rejudged: list[Rows] = []
 
     def measurement(self) -> Measurement:
         """All steps, and their figures put together."""
-        left = self._scan()
-        for chunk in _chunks(left):
-            self._tabulate(chunk)
-        rejudged = np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged])
-        again = self._on_host(rejudged) if len(rejudged) else None
-        return self._merged(again, self._extremes(again))
-
-    def _scan(self) -> torch.Tensor | range:
-        """Scans rows that fit a program; returns the rows that are left."""
         rows, columns = self.x.shape
         if columns > scan.MAX_COLUMNS:
-            return range(rows)
-        found = scan.scan(self.x, self.y, self.constants)
-        self.histogram += found.histogram
-        floats, integers = found.floats.cpu().numpy(), found.integers.cpu().numpy()
+            self._tabulate_all(range(rows))
+        else:
+            self._scan()
+        rejudged = np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged])
+        again = self._on_host(rejudged) if len(rejudged) else None
+        witnesses = np.array(sorted(self.figures.witnesses), dtype=np.int64)
+        return self._merged(again, self._on_host(witnesses) if len(witnesses) else again)
+
+    def _scan(self) -> None:
+        """Scans the rows, and looks closely at those that are left and those that show the largest figures."""
+        x, y, constants, zero = self.x, self.y, self.constants, self.fully_masked == "zero"
+        if pairs.suits(constants):
+            found = pairs.scan_pairs(x, y, constants, masked_gives_zero=zero)
+        else:
+            found = scan.scan(x, y, constants)
+        few = found.listed[:_FEW_ROWS]
+        close = table.tabulate(x, y, constants, few, self.histogram, masked_gives_zero=zero, counted=found.left)
+        numbers = Numbers(found.found)
         figures = self.figures
-        figures.elements += int(integers[:, 0].sum()) * columns
-        figures.ulp_sum += float(floats[:, 0].sum())
-        for candidates, place in ((figures.errors, 1), (figures.shares, 2), (figures.deviations, 3)):
-            candidates.extend(_leading(floats[:, place], integers[:, place + 1]))
-        if integers[:, 1].sum() == 0:
-            return range(0)
-        return torch.nonzero(found.status)[:, 0]
+        figures.elements += numbers.passed * x.shape[1]
+        figures.ulp_sum += numbers.error_sum
+        figures.special_rows += numbers.special
+        figures.fully_masked_rows += numbers.fully_masked
+        self.counts[: bins.TABLE] += numbers.histogram
+        seen = numbers.left + table.MORE
+        if seen <= len(few):
+            self._extremes(
+                numbers, close.on_host(slice(numbers.left, seen)), found.listed[numbers.left : seen].tolist()
+            )
+            if numbers.left:
+                # Programs list rows in any order; sums should not depend on it.
+                listed, order = few[: numbers.left].cpu().sort()
+                self._tabulate(listed, close.on_host(slice(0, numbers.left), order))
+            return
+        self.histogram.zero_()
+        best = found.listed[numbers.left : seen]
+        unused = torch.zeros_like(self.histogram)
+        best_figures = table.tabulate(x, y, constants, best, unused, masked_gives_zero=zero)
+        self._extremes(numbers, best_figures.on_host(slice(0, table.MORE)), best.tolist())
+        self._tabulate_all(found.listed[: numbers.left].sort().values)
+
+    def _extremes(self, numbers: Numbers, best: table.Table, rows: list[int]) -> None:
+        """Notes the largest figures of the scanned rows, from a table of the rows that show them."""
+        for place, (into, name) in enumerate(((self.figures.errors, "error"), (self.figures.shares, "share"))):
+            if numbers.largest[place] >= 0:
+                value, column = float(best[name][place]), int(best[f"{name}_column"][place])
+                into.append((value, rows[place], column))
+        if numbers.largest[0] >= 0:
+            self.figures.errors_ftz.append(float(best["error_ftz"][0]))
+        if numbers.largest[2] >= 0:
+            self.figures.deviations.append(abs(float(best["deviation"][2])))
+
+    def _tabulate_all(self, rows: torch.Tensor | range) -> None:
+        for first in range(0, len(rows), _TABLE_ROWS):
+            part = rows[first : first + _TABLE_ROWS]
+            self._tabulate(part, self._table(part, 1))
 
     def _table(self, rows: torch.Tensor | range, weight: int) -> table.Table:
         zero = self.fully_masked == "zero"
         constants, histogram = self.constants, self.histogram
         return table.tabulate(self.x, self.y, constants, rows, histogram, masked_gives_zero=zero, weight=weight)
 
-    def _tabulate(self, rows: torch.Tensor | range) -> None:
-        """Takes over the figures of rows that are right, or broken beyond doubt and too many to be judged again."""
-        found = self._table(rows, 1)
+    def _tabulate(self, rows: torch.Tensor | range, found: table.Table) -> None:
+        """Takes over the figures of rows that are right, or broken beyond doubt and too many to be judged again.
+
+        ``rows`` lie where the figures lie: on the device, or on the host where they are few.
+        """
         margin = self.constants.margin(table.DEGREE)
         share_of_sum = found["deviation"].abs() / found["allowed"]
         doubtful = (found["doubtful"] > 0) | ((share_of_sum - 1).abs() <= max(margin, 2.0**-14))
@@ -167,7 +212,7 @@ class _Judgement:
         numbers = torch.arange(rows.start, rows.stop, device=self.x.device) if isinstance(rows, range) else rows
         if chosen.any():
             again = numbers[chosen]
-            self._table(again, -1)
+            self._table(again.to(self.x.device), -1)
             self.rejudged.append(again.cpu().numpy())
         kept = ~chosen
         self._add(found, numbers, kept, bad_sum & kept, broken & kept)
@@ -182,20 +227,23 @@ class _Judgement:
     def _add(
         self, found: table.Table, numbers: torch.Tensor, kept: torch.Tensor, bad_sum: torch.Tensor, broken: torch.Tensor
     ) -> None:
+        figures = self.figures
+        figures.left_by_scan = True
         if not kept.any():
             return
-        figures = self.figures
         figures.elements += int(found["comparable"][kept].sum())
         figures.ulp_sum = min(figures.ulp_sum + float(found["error_sum"][kept].sum()), ulp.LARGEST)
         figures.flushed += int(found["flushed"][kept].sum())
         deviations = found["deviation"].abs().nan_to_num(nan=-1.0)
-        for candidates, values in (
-            (figures.errors, found["error"]),
-            (figures.shares, found["share"]),
-            (figures.deviations, deviations),
-        ):
-            best, place = torch.topk(torch.where(kept, values, -1.0), min(_CANDIDATES, len(values)))
-            candidates.extend(_leading(best.cpu().numpy(), numbers[place].cpu().numpy()))
+        for into, name, limit in ((figures.errors, "error", math.inf), (figures.shares, "share", _LARGEST_SHARE)):
+            values = torch.where(kept, found[name], -1.0)
+            place = int(values.argmax())
+            if 0 <= (value := float(values[place])) <= limit:
+                into.append((value, int(numbers[place]), int(found[f"{name}_column"][place])))
+                if name == "error":
+                    figures.errors_ftz.append(float(found["error_ftz"][place]))
+        if (largest := float(torch.where(kept, deviations, -1.0).max())) >= 0:
+            figures.deviations.append(largest)
         if bad_sum.any():
             violations = int(bad_sum.sum())
             figures.sum_violations += violations
@@ -232,25 +280,32 @@ class _Judgement:
             violations=tuple(_violation_renumbered(v, rows) for v in found.violations),
         )
 
-    def _extremes(self, again: Measurement | None) -> Measurement | None:
-        """The numpy judge's measurement of the rows that may show a largest figure, and of the witnesses."""
-        rows = set(self.figures.witnesses)
-        for candidates in (self.figures.errors, self.figures.shares, self.figures.deviations):
-            rows.update(_likely(candidates))
-        return self._on_host(np.array(sorted(rows), dtype=np.int64)) if rows else again
+    def _shown(self, found: list[tuple[float, int, int]]) -> Extreme | None:
+        """The largest of some values with its element."""
+        if not found:
+            return None
+        value, row, column = min(found, key=lambda f: (-f[0], f[1]))
+        fmt = self.constants.fmt
+        chosen = (slice(row, row + 1), slice(column, column + 1))
+        logit, output = (int(to_bits(t[chosen], fmt)[0, 0]) for t in (self.x, self.y))
+        return Extreme(min(value, ulp.LARGEST), row, column, bits_hex(logit, fmt), bits_hex(output, fmt))
 
     def _merged(self, again: Measurement | None, extremes: Measurement | None) -> Measurement:
         figures = self.figures
-        judged = [m for m in (again, extremes) if m is not None]
-        counts = self.histogram.cpu().numpy()
+        if figures.left_by_scan:
+            self.counts += self.histogram.cpu().numpy()
+        counts = self.counts
         on_device = {int(b): int(counts[b]) for b in np.flatnonzero(counts)}
         if sum(on_device.values()) != figures.elements:
             raise RuntimeError(
                 f"the device's histogram holds {sum(on_device.values())} elements, expected {figures.elements}; report this "
                 "as an error of softcheck, with the versions of torch and triton"
             )
-        max_ulp = _largest([m.max_ulp for m in judged])
-        deviations = [m.max_sum_deviation for m in judged if m.max_sum_deviation is not None]
+        errors, shares = self._shown(figures.errors), self._shown(figures.shares)
+        max_ulp = _largest([errors, again.max_ulp if again else None])
+        deviations = list(figures.deviations)
+        if again is not None and again.max_sum_deviation is not None:
+            deviations.append(again.max_sum_deviation)
 
         def also(own: int, name: str) -> int:
             return own + (int(getattr(again, name)) if again is not None else 0)
@@ -262,8 +317,8 @@ class _Judgement:
             max_ulp=max_ulp,
             ulp_sum=min(figures.ulp_sum + (again.ulp_sum if again else 0.0), ulp.LARGEST),
             histogram=merge([on_device, again.histogram] if again else [on_device]),
-            max_ulp_ftz=self._as_if_flushing(judged, max_ulp),
-            max_bound_share=_largest([m.max_bound_share for m in judged]),
+            max_ulp_ftz=self._as_if_flushing(again, max_ulp),
+            max_bound_share=_largest([shares, *(m.max_bound_share for m in (again, extremes) if m is not None)]),
             flushed=also(figures.flushed, "flushed"),
             max_sum_deviation=max(deviations) if deviations else None,
             sum_violations=also(figures.sum_violations, "sum_violations"),
@@ -274,14 +329,15 @@ class _Judgement:
             violations=self._violations(again, extremes),
         )
 
-    def _as_if_flushing(self, judged: list[Measurement], max_ulp: Extreme | None) -> float | None:
+    def _as_if_flushing(self, again: Measurement | None, max_ulp: Extreme | None) -> float | None:
         """The largest error in a format without subnormals, which no error exceeds.
 
         Where the row with the largest error shows it there too, that is the answer. Else a table of all rows tells.
         """
         if max_ulp is None:
             return None
-        known = max(m.max_ulp_ftz for m in judged if m.max_ulp_ftz is not None)
+        of_host = again.max_ulp_ftz if again is not None else None
+        known = max([*self.figures.errors_ftz, *([] if of_host is None else [of_host])])
         if known == max_ulp.value:
             return known
         zero, largest = self.fully_masked == "zero", known
@@ -310,29 +366,6 @@ class _Judgement:
                 count += described.count
             merged.append(msgspec.structs.replace(witness, count=count))
         return tuple(merged)
-
-
-def _chunks(rows: torch.Tensor | range) -> Iterator[torch.Tensor | range]:
-    for first in range(0, len(rows), _TABLE_ROWS):
-        yield rows[first : first + _TABLE_ROWS]
-
-
-def _leading(values: NDArray[np.floating], rows: Rows) -> list[tuple[float, int]]:
-    """The values that may be the largest, with their rows; negative ones stand for none."""
-    if not len(values):
-        return []
-    largest = float(values.max())
-    chosen = np.flatnonzero((values >= largest * _CLOSE) & (values >= 0))
-    return [(float(values[i]), int(rows[i])) for i in chosen]
-
-
-def _likely(candidates: list[tuple[float, int]]) -> list[int]:
-    """The rows of the largest values, at most a few: those that are equal in float32 are equal to 1e-6."""
-    if not candidates:
-        return []
-    largest = max(value for value, _ in candidates)
-    close = sorted((-value, row) for value, row in candidates if value >= largest * _CLOSE)
-    return [row for _, row in close[:_CANDIDATES]]
 
 
 def _largest(extremes: list[Extreme | None]) -> Extreme | None:

@@ -1,8 +1,7 @@
 # ruff: noqa: N803, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
 """The full set of figures for each of some rows: every rule of the judge but order, in float64, for rows of any width.
 
-Three passes over a row in tiles: maximum and class; exponentials' sum; comparison. What a later pass reads again is
-usually still in the L2 cache.
+Three passes over a row in tiles: maximum and class; exponentials' sum; comparison.
 """
 
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ import torch
 import triton
 import triton.language as tl
 
-from softcheck.judge.device import bins
 from softcheck.judge.device._jit import jit
 from softcheck.judge.device.bins import bin_of, close_table, count, open_table
 from softcheck.judge.device.constants import Constants
@@ -26,7 +24,8 @@ from softcheck.judge.device.elements import (
     ulp_up,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
-from softcheck.judge.device.scan import default_programs, is_nvidia
+from softcheck.judge.device.finish import is_nvidia
+from softcheck.judge.device.scan import default_programs
 
 FIELDS = (
     "row_class",
@@ -48,19 +47,26 @@ FIELDS = (
     "range_size",
     "denominator",
     "mean_distance",
+    "error_column",
+    "share_column",
 )
 """Figures per row, all float64, in the order in which the kernel stores them.
 
 ``error``, ``share`` and ``error_ftz`` are maxima, -1 where no element has one; ``deviation`` is the outputs' sum - 1 and
 NaN where there is none; ``masked_size`` and ``range_size`` say how far the worst such element is from 0 or [0, 1];
-``mean_distance`` is the mean of max x - x weighted by the exact softmax; the others are counts.
+``mean_distance`` is the mean of max x - x weighted by the exact softmax; ``error_column`` and ``share_column`` are the
+columns of those maxima; the others are counts.
 """
 
 DEGREE = 10
 """Of the exponential's polynomial."""
 
+MORE = 3
+"""Rows looked at after the counted ones: those that ``finish`` puts there."""
+
 _MAX_TILE = 2048
 _TILE = 1024
+_THREADS = 1024
 _FIELD = {name: tl.constexpr(place) for place, name in enumerate(FIELDS)}
 _UP = tl.constexpr(2.0**-64)
 _INFINITY = tl.constexpr(float("inf"))
@@ -68,7 +74,8 @@ _INFINITY = tl.constexpr(float("inf"))
 _CLASS, _COMPARABLE, _ERROR, _ERROR_SUM, _SHARE = (_FIELD[f] for f in FIELDS[:5])
 _DEVIATION, _ALLOWED, _ERROR_FTZ, _FLUSHED, _NAN = (_FIELD[f] for f in FIELDS[5:10])
 _INF, _MASKED, _RANGE, _EXCEEDING, _DOUBTFUL = (_FIELD[f] for f in FIELDS[10:15])
-_MASKED_SIZE, _RANGE_SIZE, _DENOMINATOR, _MEAN_DISTANCE = (_FIELD[f] for f in FIELDS[15:])
+_MASKED_SIZE, _RANGE_SIZE, _DENOMINATOR, _MEAN_DISTANCE = (_FIELD[f] for f in FIELDS[15:19])
+_ERROR_COLUMN, _SHARE_COLUMN = (_FIELD[f] for f in FIELDS[19:])
 
 
 @jit
@@ -135,7 +142,7 @@ def _table_kernel(
     histogram: tl.tensor,
     constants: tl.tensor,
     first: tl.tensor,
-    tiles: tl.tensor,
+    listed_rows: tl.tensor,
     rows: tl.tensor,
     columns: tl.tensor,
     x_row_stride: tl.tensor,
@@ -146,6 +153,7 @@ def _table_kernel(
     BLOCK: tl.constexpr,
     WEIGHT: tl.constexpr,
     LISTED: tl.constexpr,
+    MORE: tl.constexpr,
     MASKED_GIVES_ZERO: tl.constexpr,
     PRECISION: tl.constexpr,
     MIN_EXPONENT: tl.constexpr,
@@ -164,10 +172,15 @@ def _table_kernel(
     lane = tl.arange(0, ROWS)
     offsets = tl.arange(0, BLOCK)[None, :].to(tl.int64)
 
-    for tile in range(tl.program_id(0).to(tl.int64), tiles, tl.num_programs(0)):
+    present_rows = rows
+    counted_rows = rows
+    if MORE > 0:
+        counted_rows = tl.load(listed_rows)
+        present_rows = tl.minimum(counted_rows + MORE, rows)
+    for tile in range(tl.program_id(0).to(tl.int64), tl.cdiv(present_rows, ROWS), tl.num_programs(0)):
         wanted = tile * ROWS + lane
-        valid = wanted < rows
-        place = tl.minimum(wanted, rows - 1)
+        valid = wanted < present_rows
+        place = tl.minimum(wanted, present_rows - 1)
         row = tl.load(listed + place) if LISTED else first + place
         logits = x + row[:, None] * x_row_stride
         outputs = y + row[:, None] * y_row_stride
@@ -202,6 +215,8 @@ def _table_kernel(
         doubtful = odd.to(tl.float64)
         masked_size = tl.full([ROWS], 0.0, tl.float64)
         range_size = tl.full([ROWS], 0.0, tl.float64)
+        error_column = tl.full([ROWS], 0, tl.int32)
+        share_column = tl.full([ROWS], 0, tl.int32)
         for start in range(0, columns, BLOCK):
             column = start + offsets
             inside = column < columns
@@ -251,9 +266,13 @@ def _table_kernel(
             in_doubt = in_doubt | (above_one & (tl.abs(outside - absolute_bound) <= margin * absolute_bound))
 
             comparables += _total(comparable)
-            largest_error = tl.maximum(largest_error, tl.max(error, axis=1))
+            tile_error, error_place = tl.max(error, axis=1, return_indices=True)
+            error_column = tl.where(tile_error > largest_error, start + error_place, error_column)
+            largest_error = tl.maximum(largest_error, tile_error)
             error_sum += tl.sum(tl.maximum(error, 0.0), axis=1)
-            largest_share = tl.maximum(largest_share, tl.max(share, axis=1))
+            tile_share, share_place = tl.max(share, axis=1, return_indices=True)
+            share_column = tl.where(tile_share > largest_share, start + share_place, share_column)
+            largest_share = tl.maximum(largest_share, tile_share)
             output_sum += tl.sum(output, axis=1)
             cost = rounding * ulp_up(exponent, PRECISION)
             roundings += tl.sum(tl.where(inside & present, cost, 0.0), axis=1).to(tl.float64)
@@ -267,7 +286,15 @@ def _table_kernel(
             doubtful += _total(in_doubt)
             masked_size = tl.maximum(masked_size, tl.max(tl.where(masked, tl.abs(output), 0.0), axis=1))
             range_size = tl.maximum(range_size, tl.max(tl.where(broken_range, outside, 0.0), axis=1))
-            count(table, histogram, bin_of(error), comparable & valid[:, None], WEIGHT, NVIDIA, True)
+            count(
+                table,
+                histogram,
+                bin_of(error),
+                comparable & (valid & (wanted < counted_rows))[:, None],
+                WEIGHT,
+                NVIDIA,
+                True,
+            )
 
         allowed = roundings * _UP + expm1_small(additions + twice * weighted) + underflow_sum
         allowed = tl.minimum(allowed, largest_sum)
@@ -294,6 +321,8 @@ def _table_kernel(
         tl.store(at + _RANGE_SIZE * rows, range_size, mask=valid)
         tl.store(at + _DENOMINATOR * rows, total, mask=valid)
         tl.store(at + _MEAN_DISTANCE * rows, weighted_distance * inverse, mask=valid)
+        tl.store(at + _ERROR_COLUMN * rows, error_column.to(tl.float64), mask=valid)
+        tl.store(at + _SHARE_COLUMN * rows, share_column.to(tl.float64), mask=valid)
     close_table(table, histogram, WEIGHT, NVIDIA)
 
 
@@ -309,6 +338,11 @@ class Table:
             raise KeyError(f"no figure {field!r}; expected one of: {', '.join(FIELDS)}")
         return self.figures[FIELDS.index(field)]
 
+    def on_host(self, rows: slice, order: torch.Tensor | None = None) -> "Table":
+        """A copy of some rows in host memory, sorted by ``order`` if given; waits for the device."""
+        figures = self.figures[:, rows].cpu()
+        return Table(figures if order is None else figures[:, order])
+
 
 def tabulate(
     x: torch.Tensor,
@@ -319,12 +353,14 @@ def tabulate(
     *,
     masked_gives_zero: bool,
     weight: int = 1,
-    programs: int | None = None,
+    counted: torch.Tensor | None = None,
 ) -> Table:
     """Figures of some rows of ``y`` as the softmax of ``x``, both [rows, columns] of at least one column.
 
     ``rows`` is a range of step 1 or an int64 tensor of row numbers on the device of ``x``, of at least one row. Adds
-    ``weight`` to ``histogram``, int64 [bins.ALL], for each element of these rows that has an ULP error.
+    ``weight`` to ``histogram``, int64 [bins.ALL], for each element of these rows that has an ULP error. Where ``counted``,
+    int64 [1] in device memory, is given, only so many of ``rows`` and the MORE after them are looked at, and only the
+    first of them counted in the histogram; the figures of the rest are not set.
     """
     columns = x.shape[1]
     block = min(triton.next_power_of_2(columns), _MAX_TILE)
@@ -332,7 +368,7 @@ def tabulate(
     listed = isinstance(rows, torch.Tensor)
     figures = torch.empty((len(FIELDS), len(rows)), dtype=torch.float64, device=x.device)
     tiles = triton.cdiv(len(rows), tile_rows)
-    grid = min(tiles, programs or default_programs(x.device, 4))
+    grid = min(tiles, default_programs(x.device, 4, _THREADS))
     _table_kernel[(grid,)](
         x,
         y,
@@ -341,7 +377,7 @@ def tabulate(
         histogram,
         constants.tensor(DEGREE, x.device),
         0 if isinstance(rows, torch.Tensor) else rows.start,
-        tiles,
+        histogram if counted is None else counted,
         len(rows),
         columns,
         *x.stride(),
@@ -350,6 +386,7 @@ def tabulate(
         block,
         weight,
         listed,
+        0 if counted is None else MORE,
         masked_gives_zero,
         constants.fmt.precision,
         constants.fmt.min_exponent,
@@ -360,6 +397,3 @@ def tabulate(
         num_warps=4,
     )
     return Table(figures)
-
-
-assert bins.TABLE >= _TILE

@@ -1,0 +1,200 @@
+# ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
+"""What every program of a scan found, added up on the device: a few numbers, whatever the number of rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from numpy.typing import NDArray
+
+from softcheck.judge.device import bins
+from softcheck.judge.device._jit import INTERPRETED, jit
+
+FLOATS = 4
+"""Figures per program: error sum, and the largest error, share of the bound, and distance of a sum from 1."""
+SUMS = 3
+"""Counts per program: rows passed that have ULP errors, special rows passed, and fully masked ones of them."""
+INTEGERS = SUMS + 3
+"""Per program: the counts, then the rows of the three largest figures."""
+
+_FLOATS, _SUMS, _INTEGERS = tl.constexpr(FLOATS), tl.constexpr(SUMS), tl.constexpr(INTEGERS)
+_TABLE = tl.constexpr(bins.TABLE)
+_BINS = 32
+_NO_ROW = tl.constexpr(2**62)
+
+
+@jit
+def better(
+    best: tl.tensor, best_row: tl.tensor, value: tl.tensor, row: tl.tensor, passed: tl.tensor
+) -> tuple[tl.tensor, tl.tensor]:
+    """Running maximum per lane with its row."""
+    improved = passed & (value > best)
+    return tl.where(improved, value, best), tl.where(improved, row, best_row)
+
+
+@jit
+def store_best(
+    best: tl.tensor, best_row: tl.tensor, PLACE: tl.constexpr, floats: tl.tensor, integers: tl.tensor
+) -> None:
+    """The program's maximum number PLACE (1 to 3) and the first row that reaches it."""
+    value = tl.max(best, axis=0)
+    tl.store(floats + tl.program_id(0) * _FLOATS + PLACE, value.to(tl.float64))
+    row = tl.min(tl.where(best == value, best_row, _NO_ROW), axis=0)
+    tl.store(integers + tl.program_id(0) * _INTEGERS + _SUMS - 1 + PLACE, row)
+
+
+@jit
+def store_sums(
+    error_sum: tl.tensor,
+    passed: tl.tensor,
+    special: tl.tensor,
+    masked: tl.tensor,
+    floats: tl.tensor,
+    integers: tl.tensor,
+) -> None:
+    """The program's sums over its lanes."""
+    tl.store(floats + tl.program_id(0) * _FLOATS, tl.sum(error_sum, axis=0))
+    integers += tl.program_id(0) * _INTEGERS
+    tl.store(integers, tl.sum(passed, axis=0))
+    tl.store(integers + 1, tl.sum(special, axis=0))
+    tl.store(integers + 2, tl.sum(masked, axis=0))
+
+
+@jit
+def _finish_kernel(
+    floats: tl.tensor,
+    integers: tl.tensor,
+    counts: tl.tensor,
+    programs: tl.tensor,
+    left: tl.tensor,
+    listed: tl.tensor,
+    figures: tl.tensor,
+    numbers: tl.tensor,
+    histogram: tl.tensor,
+    BINS: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    COUNTED: tl.constexpr,
+) -> None:
+    if COUNTED:
+        number = tl.program_id(0) * BINS + tl.arange(0, BINS)
+        found = tl.zeros([BINS], tl.int64)
+        for first in range(0, programs, 64):
+            row = first + tl.arange(0, 64)[:, None]
+            part = tl.load(counts + row * _TABLE + number[None, :], mask=row < programs, other=0)
+            found += tl.sum(part.to(tl.int64), axis=0)
+        tl.store(histogram + number, found)
+    if tl.program_id(0) == 0:
+        program = tl.arange(0, PROGRAMS)
+        inside = program < programs
+        floats_at, integers_at = floats + program * _FLOATS, integers + program * _INTEGERS
+        tl.store(figures, tl.sum(tl.load(floats_at, mask=inside, other=0.0), axis=0))
+        for place in tl.static_range(_SUMS):
+            tl.store(numbers + place, tl.sum(tl.load(integers_at + place, mask=inside, other=0), axis=0))
+        rows_left = tl.load(left)
+        tl.store(numbers + _INTEGERS, rows_left)
+        for place in tl.static_range(1, _FLOATS):
+            value = tl.load(floats_at + place, mask=inside, other=-1.0)
+            best = tl.max(value, axis=0)
+            best_rows = tl.load(integers_at + _SUMS - 1 + place, mask=inside & (value == best), other=2**62)
+            first_row = tl.min(best_rows, axis=0)
+            tl.store(figures + place, best)
+            tl.store(numbers + _SUMS - 1 + place, first_row)
+            tl.store(listed + rows_left + place - 1, first_row)
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Device memory that a scan of some rows by so many programs writes to."""
+
+    programs: int
+    left: torch.Tensor
+    """Count of rows that did not pass, 0 at first; int64 [1]."""
+    listed: torch.Tensor
+    """Numbers of the rows that did not pass, in any order; int64 [rows + FLOATS - 1]."""
+    floats: torch.Tensor
+    """float64 [programs, FLOATS]."""
+    integers: torch.Tensor
+    """int64 [programs, INTEGERS]."""
+    counts: torch.Tensor
+    """Counts of elements by bin, int32 [programs, bins.TABLE]; not used where ``counts_per_program`` is false."""
+    found: torch.Tensor
+    """``Scan.found``, 0 at first."""
+
+    @property
+    def histogram(self) -> torch.Tensor:
+        """Counts of elements by bin; int64 [bins.TABLE]."""
+        return self.found[: bins.TABLE]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a scan leaves in device memory."""
+
+    listed: torch.Tensor
+    """Numbers of the rows that did not pass, in any order, then those of the three largest figures; the rest is not set."""
+    left: torch.Tensor
+    """Count of the rows that did not pass; int64 [1]."""
+    found: torch.Tensor
+    """Everything else, as one vector to be copied at once: see ``Numbers``."""
+
+
+class Numbers:
+    """What ``Scan.found`` says, copied to the host: figures of the rows that passed, and how many did not."""
+
+    def __init__(self, found: torch.Tensor) -> None:
+        """Waits for the device."""
+        copied = found.cpu().numpy()
+        self.histogram: NDArray[np.int64] = copied[: bins.TABLE]
+        """Counts of elements by bin."""
+        counts = [int(n) for n in copied[bins.TABLE : bins.TABLE + INTEGERS + 1]]
+        self.passed, self.special, self.fully_masked = counts[:SUMS]
+        self.left = counts[INTEGERS]
+        figures = [float(f) for f in copied[bins.TABLE + INTEGERS + 1 :].view(np.float64)]
+        self.error_sum = figures[0]
+        self.largest = figures[1:]
+        """Error, share of the bound, and distance of a sum from 1; -1 where no row has one."""
+
+
+def is_nvidia() -> bool:
+    """Whether kernels are compiled for an NVIDIA GPU, so that they may hold PTX."""
+    if INTERPRETED:
+        return False
+    return bool(triton.runtime.driver.active.get_current_target().backend == "cuda")
+
+
+def workspace(rows: int, programs: int, device: torch.device) -> Workspace:
+    """Memory for a scan."""
+    found = torch.zeros(bins.TABLE + INTEGERS + 1 + FLOATS, dtype=torch.int64, device=device)
+    return Workspace(
+        programs=programs,
+        left=torch.zeros(1, dtype=torch.int64, device=device),
+        listed=torch.empty(rows + FLOATS - 1, dtype=torch.int64, device=device),
+        floats=torch.empty((programs, FLOATS), dtype=torch.float64, device=device),
+        integers=torch.empty((programs, INTEGERS), dtype=torch.int64, device=device),
+        counts=torch.empty((programs if is_nvidia() else 0, bins.TABLE), dtype=torch.int32, device=device),
+        found=found,
+    )
+
+
+def finish(space: Workspace) -> Scan:
+    """Adds up what the programs stored; nothing is waited for."""
+    numbers = space.found[bins.TABLE :]
+    figures = numbers[INTEGERS + 1 :].view(torch.float64)
+    _finish_kernel[(bins.TABLE // _BINS if is_nvidia() else 1,)](
+        space.floats,
+        space.integers,
+        space.counts,
+        space.programs,
+        space.left,
+        space.listed,
+        figures,
+        numbers,
+        space.histogram,
+        _BINS,
+        triton.next_power_of_2(space.programs),
+        is_nvidia(),
+        num_warps=4,
+    )
+    return Scan(space.listed, space.left, space.found)
