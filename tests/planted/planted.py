@@ -44,9 +44,9 @@ class Planted:
     def is_control(self) -> bool:
         return not self.expected
 
-    def cases(self, dtype: str) -> list[Case]:
-        """The cases of ``shown_by`` in a dtype, in its order."""
-        return [case_named(shown, dtype) for shown in self.shown_by if not shown.startswith(PROBE_PREFIX)]
+    def case_of(self, shown: str, dtype: str) -> Case:
+        """The case FAMILY/NAME of ``shown_by`` in a dtype."""
+        return case_named(shown, dtype)
 
     @property
     def probes(self) -> list[str]:

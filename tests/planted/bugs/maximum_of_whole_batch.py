@@ -5,8 +5,8 @@ From experience; large batches of it look like pytorch/pytorch#96602.
 
 import torch
 
-EXPECTED = ("row_dependence", "nan_mismatch", "ulp_exceeds_bound")
-SHOWN_BY = ("special/nan-in-64", "huge/equal-1e8-33", "probe/neighbours")
+EXPECTED = ("row_dependence",)
+SHOWN_BY = ("probe/neighbours",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

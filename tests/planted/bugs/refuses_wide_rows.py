@@ -29,7 +29,9 @@ def softmax_kernel(out, x, stride_row, stride_col, n_cols, BLOCK: tl.constexpr):
 def calculate_settings(n_cols):
     block = triton.next_power_of_2(n_cols)
     if block > MAX_FUSED_SIZE:
-        raise RuntimeError(f"Cannot launch Triton kernel since n = {n_cols} exceeds the maximum block {MAX_FUSED_SIZE}.")
+        raise RuntimeError(
+            f"Cannot launch Triton kernel since n = {n_cols} exceeds the maximum block {MAX_FUSED_SIZE}."
+        )
     return block, 32 if block >= 32768 else 16 if block >= 8192 else 8 if block >= 2048 else 4
 
 
