@@ -102,3 +102,27 @@ def read(path: Path) -> Planted:
     if unknown:
         raise ValueError(f"{path}: unknown {unknown}; expected dtypes, backends and probes that exist")
     return planted
+
+
+def table() -> str:
+    """The README's lists of wrong and right kernels, in Markdown."""
+    lines = [f"## {len(bugs())} wrong kernels", "", "| kernel | what is wrong | must be found | where it shows |"]
+    lines += ["|---|---|---|---|"]
+    for planted in bugs():
+        kinds = " or ".join(f"`{kind}`" for kind in sorted(planted.expected))
+        where = "GPU" if planted.backends == ("cuda",) else "everywhere"
+        lines.append(f"| [{planted.name}](bugs/{planted.name}.py) | {planted.summary} | {kinds} | {where} |")
+    lines += ["", f"## {len(controls())} right kernels", "", "| kernel | what is unusual |", "|---|---|"]
+    lines += [f"| [{planted.name}](controls/{planted.name}.py) | {planted.summary} |" for planted in controls()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Writes the lists into the README, below its own words."""
+    readme = FOLDER / "README.md"
+    words = readme.read_text(encoding="utf-8").partition("## ")[0]
+    readme.write_text(words + table(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

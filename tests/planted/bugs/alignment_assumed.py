@@ -20,7 +20,7 @@ def softmax_kernel(out, x, stride_row, n_cols, VEC: tl.constexpr, BLOCK: tl.cons
     row = tl.program_id(0).to(tl.int64)
     cols = tl.max_contiguous(tl.multiple_of(tl.arange(0, BLOCK), VEC), VEC)
     base = tl.multiple_of(row * stride_row, VEC)
-    limit = tl.multiple_of(n_cols // VEC * VEC, VEC)
+    limit = n_cols // VEC * VEC
     body = tl.load(x + base + cols, mask=cols < limit, other=-float("inf"))
     tail = tl.load(x + base + cols, mask=(cols >= limit) & (cols < n_cols), other=-float("inf"))
     logits = tl.where(cols < limit, body, tail).to(tl.float32)

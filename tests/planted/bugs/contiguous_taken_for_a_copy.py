@@ -3,7 +3,6 @@
 From experience: the guard against writing to the input holds for strided inputs alone.
 """
 
-import torch
 import triton
 import triton.language as tl
 

@@ -22,7 +22,7 @@ def softmax_kernel(out, x, stride_row, stride_col, n_cols, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < n_cols
-    logits = tl.load(x + row * stride_row + cols * stride_col.to(tl.int64), mask=mask, other=NEGATIVE).to(tl.float32)
+    logits = tl.load(x + row * stride_row + cols.to(tl.int64) * stride_col, mask=mask, other=NEGATIVE).to(tl.float32)
     numerator = tl.exp(logits - tl.max(logits, axis=0))
     tl.store(out + row * n_cols + cols, numerator / tl.sum(numerator, axis=0), mask=mask)
 

@@ -3,7 +3,6 @@
 Reports: NVIDIA/apex#1430, NVIDIA/apex#1587 (the caller's tensor clobbered).
 """
 
-import torch
 import triton
 import triton.language as tl
 
@@ -20,7 +19,7 @@ def softmax_kernel(x, stride_row, stride_col, n_cols, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < n_cols
-    pointers = x + row * stride_row + cols * stride_col.to(tl.int64)
+    pointers = x + row * stride_row + cols.to(tl.int64) * stride_col
     logits = tl.load(pointers, mask=mask, other=-float("inf")).to(tl.float32)
     numerator = tl.exp(logits - tl.max(logits, axis=0))
     tl.store(pointers, numerator / tl.sum(numerator, axis=0), mask=mask)

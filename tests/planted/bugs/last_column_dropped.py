@@ -20,7 +20,7 @@ def softmax_kernel(out, x, stride_row, stride_col, last, n_cols, BLOCK: tl.const
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < last
-    offsets = row * stride_row + cols * stride_col.to(tl.int64)
+    offsets = row * stride_row + cols.to(tl.int64) * stride_col
     logits = tl.load(x + offsets, mask=mask, other=-float("inf")).to(tl.float32)
     numerator = tl.exp(logits - tl.max(logits, axis=0))
     tl.store(out + row * n_cols + cols, numerator / tl.sum(numerator, axis=0), mask=mask)

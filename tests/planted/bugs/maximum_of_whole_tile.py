@@ -20,7 +20,7 @@ def softmax_kernel(out, x, stride_row, stride_col, n_rows, n_cols, ROWS: tl.cons
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
     mask = (rows < n_rows) & (cols < n_cols)
-    tile = tl.load(x + rows * stride_row + cols * stride_col.to(tl.int64), mask=mask, other=-float("inf"))
+    tile = tl.load(x + rows * stride_row + cols.to(tl.int64) * stride_col, mask=mask, other=-float("inf"))
     tile = tile.to(tl.float32)
     numerator = tl.exp(tile - tl.max(tile))
     result = numerator / tl.sum(numerator, axis=1)[:, None]

@@ -20,9 +20,9 @@ def softmax_kernel(out, x, stride_row, stride_col, n_cols, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < n_cols
-    offsets = row * stride_row + cols * stride_col.to(tl.int64)
+    offsets = row * stride_row + cols.to(tl.int64) * stride_col
     logits = tl.load(x + offsets, mask=mask, other=-float("inf")).to(tl.float32)
-    logits = tl.where(logits != logits, 0.0, logits)
+    logits = tl.where(logits != logits, 0.0, logits)  # noqa: PLR0124 - true for NaN alone
     numerator = tl.exp(logits - tl.max(logits, axis=0))
     tl.store(out + row * n_cols + cols, numerator / tl.sum(numerator, axis=0), mask=mask)
 

@@ -20,7 +20,7 @@ def softmax_kernel(out, x, stride_col, n_cols, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < n_cols
-    offsets = row * n_cols + cols * stride_col.to(tl.int64)
+    offsets = row * n_cols + cols.to(tl.int64) * stride_col
     logits = tl.load(x + offsets, mask=mask, other=-float("inf")).to(tl.float32)
     numerator = tl.exp(logits - tl.max(logits, axis=0))
     tl.store(out + row * n_cols + cols, numerator / tl.sum(numerator, axis=0), mask=mask)

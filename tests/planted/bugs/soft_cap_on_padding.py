@@ -20,10 +20,11 @@ def softmax_kernel(out, x, stride_row, stride_col, n_cols, CAP: tl.constexpr, BL
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < n_cols
-    offsets = row * stride_row + cols * stride_col.to(tl.int64)
+    offsets = row * stride_row + cols.to(tl.int64) * stride_col
     logits = tl.load(x + offsets, mask=mask, other=-float("inf")).to(tl.float32)
     # Linear inside the cap, so that ordinary logits are not distorted.
-    logits = tl.where(logits == logits, tl.minimum(tl.maximum(logits, -CAP), CAP), logits)
+    is_number = logits == logits  # noqa: PLR0124 - false for NaN alone
+    logits = tl.where(is_number, tl.minimum(tl.maximum(logits, -CAP), CAP), logits)
     numerator = tl.exp(logits - tl.max(logits, axis=0))
     tl.store(out + row * n_cols + cols, numerator / tl.sum(numerator, axis=0), mask=mask)
 
