@@ -148,7 +148,8 @@ def run_all(chosen: list[Planted], options: argparse.Namespace) -> list[Score]:
 
     def together(pair: tuple[Planted, Score]) -> None:
         _Check(*pair, options).run(cases, TOGETHER)
-        _say(f"{pair[1].name}: {_verdict(pair[1])} after {pair[1].seconds:.1f} s")
+        state = "caught" if pair[1].is_done else f"{len(pair[1].found)} kinds found so far"
+        _say(f"{pair[1].name}: {state} after {pair[1].seconds:.1f} s")
 
     with concurrent.futures.ThreadPoolExecutor(options.parallel) as pool:
         list(pool.map(together, zip(chosen, scores, strict=True)))
