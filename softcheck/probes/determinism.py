@@ -95,6 +95,9 @@ def _same_memory(subject: Subject, columns: int) -> Outcome:
     with nan_filled():
         second = call(function, placed)
     stale = _stale(subject, (ours, first), (others, second), "at the same address")
+    if stale is None and not second.fatal:
+        # Not the answer may have been kept but a part of it, such as the maxima. ``placed`` still holds its address.
+        stale = _wrong_there(subject, others, second, call_on(subject, others))
     return Outcome(violations=() if stale is None else (stale,), fatal=first.fatal or second.fatal)
 
 
@@ -154,6 +157,19 @@ def _unlike(subject: Subject, bits: Bits, first: Called, again: Called, words: s
     assert again.output is not None
     found = differing(_KIND, first.output, again.output, subject.setting.fmt, words, bits)
     return None if found is None else Outcome(violations=(found,))
+
+
+def _wrong_there(subject: Subject, bits: Bits, there: Called, elsewhere: Called) -> Violation | None:
+    """A violation where an input's answer is wrong at an address that was used before and right at a new one."""
+    if there.output is None or elsewhere.output is None:
+        return None
+    if same_bits(there.output, elsewhere.output, subject.setting.fmt).all():
+        return None
+    wrong = wrong_values(subject, bits, there.output)
+    if not wrong or wrong_values(subject, bits, elsewhere.output):
+        return None
+    words = "new values at an address that another input had get a wrong answer, and the right one elsewhere"
+    return Violation(_KIND, f"{words}: {wrong[0].message}", row=wrong[0].row, column=wrong[0].column)
 
 
 def _stale(subject: Subject, first: tuple[Bits, Called], second: tuple[Bits, Called], where: str) -> Violation | None:

@@ -1,0 +1,244 @@
+"""The score on the planted kernels: the whole default check on every one, and the judges that others use beside it.
+
+    python benchmarks/planted_score.py [--device auto] [--parallel N] [--whole] [--only NAME ...] [--seconds S]
+                                       [--no-peers] [--output FOLDER]
+
+Every kernel gets a worker process of its own and runs the built-in corpora, largest cases first, and then every probe, as
+``softcheck report`` does. A wrong kernel is caught by the first finding of a kind that its file expects, and its check ends
+there unless ``--whole`` is given (the first finding of any kind, which may come earlier, is timed too); a right one is accused by any finding and runs to the end. Probes that need the device to
+themselves run last, one kernel at a time, on the right kernels and on the wrong ones not caught by then. ``--seconds``
+limits each kernel's check; one that was cut off says so. Kernels that can't show their bug on this device are left out, and
+counted. Exits 1 where a wrong kernel was not caught or a right one accused.
+"""
+# ruff: noqa: INP001 - a script, not a package
+
+import argparse
+import concurrent.futures
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import msgspec
+from peer_judges import JUDGES, judge_all, summary
+
+from softcheck.cases.case import Case
+from softcheck.cases.corpus import builtin_names, load
+from softcheck.contract import Violation
+from softcheck.errors import SoftcheckError
+from softcheck.probes.registry import EXCLUSIVE, PROBES
+from softcheck.run.plan import plan
+from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.session import Session
+
+from planted import Planted, bugs, controls  # isort: skip - peer_judges puts its folder on the path
+
+APART = tuple(name for name in PROBES if name in EXCLUSIVE)
+TOGETHER = tuple(name for name in PROBES if name not in EXCLUSIVE)
+
+
+@dataclass(slots=True)
+class Score:
+    """What was found on one kernel."""
+
+    name: str
+    bug: str
+    expected: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    refused_after: float | None = None
+    """Seconds until the first finding of any kind, from the start of its check, with its worker's start and its import."""
+    caught_after: float | None = None
+    """The same until the first finding of a kind that is expected."""
+    caught_by: str | None = None
+    """Case or trial, and the kind."""
+    found: dict[str, str] = field(default_factory=dict)
+    """Each kind found, and the first case or trial that showed it, with its message."""
+    cases: int = 0
+    probes: int = 0
+    seconds: float = 0.0
+    cut_off: bool = False
+    error: str | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is a control."""
+        return not self.expected
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing more to learn: a wrong kernel is caught."""
+        return self.caught_after is not None
+
+    @property
+    def is_good(self) -> bool:
+        """Caught, or left alone to the end."""
+        if self.error is not None:
+            return False
+        return not self.found and not self.cut_off if self.is_right else self.is_done
+
+
+class _Check:
+    """The check of one kernel."""
+
+    def __init__(self, planted: Planted, score: Score, options: argparse.Namespace) -> None:
+        self.planted, self.score, self.options = planted, score, options
+        self.begun = time.monotonic()
+
+    def run(self, cases: list[Case], probes: tuple[str, ...]) -> None:
+        """Everything on one session; what goes wrong with the check itself is recorded."""
+        session = None
+        try:
+            session = Session(self.options.device, jobs=1, seconds_per_call=self.options.seconds)
+            self._run(session, cases, probes)
+        except SoftcheckError as error:
+            self.score.error = str(error)
+        finally:
+            if session is not None:
+                session.close()
+            self.score.seconds += time.monotonic() - self.begun
+
+    def _run(self, session: Session, cases: list[Case], probes: tuple[str, ...]) -> None:
+        spec = self.planted.spec
+        declaration = session.load(spec, self.planted.dtypes)
+        if isinstance(declaration, str):
+            self.score.error = f"refused: {declaration}"
+            return
+        for case, takers in plan(cases, {spec: declaration}, self.planted.dtypes).tasks:
+            for result in session.run_case(case, takers) if takers else ():
+                self.score.cases += 1
+                for violation in result.measurement.violations:
+                    self._note(case.id, violation)
+            if self._ends():
+                return
+        for probe in probes:
+            for dtype in self.planted.dtypes:
+                probed = run_probe(session, ProbeTask(variant=spec, dtype=dtype, probe=probe))
+                self.score.probes += 1
+                for shown in () if probed is None else probed.conclusion.findings:
+                    assert probed is not None
+                    self._note(f"{probed.case_id(shown.label)}/{dtype}", shown.violation)
+                if self._ends():
+                    return
+
+    def _note(self, where: str, violation: Violation) -> None:
+        kind = str(violation.kind)
+        self.score.found.setdefault(kind, f"{where}: {violation.message}")
+        now = self.score.seconds + time.monotonic() - self.begun
+        if self.score.refused_after is None:
+            self.score.refused_after = now
+        if kind in self.score.expected and not self.score.is_done:
+            self.score.caught_after = now
+            self.score.caught_by = f"{where}: {kind}"
+
+    def _ends(self) -> bool:
+        if self.score.is_done and not self.options.whole:
+            return True
+        self.score.cut_off = time.monotonic() - self.begun > self.options.seconds
+        return self.score.cut_off
+
+
+def run_all(chosen: list[Planted], options: argparse.Namespace) -> list[Score]:
+    """Every kernel's score, in the given order."""
+    cases = load(builtin_names())
+    scores = [
+        Score(one.name, one.summary, tuple(sorted(str(kind) for kind in one.expected)), one.dtypes) for one in chosen
+    ]
+
+    def together(pair: tuple[Planted, Score]) -> None:
+        _Check(*pair, options).run(cases, TOGETHER)
+        state = "caught" if pair[1].is_done else f"{len(pair[1].found)} kinds found so far"
+        _say(f"{pair[1].name}: {state} after {pair[1].seconds:.1f} s")
+
+    with concurrent.futures.ThreadPoolExecutor(options.parallel) as pool:
+        list(pool.map(together, zip(chosen, scores, strict=True)))
+    for one, score in zip(chosen, scores, strict=True):
+        if score.error is None and not score.is_done:
+            _Check(one, score, options).run([], APART)
+    return scores
+
+
+def score_line(scores: list[Score]) -> str:
+    """The score in one line."""
+    wrong = [score for score in scores if not score.is_right]
+    right = [score for score in scores if score.is_right]
+    caught, accused = sum(score.is_good for score in wrong), sum(not score.is_good for score in right)
+    return f"{caught} of {len(wrong)} caught, {accused} of {len(right)} controls accused"
+
+
+def markdown(scores: list[Score], peers: dict[str, dict[str, bool]], device: str) -> str:
+    """The whole table."""
+    lines = [f"# Planted kernels: {score_line(scores)}", "", f"Device: {device}.", ""]
+    if peers:
+        lines += [summary(peers), ""]
+    lines += ["| kernel | expected | caught by | first finding | caught | passed by |", "|---|---|---|---|---|---|"]
+    for score in scores:
+        expected = " or ".join(score.expected) or "nothing"
+        first, caught = _after(score.refused_after), _after(score.caught_after)
+        passed = ", ".join(judge for judge in JUDGES if peers.get(score.name, {}).get(judge)) or "-"
+        by = score.caught_by or _verdict(score)
+        lines.append(f"| {score.name} | {expected} | {by} | {first} | {caught} | {passed} |")
+    bad = [score for score in scores if not score.is_good]
+    if bad:
+        lines += ["", "## Missed and accused", ""]
+    for score in bad:
+        lines.append(f"- {score.name}: {_verdict(score)}; {score.error or ''}")
+        lines += [f"  - {kind}: {shown}" for kind, shown in score.found.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _after(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.1f} s"
+
+
+def _verdict(score: Score) -> str:
+    if score.error is not None:
+        return "not checked"
+    if score.is_right:
+        return "accused" if score.found else "cut off" if score.cut_off else "left alone"
+    return "caught" if score.is_done else "cut off" if score.cut_off else "missed"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("auto", "cuda", "interpreter"), default="auto")
+    parser.add_argument("--parallel", type=int, default=max(1, min(12, (os.cpu_count() or 2) // 2)))
+    parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--seconds", type=float, default=240.0)
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--output", type=Path)
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run, print, save; 1 where the score is not full."""
+    options = _options()
+    session = Session(options.device, jobs=1)
+    ready = session.ready
+    session.close()
+    planted = [one for one in (*bugs(), *controls()) if not options.only or one.name in options.only]
+    chosen = [one for one in planted if ready.backend in one.backends]
+    scores = run_all(chosen, options)
+    device = "cuda" if ready.backend == "cuda" else "interpreter"
+    peers = {} if options.no_peers else judge_all(chosen, device, options.parallel)
+    text = markdown(scores, peers, f"{ready.device}, torch {ready.torch}, Triton {ready.triton}")
+    if len(chosen) < len(planted):
+        text += f"\n{len(planted) - len(chosen)} kernels can't show their bug on this device and were left out.\n"
+    _say(text)
+    if options.output is not None:
+        options.output.mkdir(parents=True, exist_ok=True)
+        content = {"device": msgspec.to_builtins(ready), "scores": [asdict(score) for score in scores], "peers": peers}
+        (options.output / "planted.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        (options.output / "planted.md").write_text(text, encoding="utf-8")
+    return 0 if all(score.is_good for score in scores) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

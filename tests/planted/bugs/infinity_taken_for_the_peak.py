@@ -1,0 +1,36 @@
+"""The maximum's own exponential is set to 1 without computing it, so [0, +inf] gives one-hot where torch gives NaN.
+
+Reports: pytorch/pytorch#6864, jax-ml/jax#21495, scipy/scipy#23225.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from softcheck import variant
+
+EXPECTED = ("nan_mismatch",)
+SHOWN_BY = ("special/inf-and-0", "special/inf-in-63")
+DTYPES = ("float16", "float32")
+BACKENDS = ("interpreter", "cuda")
+
+
+@triton.jit
+def softmax_kernel(out, x, stride_row, stride_col, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < n_cols
+    offsets = row * stride_row + cols.to(tl.int64) * stride_col
+    logits = tl.load(x + offsets, mask=mask, other=-float("inf")).to(tl.float32)
+    maximum = tl.max(logits, axis=0)
+    numerator = tl.where(mask & (logits == maximum), 1.0, tl.exp(logits - maximum))
+    tl.store(out + row * n_cols + cols, numerator / tl.sum(numerator, axis=0), mask=mask)
+
+
+@variant(max_columns=32768)
+def softmax(x):
+    n_rows, n_cols = x.shape
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if out.numel():
+        softmax_kernel[(n_rows,)](out, x, *x.stride(), n_cols, triton.next_power_of_2(n_cols))
+    return out

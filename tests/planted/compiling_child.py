@@ -1,0 +1,31 @@
+"""Compiles the kernels of every planted file for a GPU, in a process that interprets none; prints a line for each that fails."""
+
+import sys
+
+from planted import bugs, controls
+
+from softcheck.errors import SoftcheckError
+from softcheck.variants.compile import compile_for
+from softcheck.variants.registry import load
+
+TARGET = "cuda:90"
+SHAPE = (5, 781)
+
+
+def main() -> None:
+    compiled = 0
+    for planted in (*bugs(), *controls()):
+        function = load(planted.spec).function
+        try:
+            kernels = compile_for(function, TARGET, planted.dtypes[0], SHAPE)
+        except SoftcheckError as error:
+            sys.stdout.write(f"{planted.name}: {error}\n")
+            continue
+        if not kernels and "@triton.jit" in planted.path.read_text(encoding="utf-8"):
+            sys.stdout.write(f"{planted.name}: launched no kernel\n")
+        compiled += len(kernels)
+    sys.stdout.write(f"{compiled} compiled\n")
+
+
+if __name__ == "__main__":
+    main()

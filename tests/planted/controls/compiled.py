@@ -1,0 +1,22 @@
+"""torch.compile of an upcast softmax; without a GPU the captured graph runs operation by operation."""
+
+import torch
+
+EXPECTED = ()
+SHOWN_BY = ()
+DTYPES = ("float16", "float32")
+BACKENDS = ("interpreter", "cuda")
+
+torch._dynamo.config.recompile_limit = 2048
+torch._dynamo.config.accumulated_recompile_limit = 2048
+
+
+def upcast(x):
+    return torch.softmax(x.float(), dim=-1).to(x.dtype)
+
+
+compiled = torch.compile(upcast, dynamic=True, backend="inductor" if torch.cuda.is_available() else "aot_eager")
+
+
+def softmax(x):
+    return compiled(x) if x.numel() else torch.empty_like(x)

@@ -1,0 +1,128 @@
+"""What the planted kernels' files say of themselves, read without importing them: no torch, no Triton."""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from oracles.formats import FORMATS
+from softcheck.cases.case import Case
+from softcheck.cases.families import FAMILIES, cases_of
+from softcheck.contract import FindingKind
+from softcheck.probes.registry import PROBES
+
+FOLDER = Path(__file__).parent
+PROBE_PREFIX = "probe/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """One file of ``bugs/`` or ``controls/``: a softmax, and what a checker must say of it."""
+
+    path: Path
+    summary: str
+    """What is wrong with it (for a control: what is unusual about it), in one line."""
+    reports: str
+    """The docstring's remaining lines: whose report, or where the bug is known from."""
+    expected: frozenset[FindingKind]
+    """Kinds of which at least one must be found, in every one of ``dtypes``; empty for a control."""
+    shown_by: tuple[str, ...]
+    """Cases as FAMILY/NAME and probes as probe/NAME that suffice to show it, run in this order in one process."""
+    dtypes: tuple[str, ...]
+    backends: tuple[str, ...]
+    """Where it can show."""
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def spec(self) -> str:
+        """The variant, as ``softcheck report --variant`` takes it."""
+        return f"{self.path}:softmax"
+
+    @property
+    def is_control(self) -> bool:
+        return not self.expected
+
+    def case_of(self, shown: str, dtype: str) -> Case:
+        """The case FAMILY/NAME of ``shown_by`` in a dtype."""
+        return case_named(shown, dtype)
+
+    @property
+    def probes(self) -> list[str]:
+        return [shown.removeprefix(PROBE_PREFIX) for shown in self.shown_by if shown.startswith(PROBE_PREFIX)]
+
+
+def bugs() -> list[Planted]:
+    """Every wrong kernel, by name."""
+    return [read(path) for path in sorted((FOLDER / "bugs").glob("*.py"))]
+
+
+def controls() -> list[Planted]:
+    """Every right kernel, by name."""
+    return [read(path) for path in sorted((FOLDER / "controls").glob("*.py"))]
+
+
+def case_named(name: str, dtype: str) -> Case:
+    """The case FAMILY/NAME in a dtype. Raises LookupError where there is none."""
+    family = name.partition("/")[0]
+    wanted = f"{name}/{dtype}"
+    if family in FAMILIES:
+        for case in cases_of(family, dtype):
+            if case.id == wanted:
+                return case
+    raise LookupError(f"no case {wanted!r} in the edge corpus; see corpora/edge/{family}.jsonl")
+
+
+def read(path: Path) -> Planted:
+    """A file's own words. Raises ValueError that says which constant is missing or not one of the known words."""
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    summary, _, rest = (ast.get_docstring(module) or "").partition("\n")
+    constants = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in {"EXPECTED", "SHOWN_BY", "DTYPES", "BACKENDS"}
+    }
+    missing = {"EXPECTED", "SHOWN_BY", "DTYPES", "BACKENDS"} - set(constants)
+    if missing or not summary:
+        raise ValueError(f"{path}: expected a docstring and EXPECTED, SHOWN_BY, DTYPES, BACKENDS; missing {missing}")
+    planted = Planted(
+        path=path,
+        summary=summary,
+        reports=" ".join(rest.split()),
+        expected=frozenset(FindingKind(kind) for kind in constants["EXPECTED"]),
+        shown_by=constants["SHOWN_BY"],
+        dtypes=constants["DTYPES"],
+        backends=constants["BACKENDS"],
+    )
+    unknown = [*(set(planted.dtypes) - set(FORMATS)), *(set(planted.backends) - {"interpreter", "cuda"})]
+    unknown += [name for name in planted.probes if name not in PROBES]
+    if unknown:
+        raise ValueError(f"{path}: unknown {unknown}; expected dtypes, backends and probes that exist")
+    return planted
+
+
+def table() -> str:
+    """The README's lists of wrong and right kernels, in Markdown."""
+    lines = [f"## {len(bugs())} wrong kernels", "", "| kernel | what is wrong | must be found | where it shows |"]
+    lines += ["|---|---|---|---|"]
+    for planted in bugs():
+        kinds = " or ".join(f"`{kind}`" for kind in sorted(planted.expected))
+        where = "GPU" if planted.backends == ("cuda",) else "everywhere"
+        lines.append(f"| [{planted.name}](bugs/{planted.name}.py) | {planted.summary} | {kinds} | {where} |")
+    lines += ["", f"## {len(controls())} right kernels", "", "| kernel | what is unusual |", "|---|---|"]
+    lines += [f"| [{planted.name}](controls/{planted.name}.py) | {planted.summary} |" for planted in controls()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Writes the lists into the README, below its own words."""
+    readme = FOLDER / "README.md"
+    words = readme.read_text(encoding="utf-8").partition("## ")[0]
+    readme.write_text(words + table(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

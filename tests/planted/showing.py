@@ -1,0 +1,51 @@
+"""Runs what shows a planted kernel's bug, in a worker, as ``softcheck report`` does."""
+
+from collections.abc import Sequence
+
+from planted import PROBE_PREFIX, Planted
+
+from softcheck.cases.case import Case
+from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.session import Session
+
+
+def kinds_shown(session: Session, planted: Planted, dtype: str) -> dict[str, set[str]]:
+    """Kinds of findings by what of ``shown_by`` showed them, run in its order."""
+    found = {}
+    for shown in planted.shown_by:
+        if shown.startswith(PROBE_PREFIX):
+            found[shown] = kinds_by_probe(session, planted, dtype, shown.removeprefix(PROBE_PREFIX))
+        else:
+            found[shown] = kinds_by_case(session, planted, planted.case_of(shown, dtype))
+    return found
+
+
+def kinds_by_case(session: Session, planted: Planted, case: Case) -> set[str]:
+    """What the judge finds on one case."""
+    (result,) = session.run_case(case, [planted.spec])
+    return {str(violation.kind) for violation in result.measurement.violations}
+
+
+def kinds_by_probe(session: Session, planted: Planted, dtype: str, probe: str, *, quick: bool = False) -> set[str]:
+    """What one probe finds."""
+    result = run_probe(session, ProbeTask(variant=planted.spec, dtype=dtype, probe=probe, quick=quick))
+    assert result is not None
+    return {str(shown.violation.kind) for shown in result.conclusion.findings}
+
+
+def accusations(
+    session: Session, planted: Planted, cases: Sequence[Case], dtype: str, probes: Sequence[str]
+) -> list[str]:
+    """Every finding on these cases and, quickly, by these probes, each as one line."""
+    found = []
+    for case in cases:
+        (result,) = session.run_case(case, [planted.spec])
+        found += [f"{case.id}: {v.kind}: {v.message}" for v in result.measurement.violations]
+    for probe in probes:
+        probed = run_probe(session, ProbeTask(variant=planted.spec, dtype=dtype, probe=probe, quick=True))
+        assert probed is not None
+        found += [
+            f"{probed.case_id(shown.label)}, {dtype}: {shown.violation.kind}: {shown.violation.message}"
+            for shown in probed.conclusion.findings
+        ]
+    return found

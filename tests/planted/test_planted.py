@@ -1,0 +1,104 @@
+"""Every wrong kernel gives the finding that it must, and no right one gives any.
+
+On a GPU all of them run; under the interpreter those that it can show.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from planted import FOLDER, bugs, controls, table
+from showing import accusations, kinds_shown
+
+from softcheck.cases.families import FAMILIES, cases_of
+from softcheck.cases.families.provenance import REPORTS
+from softcheck.probes.registry import PROBES
+from softcheck.run.plan import left_out
+from softcheck.run.session import Session
+
+WIDEST = 300
+"""Columns of a control's cases: beyond, a case costs more than the twenty others that show as much."""
+
+ELSEWHERE = {"ScalingIntelligence/KernelBench#165"}
+"""Reports of peers' judges, which no case comes from."""
+
+
+@pytest.fixture(scope="module")
+def session():
+    opened = Session("auto", jobs=1)
+    yield opened
+    opened.close()
+
+
+def _bug(planted):
+    marks = () if "interpreter" in planted.backends else (pytest.mark.gpu,)
+    return pytest.param(planted, id=planted.name, marks=marks)
+
+
+@pytest.mark.parametrize("planted", [_bug(planted) for planted in bugs()])
+def test_bug_is_found(session, planted):
+    if session.ready.backend not in planted.backends:
+        pytest.skip(f"shows on {', '.join(planted.backends)} alone")
+    assert not isinstance(session.load(planted.spec, planted.dtypes), str)
+    for dtype in planted.dtypes:
+        found = kinds_shown(session, planted, dtype)
+        assert planted.expected & set().union(*found.values()), (
+            f"{dtype}: expected one of {sorted(planted.expected)}, found {found}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("planted", "dtype"),
+    [pytest.param(planted, dtype, id=f"{planted.name}-{dtype}") for planted in controls() for dtype in planted.dtypes],
+)
+def test_control_is_left_alone(session, planted, dtype):
+    declaration = session.load(planted.spec, (dtype,))
+    assert not isinstance(declaration, str), declaration
+    cases = [case for family in FAMILIES for case in cases_of(family, dtype) if case.shape[1] <= WIDEST]
+    # A control of several dtypes runs every case and every probe in one of them.
+    share = slice(planted.dtypes.index(dtype), None, len(planted.dtypes))
+    chosen = [case for case in cases[share] if left_out(case, declaration) is None]
+    assert len(chosen) > 30
+    assert accusations(session, planted, chosen, dtype, list(PROBES)[share]) == []
+
+
+def test_there_are_as_many_as_the_score_says():
+    assert len(bugs()) >= 44
+    assert len(controls()) >= 12
+    names = [planted.name for planted in (*bugs(), *controls())]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("planted", bugs(), ids=lambda planted: planted.name)
+def test_bug_says_where_it_is_known_from(planted):
+    known = {report for reports in REPORTS.values() for report in reports.split(", ")} | ELSEWHERE
+    cited = re.findall(r"[\w.-]+/[\w.-]+#\d+", planted.reports)
+    assert set(cited) <= known
+    assert cited or planted.reports.startswith("From experience")
+    assert planted.expected
+    assert planted.shown_by
+
+
+def test_kernels_compile_for_a_gpu():
+    """The interpreter accepts kernels that the compiler refuses: those would count as caught for the wrong reason."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(FOLDER.parents[1]), environment.get("PYTHONPATH", "")])
+    command = [sys.executable, str(FOLDER / "compiling_child.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    *failed, last = done.stdout.splitlines()
+    assert failed == []
+    assert int(last.split()[0]) > len(bugs()) // 2
+
+
+def test_readme_lists_every_file():
+    assert table() in (FOLDER / "README.md").read_text(encoding="utf-8"), "run python tests/planted/planted.py"
+
+
+def test_folders_hold_nothing_else():
+    known = {planted.path for planted in (*bugs(), *controls())}
+    there = {path for folder in ("bugs", "controls") for path in Path(FOLDER / folder).glob("*.*")}
+    assert there == known
