@@ -9,7 +9,7 @@ from oracles.formats import decode
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
-from softcheck.report.build import environment
+from softcheck.report.environment import environment
 from softcheck.report.model import CaseResult, Finding, Report, Search, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import add_command, bits_command, finding_id
 from softcheck.run.check import explanation
