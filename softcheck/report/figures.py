@@ -70,6 +70,8 @@ def ratio(value: float | None) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds, or minutes and seconds from two minutes on."""
+    if not math.isfinite(seconds):
+        return f"{seconds} s"
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:

@@ -100,9 +100,15 @@ class Snapshot:
         """Puts back what has changed since, and says what that was, in words."""
         changed = []
         for setting, before in self._settings:
-            now = setting.read()
+            try:
+                now = setting.read()
+                if now != before:
+                    setting.write(before)
+            except RuntimeError:
+                # A device that a kernel ruined answers nothing more.
+                self.is_restored = False
+                continue
             if now != before:
-                setting.write(before)
                 changed.append(f"{setting.name} (from {before} to {now})")
         if torch.initial_seed() != self._seed:
             torch.set_rng_state(self._random)

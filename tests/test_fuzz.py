@@ -1,0 +1,51 @@
+"""A small run of benchmarks/fuzz.py: strangers' files and arguments end in a message, never in a traceback."""
+
+import importlib.util
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from softcheck.report.figures import duration
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "fuzz.py"
+
+
+@pytest.fixture(scope="module")
+def fuzzer():
+    specification = importlib.util.spec_from_file_location("fuzz_script", SCRIPT)
+    module = importlib.util.module_from_spec(specification)
+    # dataclasses look their module up.
+    sys.modules["fuzz_script"] = module
+    specification.loader.exec_module(module)
+    yield module
+    del sys.modules["fuzz_script"]
+
+
+@pytest.mark.parametrize(("target", "inputs"), [("corpus", 2000), ("result", 500), ("journal", 1000), ("variant", 500)])
+def test_hostile_input_is_refused_or_read(fuzzer, tmp_path, target, inputs):
+    score = fuzzer.fuzz(target, inputs, 1, tmp_path)
+    assert score.faults == {}
+    assert score.inputs // 3 < score.refused < score.inputs, "mutations must neither all be refused nor all be harmless"
+
+
+def test_fuzzer_reports_what_a_reader_raises(fuzzer, tmp_path, monkeypatch):
+    def fragile(_folder):
+        return [b'{"a": 1}'], lambda content: {}[content], True
+
+    monkeypatch.setitem(fuzzer.TARGETS, "fragile", fragile)
+    score = fuzzer.fuzz("fragile", 5, 0, tmp_path)
+    (place,) = score.faults
+    assert place.startswith("KeyError")
+    assert score.inputs == 5
+
+
+def test_same_seed_makes_the_same_inputs(fuzzer):
+    made = [[fuzzer.mutated(random.Random(seed), [b'{"a": [1, 2]}']) for _ in range(1)] for seed in (1, 1)]
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(float("nan"), "nan s"), (float("inf"), "inf s")])
+def test_duration_of_a_hostile_report_is_text(seconds, text):
+    assert duration(seconds) == text

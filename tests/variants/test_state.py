@@ -1,0 +1,48 @@
+"""Global state is put back as it was, and what can't be put back says so."""
+
+import pytest
+import torch
+
+from softcheck.variants import state
+from softcheck.variants.state import Snapshot
+
+
+@pytest.fixture(autouse=True)
+def forget(monkeypatch):
+    monkeypatch.setattr(state, "_lost", state._Lost())
+
+
+def test_what_nobody_changed_is_not_named():
+    torch.rand(3)
+    assert Snapshot().restore() == []
+
+
+def test_names_that_were_replaced_are_put_back():
+    before, softmax = Snapshot(), torch.softmax
+    torch.softmax = lambda x, dim: x
+    assert before.restore() == ["torch.softmax"]
+    assert torch.softmax is softmax
+
+
+def test_random_numbers_that_were_drawn_are_no_change_but_a_new_seed_is():
+    before = Snapshot()
+    seed = torch.initial_seed()
+    torch.rand(3)
+    torch.manual_seed(seed + 1)
+    assert before.restore() == ["the random seed"]
+    assert torch.initial_seed() == seed
+
+
+def test_device_that_answers_nothing_more_loses_the_process_and_raises_nothing(monkeypatch):
+    answers = iter([0])
+
+    def read():
+        for answer in answers:
+            return answer
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(state, "_SETTINGS", (state._Setting("the current device", read, print),))
+    before = Snapshot()
+    assert before.restore() == []
+    assert not before.is_restored
+    assert state.is_lost()
