@@ -1,6 +1,6 @@
 """The sources' own measurements made again, with what each claimed beside what was measured.
 
-    python benchmarks/source_tables.py FOLDER [--table NAME] [--seconds 0.4]
+    python benchmarks/source_tables.py FOLDER [--table NAME] [--seconds 0.4] [--no-run]
 
 Writes FOLDER/NAME.json (as ``softcheck bench --format json``; draw it with ``softcheck plot``) and FOLDER/sources.md. The
 sources' GPUs differ from each other and from this one, so ratios are compared, not seconds. Exits 3 without a GPU.
@@ -93,10 +93,11 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--table", action="append", choices=list(TABLES))
     parser.add_argument("--seconds", type=float, default=0.4)
+    parser.add_argument("--no-run", action="store_true", help="only write sources.md anew from the saved tables")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     try:
-        for name in options.table or TABLES:
+        for name in [] if options.no_run else options.table or TABLES:
             report = _measure(TABLES[name], options.seconds)
             (options.folder / f"{name}.json").write_text(render(report), encoding="utf-8")
             sys.stdout.write(f"{name}: {len(report.shapes)} shapes in {report.seconds:.0f} s\n")
@@ -109,7 +110,8 @@ def main() -> int:
 
 def _measure(table: Table, seconds: float) -> SpeedReport:
     options = BenchOptions(variants=table.variants, dtypes=(table.dtype,), shapes=table.shapes, seconds=seconds)
-    return speed_report(bench(options), "torch")
+    command = ["python", "benchmarks/source_tables.py", "FOLDER", "--seconds", f"{seconds:g}"]
+    return speed_report(bench(options), "torch", command)
 
 
 def _markdown(folder: Path) -> str:

@@ -1,6 +1,7 @@
 """``softcheck bench``: how fast variants are beside torch.softmax and a device copy, on a GPU."""
 
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -80,18 +81,18 @@ def command(
     )
     with progress.shown() as events:
         run = bench(options, events)
-    report = speed_report(run, against)
+    report = speed_report(run, against, command_line())
     write(_FORMATS[output_format](report), output)
     for error in report.errors:
         click.echo(f"softcheck: {error}", err=True)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report))
 
 
-def speed_report(run: BenchRun, reference: str) -> SpeedReport:
-    """The result of a benchmark."""
+def speed_report(run: BenchRun, reference: str, command: Sequence[str]) -> SpeedReport:
+    """The result of a benchmark; ``command`` is what the user typed."""
     shapes = tuple(shape_speed(samples, run.declarations, reference) for samples in run.shapes)
     return SpeedReport(
-        environment=environment(run.ready, run.options.seed, command_line()),
+        environment=environment(run.ready, run.options.seed, command),
         reference=reference,
         shapes=shapes,
         means=means(shapes),

@@ -9,7 +9,7 @@ from oracles.formats import FORMATS
 from softcheck.errors import UsageError
 from softcheck.run.protocol import Done, Reply, Started, Time, Timed
 from softcheck.speed.clock import CudaClock
-from softcheck.speed.engine import Engine, Plan
+from softcheck.speed.engine import DeviceLostError, Engine, Plan
 from softcheck.speed.guards import Watch
 from softcheck.speed.samples import Alarm
 from softcheck.speed.vetting import Function
@@ -40,6 +40,10 @@ def measure(functions: Mapping[str, Function], request: Time, device: torch.devi
         except StopIteration as ended:
             samples = ended.value
             break
+        except DeviceLostError as lost:
+            # The parent learns whom to blame, and from the process's end that it has to start another.
+            yield Started(lost.variant)
+            raise
     alarms = watch.close()
     if samples.cache != "cold":
         alarms.append(

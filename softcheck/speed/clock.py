@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from softcheck.variants.call import describe
+from softcheck.variants.call import describe, is_usable
 
 Call = Callable[[], Any]
 Span = Callable[[], float]
@@ -32,6 +32,9 @@ class Clock(Protocol):
 
     def capture(self, call: Call) -> "Captured | str":
         """The call as a graph, or the reason why it can't be one."""
+
+    def alive(self) -> bool:
+        """Whether the device can still be used: an illegal access ruins it for the whole process."""
 
     def hold_up(self) -> None:
         """Keeps the caller's stream busy for some milliseconds, while the host goes on."""
@@ -113,6 +116,10 @@ class CudaClock:
             except RuntimeError:
                 continue
             return
+
+    def alive(self) -> bool:
+        """Whether waiting for the device raises nothing."""
+        return is_usable(self._device)
 
     def hold_up(self) -> None:
         """Spins on the caller's stream."""

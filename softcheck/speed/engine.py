@@ -43,6 +43,14 @@ _MOST_ROUNDS = 400
 _LOOK_EVERY = 4
 
 
+class DeviceLostError(Exception):
+    """A variant ruined the device for this process: nothing else can be measured in it."""
+
+    def __init__(self, variant: str, reason: str) -> None:
+        super().__init__(f"{variant} ruined the device: {reason}")
+        self.variant = variant
+
+
 @dataclass(slots=True)
 class _Contender:
     """One function to time, and what was seen of it so far."""
@@ -104,7 +112,8 @@ class Engine:
     def measure(self, functions: Mapping[str, Function]) -> Generator[str, None, ShapeSamples]:
         """Samples of every variant; one that is unfit, fails or returns a wrong output has a reason in place of seconds.
 
-        Yields the name of the variant that is about to run, so that a caller knows whom to blame if the process dies.
+        Yields the name of the variant that is about to run, so that a caller knows whom to blame if the process dies. Raises
+        DeviceLostError where one has ruined the device.
         """
         begun = time.monotonic()
         vetting = Vetting(self._rotation, self._inputs[0])
@@ -113,6 +122,7 @@ class Engine:
             yield name
             vetted = vetting.vet(function)
             if isinstance(vetted, str):
+                self._refuse_if_lost(name, vetted)
                 refused[name] = vetted
             else:
                 contenders.append(_Contender(name, function, vetted))
@@ -139,6 +149,10 @@ class Engine:
             wall_seconds=time.monotonic() - begun,
         )
 
+    def _refuse_if_lost(self, variant: str, reason: str) -> None:
+        if not self._clock.alive():
+            raise DeviceLostError(variant, reason)
+
     def _prepare(self, everyone: Sequence[_Contender]) -> Generator[str, None, None]:
         """Warms everyone up and makes graphs of the short calls, all of the same number of calls."""
         x = self._inputs[0]
@@ -151,6 +165,7 @@ class Engine:
                 self._follow_stream(contender)
             except Exception as error:  # noqa: BLE001 - whatever a variant raises is a reason
                 contender.failed = f"raised while it was warmed up: {describe(error)}"
+                self._refuse_if_lost(contender.name, contender.failed)
         short = [c for c in everyone if c.failed is None and shortest[c.name] < GRAPH_BELOW]
         if not short:
             return
@@ -163,6 +178,7 @@ class Engine:
                 contender.graph = captured
                 contender.calls = calls
             else:
+                self._refuse_if_lost(contender.name, captured)
                 contender.notes.append(f"no CUDA graph could be made of it, so its plain launch was timed: {captured}")
 
     def _all_inputs(self, function: Function) -> list[torch.Tensor]:
@@ -225,6 +241,7 @@ class Engine:
                 self._replay(contender, contender.graph)
         except Exception as error:  # noqa: BLE001 - whatever a variant raises is a reason
             contender.failed = f"raised while it was timed: {describe(error)}"
+            self._refuse_if_lost(contender.name, contender.failed)
 
     def _launch(self, contender: _Contender) -> None:
         x = self._inputs[0]

@@ -10,7 +10,9 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.pool import MOST_TIMEOUTS
+from softcheck.run.process import WorkerDiedError
 from softcheck.run.session import Session, rows_to_run
+from softcheck.speed.samples import Sampled, ShapeSamples
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 
@@ -166,3 +168,37 @@ def test_closed_session_starts_no_more_workers():
     opened.close()
     with pytest.raises(SoftcheckError, match="closed"):
         opened.run_case(TWO, ["torch"])
+
+
+def test_variant_that_ends_the_worker_while_timed_is_left_out_and_the_others_are_timed(monkeypatch):
+    asked = []
+
+    def timed(request, under_way):
+        asked.append(request.variants)
+        if "bad" in request.variants:
+            under_way[:] = ["bad"]
+            raise WorkerDiedError("the worker process ended with exit status 1", timed_out=False)
+        one = Sampled(name="good", seconds=(1.0,))
+        return ShapeSamples(
+            dtype="float16", rows=4, columns=4, variants=(one,), copy=one, torch=one, cache="cold", stopped="budget"
+        )
+
+    session = Session("interpreter", jobs=1)
+    try:
+        monkeypatch.setattr(session, "_time", timed)
+        samples = session.time(["bad", "good"], "float16", (4, 4), seed=0)
+    finally:
+        session.close()
+    assert asked == [("bad", "good"), ("good",)]
+    assert [(s.name, s.seconds, s.reason) for s in samples.variants] == [
+        ("bad", (), "the worker process ended with exit status 1"),
+        ("good", (1.0,), None),
+    ]
+
+
+def test_without_a_gpu_nothing_is_timed():
+    session = Session("interpreter", jobs=1)
+    try:
+        assert "needs a CUDA device" in session.time(["torch"], "float16", (4, 4), seed=0)
+    finally:
+        session.close()

@@ -9,6 +9,7 @@ class HostClock:
     def __init__(self, *, captures=False):
         self.captures = captures
         self.flushes = 0
+        self.lives = True
 
     def flush(self):
         self.flushes += 1
@@ -29,6 +30,9 @@ class HostClock:
                 kept.copy_(new)
 
         return Captured(replay, returned)
+
+    def alive(self):
+        return self.lives
 
     def hold_up(self):
         pass

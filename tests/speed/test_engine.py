@@ -8,7 +8,7 @@ import torch
 from host_clock import HostClock
 
 from oracles.formats import FORMATS
-from softcheck.speed.engine import Engine, Plan
+from softcheck.speed.engine import DeviceLostError, Engine, Plan
 from softcheck.speed.inputs import Rotation
 from softcheck.speed.statistics import LEAST_ROUNDS
 
@@ -100,6 +100,23 @@ def test_variant_that_raises_later_loses_only_itself():
     found = by_name(measure({"tires": tires, "honest": honest})[0])
     assert "enough" in found["tires"].reason
     assert found["honest"].reason is None
+
+
+@pytest.mark.parametrize("honest_calls", [0, 1, 20])
+def test_variant_that_ruins_the_device_is_named_before_another_is_blamed(honest_calls):
+    clock = HostClock()
+    calls = []
+
+    def ruins(x):
+        calls.append(1)
+        if len(calls) > honest_calls:
+            clock.lives = False
+            raise RuntimeError("an illegal memory access was encountered")
+        return torch.softmax(x, dim=-1)
+
+    with pytest.raises(DeviceLostError, match="illegal memory access") as lost:
+        measure({"ruins": ruins, "honest": honest}, clock=clock)
+    assert lost.value.variant == "ruins"
 
 
 def test_output_of_another_shape_is_refused():
