@@ -7,7 +7,8 @@ Every kernel gets a worker process of its own and runs the built-in corpora, lar
 ``softcheck report`` does. A wrong kernel is caught by the first finding of a kind that its file expects, and its check ends
 there unless ``--whole`` is given (the first finding of any kind, which may come earlier, is timed too); a right one is accused by any finding and runs to the end. Probes that need the device to
 themselves run last, one kernel at a time, on the right kernels and on the wrong ones not caught by then. ``--seconds``
-limits each kernel's check; one that was cut off says so. Kernels that can't show their bug on this device are left out, and
+limits each kernel's check; one that was cut off says so. The files are written anew after every kernel, so that a run that
+is ended early leaves what it has. Kernels that can't show their bug on this device are left out, and
 counted. Exits 1 where a wrong kernel was not caught or a right one accused.
 """
 # ruff: noqa: INP001 - a script, not a package
@@ -17,7 +18,9 @@ import concurrent.futures
 import json
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -31,6 +34,7 @@ from softcheck.errors import SoftcheckError
 from softcheck.probes.registry import EXCLUSIVE, PROBES
 from softcheck.run.plan import plan
 from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.protocol import Ready
 from softcheck.run.session import Session
 
 from planted import Planted, bugs, controls  # isort: skip - peer_judges puts its folder on the path
@@ -59,6 +63,8 @@ class Score:
     probes: int = 0
     seconds: float = 0.0
     cut_off: bool = False
+    is_checked: bool = False
+    """Whether its check came to its end."""
     error: str | None = None
 
     @property
@@ -74,7 +80,7 @@ class Score:
     @property
     def is_good(self) -> bool:
         """Caught, or left alone to the end."""
-        if self.error is not None:
+        if self.error is not None or not self.is_checked:
             return False
         return not self.found and not self.cut_off if self.is_right else self.is_done
 
@@ -139,36 +145,54 @@ class _Check:
         return self.score.cut_off
 
 
-def run_all(chosen: list[Planted], options: argparse.Namespace) -> list[Score]:
-    """Every kernel's score, in the given order."""
+def run_all(chosen: list[Planted], options: argparse.Namespace, save: Callable[[list[Score]], None]) -> list[Score]:
+    """Every kernel's score, in the given order; ``save`` gets them all each time that one has changed."""
     cases = load(builtin_names())
     scores = [
         Score(one.name, one.summary, tuple(sorted(str(kind) for kind in one.expected)), one.dtypes) for one in chosen
     ]
 
+    lock = threading.Lock()
+
     def together(pair: tuple[Planted, Score]) -> None:
         _Check(*pair, options).run(cases, TOGETHER)
+        pair[1].is_checked = pair[1].is_done or not APART
         state = "caught" if pair[1].is_done else f"{len(pair[1].found)} kinds found so far"
         _say(f"{pair[1].name}: {state} after {pair[1].seconds:.1f} s")
+        with lock:
+            save(scores)
 
     with concurrent.futures.ThreadPoolExecutor(options.parallel) as pool:
         list(pool.map(together, zip(chosen, scores, strict=True)))
     for one, score in zip(chosen, scores, strict=True):
         if score.error is None and not score.is_done:
             _Check(one, score, options).run([], APART)
+        score.is_checked = True
+        save(scores)
     return scores
 
 
 def score_line(scores: list[Score]) -> str:
     """The score in one line."""
-    wrong = [score for score in scores if not score.is_right]
-    right = [score for score in scores if score.is_right]
+    checked = [score for score in scores if score.is_checked]
+    wrong = [score for score in checked if not score.is_right]
+    right = [score for score in checked if score.is_right]
     caught, accused = sum(score.is_good for score in wrong), sum(not score.is_good for score in right)
-    return f"{caught} of {len(wrong)} caught, {accused} of {len(right)} controls accused"
+    left = len(scores) - len(checked)
+    unchecked = f"; {left} not checked to the end" if left else ""
+    return f"{caught} of {len(wrong)} caught, {accused} of {len(right)} controls accused{unchecked}"
 
 
-def markdown(scores: list[Score], peers: dict[str, dict[str, bool]], device: str) -> str:
-    """The whole table."""
+def _write(folder: Path, scores: list[Score], peers: dict[str, dict[str, bool]], ready: Ready, left_out: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"device": msgspec.to_builtins(ready), "scores": [asdict(score) for score in scores], "peers": peers}
+    (folder / "planted.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    (folder / "planted.md").write_text(markdown(scores, peers, ready, left_out), encoding="utf-8")
+
+
+def markdown(scores: list[Score], peers: dict[str, dict[str, bool]], ready: Ready, left_out: int) -> str:
+    """The whole table. ``left_out`` kernels can't show their bug on this device."""
+    device = f"{ready.device}, torch {ready.torch}, Triton {ready.triton}"
     lines = [f"# Planted kernels: {score_line(scores)}", "", f"Device: {device}.", ""]
     if peers:
         lines += [summary(peers), ""]
@@ -185,6 +209,8 @@ def markdown(scores: list[Score], peers: dict[str, dict[str, bool]], device: str
     for score in bad:
         lines.append(f"- {score.name}: {_verdict(score)}; {score.error or ''}")
         lines += [f"  - {kind}: {shown}" for kind, shown in score.found.items()]
+    if left_out:
+        lines += ["", f"{left_out} kernels can't show their bug on this device and were left out."]
     return "\n".join(lines) + "\n"
 
 
@@ -193,7 +219,7 @@ def _after(seconds: float | None) -> str:
 
 
 def _verdict(score: Score) -> str:
-    if score.error is not None:
+    if score.error is not None or not score.is_checked:
         return "not checked"
     if score.is_right:
         return "accused" if score.found else "cut off" if score.cut_off else "left alone"
@@ -225,18 +251,17 @@ def main() -> int:
     session.close()
     planted = [one for one in (*bugs(), *controls()) if not options.only or one.name in options.only]
     chosen = [one for one in planted if ready.backend in one.backends]
-    scores = run_all(chosen, options)
+    left_out = len(planted) - len(chosen)
+
+    def save(scores: list[Score], peers: dict[str, dict[str, bool]] | None = None) -> None:
+        if options.output is not None:
+            _write(options.output, scores, peers or {}, ready, left_out)
+
+    scores = run_all(chosen, options, save)
     device = "cuda" if ready.backend == "cuda" else "interpreter"
     peers = {} if options.no_peers else judge_all(chosen, device, options.parallel)
-    text = markdown(scores, peers, f"{ready.device}, torch {ready.torch}, Triton {ready.triton}")
-    if len(chosen) < len(planted):
-        text += f"\n{len(planted) - len(chosen)} kernels can't show their bug on this device and were left out.\n"
-    _say(text)
-    if options.output is not None:
-        options.output.mkdir(parents=True, exist_ok=True)
-        content = {"device": msgspec.to_builtins(ready), "scores": [asdict(score) for score in scores], "peers": peers}
-        (options.output / "planted.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        (options.output / "planted.md").write_text(text, encoding="utf-8")
+    save(scores, peers)
+    _say(markdown(scores, peers, ready, left_out))
     return 0 if all(score.is_good for score in scores) else 1
 
 
