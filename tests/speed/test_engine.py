@@ -62,7 +62,7 @@ def test_every_timed_call_is_preceded_by_a_flush():
 
 
 def test_short_calls_are_replayed_from_a_graph_and_launched_beside_it():
-    samples, _ = measure({"honest": honest}, clock=HostClock(captures=True), rows=4)
+    samples, _ = measure({"honest": honest}, clock=HostClock(captures=True, seconds=2e-6), rows=4)
     found = by_name(samples)["honest"]
     assert (found.method, found.reason) == ("graph", None)
     assert found.calls_per_span > 1

@@ -187,6 +187,7 @@ def test_module_that_raises_on_import(write, text, said):
 def test_every_declared_defect_has_a_case_that_can_show_it():
     from softcheck.cases.corpus import builtin_names
     from softcheck.cases.corpus import load as load_cases
+    from softcheck.probes.registry import PROBES
 
     cases = load_cases(builtin_names())
     for name in BUILTIN:
@@ -194,4 +195,5 @@ def test_every_declared_defect_has_a_case_that_can_show_it():
             dtypes = defect.dtypes or load(name).declaration.dtypes
             for dtype in dtypes:
                 shown = [c.id for c in cases if c.dtype == dtype and defect.may_show(c.id)]
+                shown += [glob for glob in defect.cases if any(glob.startswith(f"probe/{p}/") for p in PROBES)]
                 assert shown, f"{name}, {dtype}: no case matches {defect.cases}"
