@@ -1,0 +1,208 @@
+"""Everything that only a GPU can show, in one command: checks first, then judged results, then timings.
+
+    python benchmarks/prove.py FOLDER [--only STEP ...] [--budget SECONDS] [--list]
+
+Steps that only check run side by side, steps whose seconds matter run alone. Each step runs in FOLDER, so that results hold
+no path of the machine, and has a log there, STEP.log. A step that would not fit into ``--budget`` is left out and named. The
+table of all steps, FOLDER/steps.json, is written anew whenever one ends, so that a run which is cut off leaves what it has.
+softcheck must be installed (its pytest plugin is needed). Exits 1 where a step failed or was left out, 3 without a GPU.
+"""
+# ruff: noqa: INP001, T201 - a script, not a package; it prints
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from softcheck.variants.registry import BUILTIN
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command, as someone would type it: ``softcheck …``, ``pytest …`` or ``python benchmarks/…``."""
+
+    name: str
+    command: str
+    limit: float
+    """Seconds after which it is interrupted."""
+    alone: bool = True
+    """Nothing else may use the GPU meanwhile: its seconds matter, or it fills the memory."""
+
+
+STEPS = (
+    Step("gpu-tests", "pytest -m gpu -n 6 --ignore=tests/accuracy --ignore=tests/planted tests", 240, alone=False),
+    Step("ptx", "pytest -n 4 tests/variants tests/judge -k 'ptx or device or arithmetic'", 240, alone=False),
+    Step(
+        "planted", "python benchmarks/planted_score.py --device cuda --parallel 10 --seconds 100 --output planted", 420
+    ),
+    *(
+        Step(
+            f"pairs-{d}",
+            f"softcheck exhaust {' '.join(BUILTIN)} --dtype {d} --columns 2 --format json --output pairs-{d}.json",
+            150,
+        )
+        for d in ("float16", "bfloat16")
+    ),
+    *(
+        Step(d, f"softcheck report --dtype {d} --timings --format json --output {d}.json", 300)
+        for d in ("float16", "bfloat16", "float32", "float64")
+    ),
+    Step("one-variant", "softcheck report --variant one_block --dtype float16 --timings --format summary", 90),
+    Step("bench-judge", "python benchmarks/bench_judge.py --output bench-judge.json", 90),
+    Step("accuracy", "pytest -m accuracy -n 10 --softcheck-device cuda tests/accuracy", 400),
+    Step(
+        "differences",
+        "softcheck exhaust torch one_block --dtype float32 --columns 2 --differences --format json --output differences.json",
+        120,
+    ),
+    Step(
+        "slice",
+        "softcheck exhaust multi_row --columns 3 --sample-first 4294967296 --format summary --output slice.txt",
+        60,
+    ),
+    Step("search", "python benchmarks/search_table.py --seconds 5 --output search.json", 500),
+    Step(
+        "false-alarms", "python benchmarks/false_alarms.py --elements 1e12 --seconds 10 --output false-alarms.json", 560
+    ),
+    Step("sources", "python benchmarks/source_tables.py . --table blog --table odd --table notebook", 150),
+    Step("planted-faults-in-timing", "pytest -n 0 tests/speed/test_speed_on_gpu.py -k ruins", 60),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a step ended."""
+
+    name: str
+    command: str
+    outcome: Literal["passed", "failed", "too slow", "left out"]
+    seconds: float = 0.0
+    status: int | None = None
+
+
+def words(command: str) -> list[str]:
+    """The command with this Python and this checkout in place of the short names."""
+    first, *rest = shlex.split(command)
+    if first == "softcheck":
+        return [sys.executable, "-m", "softcheck.cli.main", *rest]
+    if first == "pytest":
+        return [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            f"--rootdir={ROOT}",
+            f"-c{ROOT}/pyproject.toml",
+        ] + [
+            f"{ROOT / word}" if word.startswith("tests") else word.replace("=tests", f"={ROOT}/tests") for word in rest
+        ]
+    return [sys.executable, str(ROOT / rest[0]), *rest[1:]]
+
+
+class Running:
+    """A step under way, in a process group of its own."""
+
+    def __init__(self, step: Step, folder: Path) -> None:
+        self.step = step
+        self.begun = time.monotonic()
+        self.interrupted = False
+        self._log = (folder / f"{step.name}.log").open("wb")
+        self._process = subprocess.Popen(  # noqa: S603 - the commands above
+            words(step.command),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=os.environ
+            | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])},
+        )
+
+    def done(self) -> Done | None:
+        """How it ended; None while it runs. Interrupts it at its limit and kills it 20 seconds later."""
+        seconds = time.monotonic() - self.begun
+        status = self._process.poll()
+        if status is None:
+            if seconds > self.step.limit + 20:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            elif seconds > self.step.limit and not self.interrupted:
+                self.interrupted = True
+                os.killpg(self._process.pid, signal.SIGINT)
+            return None
+        self._log.close()
+        outcome: Literal["passed", "failed", "too slow"] = "passed" if status == 0 else "failed"
+        return Done(
+            self.step.name, self.step.command, "too slow" if self.interrupted else outcome, round(seconds, 1), status
+        )
+
+
+def run(steps: tuple[Step, ...], folder: Path, budget: float) -> list[Done]:
+    """Runs the steps in order, neighbours that need not be alone side by side, and returns how each ended."""
+    begun = time.monotonic()
+    ended: list[Done] = []
+    waiting = list(steps)
+    running: list[Running] = []
+    while waiting or running:
+        for one in list(running):
+            done = one.done()
+            if done is not None:
+                running.remove(one)
+                record(done, ended, folder)
+        while waiting and (not running or not (waiting[0].alone or running[0].step.alone)):
+            step = waiting.pop(0)
+            left = budget - (time.monotonic() - begun)
+            if left < min(step.limit, 30.0):
+                record(Done(step.name, step.command, "left out"), ended, folder)
+                continue
+            running.append(Running(replace(step, limit=min(step.limit, left)), folder))
+        time.sleep(0.2)
+    return ended
+
+
+def record(done: Done, ended: list[Done], folder: Path) -> None:
+    """Prints how a step ended, with the last line of its log, and saves all."""
+    ended.append(done)
+    log = folder / f"{done.name}.log"
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    print(f"{done.outcome:9} {done.seconds:7.1f} s  {done.name}: {last[:160]}", flush=True)
+    (folder / "steps.json").write_text(json.dumps([asdict(d) for d in ended], indent=1) + "\n")
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("proof"))
+    parser.add_argument("--only", nargs="+", choices=[s.name for s in STEPS], metavar="STEP")
+    parser.add_argument("--budget", type=float, default=3600.0, help="seconds for all steps")
+    parser.add_argument("--list", action="store_true", help="print the steps and their commands, run nothing")
+    options = parser.parse_args()
+    steps = tuple(s for s in STEPS if not options.only or s.name in options.only)
+    if options.list:
+        for step in steps:
+            print(f"{step.name:26} {step.limit:4.0f} s  {step.command}")
+        return 0
+    import torch  # so that --list and --help answer at once
+
+    if not torch.cuda.is_available():
+        print("prove: no CUDA device; these steps are the ones that need one", file=sys.stderr)
+        return 3
+    options.folder.mkdir(parents=True, exist_ok=True)
+    ended = run(steps, options.folder.resolve(), options.budget)
+    bad = [d for d in ended if d.outcome != "passed"]
+    print(f"{len(ended) - len(bad)} of {len(ended)} steps passed" + "".join(f"; {d.name} {d.outcome}" for d in bad))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
