@@ -10,17 +10,15 @@ from softcheck.cli.config import dtype_option
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line
 from softcheck.report.environment import environment
-from softcheck.report.json_format import render as render_json
+from softcheck.report.formats import SPEED_FORMATS, render_speed
 from softcheck.report.model import SpeedReport
 from softcheck.report.output import check_writable, write
 from softcheck.report.speed_build import TORCH, means, shape_speed
-from softcheck.report.speed_text import render_csv, render_markdown, render_table
 from softcheck.run.bench import BenchOptions, BenchRun, bench
 from softcheck.speed.shapes import DEFAULT, SWEEPS, Shape, parse
 from softcheck.variants.registry import BUILTIN, resolve
 
 INTERRUPTED = 130
-_FORMATS = {"table": render_table, "json": render_json, "csv": render_csv, "markdown": render_markdown}
 
 
 def _shapes(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[Shape, ...]:
@@ -43,7 +41,7 @@ def _shapes(_context: click.Context, _option: click.Parameter, value: str | None
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the inputs and the order.")
 @click.option("--time-limit", type=click.FloatRange(min=1), default=120.0, show_default=True, help="Seconds per step.")
 @click.option("--profile", is_flag=True, help="Launch one VARIANT on one shape exactly once, for a profiler.")
-@click.option("--format", "output_format", type=click.Choice(list(_FORMATS)), default="table", show_default=True)
+@click.option("--format", "output_format", type=click.Choice(list(SPEED_FORMATS)), default="table", show_default=True)
 @click.option("--output", default="-", metavar="FILE|-", help="Where the result goes; standard output if left out.")
 def command(
     *,
@@ -82,7 +80,7 @@ def command(
     with progress.shown() as events:
         run = bench(options, events)
     report = speed_report(run, against, command_line())
-    write(_FORMATS[output_format](report), output)
+    write(render_speed(report, output_format), output)
     for error in report.errors:
         click.echo(f"softcheck: {error}", err=True)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report))

@@ -2,16 +2,27 @@
 
 import click
 
-from softcheck.report.formats import FORMATS, render
-from softcheck.report.json_format import load
+from softcheck.report.formats import FORMATS, SPEED_FORMATS, render, render_speed
+from softcheck.report.json_format import load_any
+from softcheck.report.model import SpeedReport
 from softcheck.report.output import check_writable, display_of, write
 
 
 @click.command("render")
 @click.argument("result", metavar="RESULT.json")
-@click.option("--format", "output_format", type=click.Choice(list(FORMATS)), default="table", show_default=True)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(list({**FORMATS, **SPEED_FORMATS})),
+    default="table",
+    show_default=True,
+)
 @click.option("--output", default="-", metavar="FILE|-", help="Where it goes; standard output if left out.")
 def command(result: str, output_format: str, output: str) -> None:
-    """Draw a report that --format json saved, in another format."""
+    """Draw what report, exhaust, search or bench saved with --format json, in another format; csv is for bench alone."""
     check_writable(output)
-    write(render(load(result), output_format, display_of(output)), output)
+    found = load_any(result)
+    if isinstance(found, SpeedReport):
+        write(render_speed(found, output_format), output)
+    else:
+        write(render(found, output_format, display_of(output)), output)

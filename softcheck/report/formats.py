@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import cast
 
 from softcheck.errors import UsageError, near_matches
-from softcheck.report.model import Report
+from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import PLAIN, Display
 
 Renderer = Callable[[Report, Display], str]
@@ -18,6 +18,14 @@ FORMATS: dict[str, str] = {
 }
 """Name of the format and the module whose ``render`` draws it."""
 
+SPEED_FORMATS: dict[str, str] = {
+    "table": "softcheck.report.speed_text:render_table",
+    "json": "softcheck.report.json_format:render",
+    "csv": "softcheck.report.speed_text:render_csv",
+    "markdown": "softcheck.report.speed_text:render_markdown",
+}
+"""The formats of what ``softcheck bench`` measured, and the functions that draw it."""
+
 
 def renderer(name: str) -> Renderer:
     """The renderer of a format; raises UsageError for a name that is not one."""
@@ -29,3 +37,11 @@ def renderer(name: str) -> Renderer:
 def render(report: Report, name: str, display: Display = PLAIN) -> str:
     """A report in the named format, ending in a newline."""
     return renderer(name)(report, display)
+
+
+def render_speed(report: SpeedReport, name: str) -> str:
+    """A benchmark in the named format, ending in a newline; raises UsageError for a name that is not one of its formats."""
+    if name not in SPEED_FORMATS:
+        raise UsageError(f"a benchmark has no format {name!r}; it can be drawn as {', '.join(SPEED_FORMATS)}")
+    module, _, function = SPEED_FORMATS[name].partition(":")
+    return cast("Callable[[SpeedReport], str]", getattr(import_module(module), function))(report)

@@ -1,0 +1,55 @@
+"""softcheck render: what any command saved can be drawn, and a format that it has not is refused by name."""
+
+import csv
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from softcheck.cli.render import command
+from softcheck.errors import UsageError
+from softcheck.report.formats import FORMATS, SPEED_FORMATS
+from softcheck.report.json_format import render
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+import sample_reports
+import sample_speed
+
+
+@pytest.fixture
+def saved(tmp_path):
+    paths = {"report": tmp_path / "report.json", "bench": tmp_path / "bench.json"}
+    paths["report"].write_text(render(sample_reports.MEASURED), encoding="utf-8")
+    paths["bench"].write_text(render(sample_speed.SWEEP), encoding="utf-8")
+    return paths
+
+
+def drawn(path, output_format):
+    return CliRunner().invoke(command, [str(path), "--format", output_format], catch_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "output_format"), [("report", f) for f in FORMATS] + [("bench", f) for f in SPEED_FORMATS]
+)
+def test_saved_result_is_drawn(saved, kind, output_format):
+    found = drawn(saved[kind], output_format)
+    assert (found.exit_code, found.exception) == (0, None)
+    shown = {
+        "report": sample_reports.MEASURED.variants[0].name,
+        "bench": sample_speed.SWEEP.shapes[0].variants[0].variant,
+    }
+    assert shown[kind] in found.output.replace("\\", "")
+    if output_format == "json":
+        assert found.output.encode() == saved[kind].read_bytes()
+    if output_format == "csv":
+        assert len({len(row) for row in csv.reader(StringIO(found.output))}) == 1
+
+
+@pytest.mark.parametrize(("kind", "output_format"), [("report", "csv"), ("bench", "summary")])
+def test_format_that_a_result_has_not_is_refused_with_those_that_it_has(saved, kind, output_format):
+    found = drawn(saved[kind], output_format)
+    assert isinstance(found.exception, UsageError)
+    assert repr(output_format) in str(found.exception)
+    assert "markdown" in str(found.exception)
