@@ -1,4 +1,4 @@
-"""The bound of section 7 against a direct computation with mpmath, and what each option of the arithmetic means."""
+"""The bound of docs/bounds.md against a direct computation with mpmath, and what each option of the arithmetic means."""
 
 import itertools
 from typing import Any
