@@ -12,6 +12,7 @@ import pytest
 import readme_blocks
 
 from softcheck.cli.main import cli
+from softcheck.report.json_format import load_any
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,3 +68,18 @@ def test_quoted_output_is_what_the_command_prints(block):
         encoding="utf-8",
     )
     assert block.output == done.stdout, f"{block.checked} (exit {done.returncode}); stderr: {done.stderr}"
+
+
+def test_headline_numbers_are_those_of_the_saved_results():
+    results = ROOT / "results" / "h200"
+    passing = {v.name: v.max_ulp for v in load_any(results / "float32.json").variants if v.verdict == "pass"}
+    assert f"| {passing['one_block']:.0f} ULP |" in README
+    assert f"(torch: {passing['torch']:.0f})" in README
+    pairs = {v.name: v.max_ulp for v in load_any(results / "pairs-float16.json").variants}
+    assert f"| {pairs['multi_row']:.5f} ULP |" in README
+    assert f"{pairs['torch']:.5f} ULP for torch" in README
+    shapes = load_any(results / "speed" / "all-8192.json").shapes
+    (timed,) = (f for s in shapes if s.dtype == "float32" for f in s.variants if f.variant == "one_block")
+    assert f"| {timed.times_faster.mid:.2f} × torch |" in README  # noqa: RUF001 - as it is printed
+    assert f"{timed.copy_share.mid * 100:.0f} % of a copy's speed" in README
+    assert timed.times_faster.high / timed.times_faster.low < 1.02
