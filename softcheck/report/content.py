@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from oracles.formats import FORMATS, decode
+from softcheck.probes.registry import TELLING
 from softcheck.report import figures
 from softcheck.report.model import Environment, Finding, Report, VariantResult, Verdict, Witness
 
@@ -40,12 +41,15 @@ class FindingGroup:
     cases: int
     noun: str
     """What the cases are: ``case`` or a probe's ``trial``."""
+    other_probes: tuple[str, ...] = ()
+    """Probes of the trials that are left out."""
 
     @property
     def others(self) -> str:
         """What is left out, and where to see it; empty where nothing is."""
         more = self.cases - 1
-        return f"and {figures.plural(more, f'more {self.noun}')}: see --format json" if more else ""
+        by = f" of {', '.join(self.other_probes)}" if self.other_probes else ""
+        return f"and {figures.plural(more, f'more {self.noun}')}{by}: see --format json" if more else ""
 
     @property
     def extent(self) -> str:
@@ -131,7 +135,7 @@ def by_dtype(report: Report) -> dict[str, list[VariantResult]]:
 def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
     """Findings that a declared defect explains (``known``) or the others, one group per variant, dtype, kind and defect.
 
-    Cases and a probe's trials are in groups of their own.
+    Cases and probes' trials are in groups of their own. Of trials, one that names the failing sizes comes first.
     """
     groups = []
     for result in report.variants:
@@ -140,11 +144,14 @@ def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
             if (finding.known is not None) == known:
                 noun = "trial" if finding.from_probe else "case"
                 grouped.setdefault((finding.kind, finding.known, noun), []).append(finding)
-        groups += [
-            FindingGroup(result, found[0], len({f.case for f in found}), noun)
-            for (_, _, noun), found in grouped.items()
-        ]
+        groups += [_group(result, noun, found) for (_, _, noun), found in grouped.items()]
     return groups
+
+
+def _group(result: VariantResult, noun: str, found: list[Finding]) -> FindingGroup:
+    first = min(found, key=lambda finding: finding.probe not in TELLING)
+    probes = dict.fromkeys(f.probe for f in found if f.case != first.case and f.probe is not None)
+    return FindingGroup(result, first, len({f.case for f in found}), noun, tuple(probes))
 
 
 def subject(result: VariantResult) -> str:

@@ -61,7 +61,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def from_probe(self) -> bool:
         """Whether a probe's trial shows it rather than a saved or generated case."""
-        return self.case.startswith("probe/")
+        return self.probe is not None
+
+    @property
+    def probe(self) -> str | None:
+        """The probe that shows it; None where a case does."""
+        prefix, _, rest = self.case.partition("/")
+        return rest.partition("/")[0] if prefix == "probe" else None
 
 
 class Bin(msgspec.Struct, frozen=True, kw_only=True):

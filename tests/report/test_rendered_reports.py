@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sample_reports import BROKEN, FAILING, INTERPRETED, MEASURED, PASSING, PROBED
+from sample_reports import BROKEN, FAILING, INTERPRETED, MEASURED, PASSING, PROBED, finding
 
+from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
 from softcheck.report import content, formats, markdown
 from softcheck.report.output import PLAIN, Display
@@ -215,3 +216,19 @@ def test_probe_lines_join_variants_of_which_the_same_can_be_said():
         "1 probe, 10 trials; batch_invariant yes: a (float16, float32); b (float16)",
         "1 probe, 10 trials; batch_invariant no: c (float16, float32)",
     ]
+
+
+@pytest.mark.parametrize("name", ["table", "markdown"])
+def test_of_trials_that_show_the_same_the_one_that_names_the_sizes_comes_first(name):
+    kind = FindingKind.SUM_VIOLATION
+    findings = (
+        finding(kind, "probe/appended_masks/leading-513", "500 columns with 13 leading ones"),
+        finding(kind, "probe/sizes/columns-1-100", "N not a power of two"),
+        finding(kind, "probe/shifts/up", "a constant added"),
+    )
+    result = msgspec.structs.replace(PROBED, findings=findings)
+    drawn = formats.render(msgspec.structs.replace(INTERPRETED, variants=(result,)), name, PLAIN)
+    text = " ".join(drawn.replace("\\", "").replace("`", "").split())
+    assert "sum_violation in 3 trials: N not a power of two" in text
+    assert "and 2 more trials of appended_masks, shifts: see --format json" in text
+    assert "leading ones" not in text
