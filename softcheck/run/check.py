@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from oracles.formats import FORMATS
 from softcheck.cases.case import Case
-from softcheck.cases.exhaustive import domain
 from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
-from softcheck.run.exhaust import Exhausted, exhaust_within
+from softcheck.probes.registry import EXCLUSIVE
+from softcheck.run.every_pair import EveryPair, wanted
+from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated, generate
 from softcheck.run.plan import plan
 from softcheck.run.pool import MOST_TIMEOUTS
@@ -25,10 +25,6 @@ from softcheck.variants.declaration import Backend, Declaration
 
 TIMED_SHAPE = DEFAULT[0]
 """Rows and columns of the timed input."""
-
-
-EXHAUST_SECONDS = 10.0
-"""For every pair of 16-bit patterns, per variant and dtype: several times what they take where few rows are in doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +124,14 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
     except SoftcheckError:
         session.close()
         raise
+    pairs: EveryPair | None = None
     try:
         _load(session, run, events)
+        pairs = _begin_pairs(session, run, record)
         _run_cases(session, run, events, record)
-        _run_probes(session, run, events, record)
-        _exhaust(session, run, events, record)
+        _run_probes(session, run, events, record, exclusive=False)
+        _wait_for_pairs(pairs, events)
+        _run_probes(session, run, events, record, exclusive=True)
         _note_given_up(session, run)
         _generate(session, run, events, record)
         _time(session, run, events, record)
@@ -146,6 +145,10 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
         run.errors.append(str(error))
     finally:
         session.close()
+        if pairs is not None:
+            found, errors = pairs.end()
+            run.exhausted.extend(found)
+            run.errors.extend(errors)
         stages.end()
         record.close(is_complete=run.is_complete)
         _sort(run)
@@ -227,18 +230,21 @@ def _run_cases(session: Session, run: Run, events: Events, record: Record) -> No
     run.errors.extend(session.run(left, keep, events.progress))
 
 
-def _run_probes(session: Session, run: Run, events: Events, record: Record) -> None:
+def _run_probes(session: Session, run: Run, events: Events, record: Record, *, exclusive: bool) -> None:
+    """The probes that need a GPU to themselves, or the others."""
+    apart = EXCLUSIVE if run.ready.backend == "cuda" else frozenset()
     tasks = [
         ProbeTask(variant=name, dtype=dtype, probe=probe, quick=run.options.quick, seed=run.options.seed)
         for name, declaration in run.declarations.items()
         for dtype in run.options.dtypes
         if dtype in declaration.dtypes
         for probe in run.options.probes
+        if (probe in apart) == exclusive
     ]
     if not tasks:
         return
     events.stage("running probes")
-    run.probed.extend(record.probed.values())
+    run.probed.extend(record.probed[task] for task in tasks if task in record.probed)
     left = [task for task in tasks if task not in record.probed]
 
     def keep(result: ProbeResult) -> None:
@@ -249,35 +255,23 @@ def _run_probes(session: Session, run: Run, events: Events, record: Record) -> N
     run.errors.extend(errors)
 
 
-def _exhaust(session: Session, run: Run, events: Events, record: Record) -> None:
-    """Rows of two columns in the 16-bit dtypes, for at most ``EXHAUST_SECONDS`` per variant and dtype."""
-    wanted = [
-        (name, declaration, dtype)
-        for name, declaration in run.declarations.items()
-        for dtype in run.options.dtypes
-        if FORMATS[dtype].width == 16 and dtype in declaration.dtypes and (declaration.column_limit(dtype) or 2) >= 2
-    ]
-    if not run.options.exhaustive or not wanted:
-        return
+def _begin_pairs(session: Session, run: Run, record: Record) -> EveryPair | None:
+    """Sets out on the pairs of the 16-bit dtypes; None where there are none to judge or no GPU."""
+    todo = wanted(run.declarations, run.options.dtypes)
+    if not run.options.exhaustive or not todo:
+        return None
     if run.ready.backend != "cuda":
         run.notes.append(
             "not every pair of 16-bit patterns is judged: that needs a GPU; see softcheck exhaust for a part"
         )
-        return
-    events.stage("judging every pair of 16-bit patterns")
-    for done, (name, declaration, dtype) in enumerate(wanted, start=1):
-        kept = record.exhausted.get((name, dtype))
-        if kept is not None:
-            run.exhausted.append(kept)
-        elif name not in session.given_up:
-            try:
-                found = exhaust_within(session, name, declaration, domain(dtype, 2), EXHAUST_SECONDS)
-            except SoftcheckError as error:
-                run.errors.append(f"{name}, every pair of {dtype} patterns: {error}")
-            else:
-                record.add_exhausted(found)
-                run.exhausted.append(found)
-        events.progress(done, len(wanted))
+        return None
+    return EveryPair(session, todo, record)
+
+
+def _wait_for_pairs(pairs: EveryPair | None, events: Events) -> None:
+    if pairs is not None:
+        events.stage("judging every pair of 16-bit patterns")
+        pairs.wait(events.progress)
 
 
 def _note_given_up(session: Session, run: Run) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from softcheck.cases.exhaustive import Domain, chunks
+from softcheck.contract import FindingKind
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
 from softcheck.run.journal import Journal
@@ -106,26 +107,32 @@ def exhaust_within(
 ) -> Exhausted:
     """A variant judged on a domain from its beginning, for as long as the time lasts.
 
-    What is left is left out of the result's domain. Ends early at a part that gave no output. Raises SoftcheckError where a
-    part can't be run.
+    What is left is left out of the result's domain. Ends early at a part that gave no output; one that did not fit into
+    the device's memory is tried in halves first. Raises SoftcheckError where a part can't be run.
     """
     begun = time.monotonic()
     parts: list[Measurement] = []
-    start, size = 0, _FIRST_PART
+    start, size, most = 0, _FIRST_PART, ROWS_AT_ONCE[session.ready.backend]
     while start < domain.first and (not parts or time.monotonic() - begun < seconds):
         part_begun = time.monotonic()
-        parts.append(session.run_domain(variant, domain, start, min(size, domain.first - start)))
-        start += parts[-1].rows
-        if any(violation.row is None for violation in parts[-1].violations):
+        part = session.run_domain(variant, domain, start, min(size, domain.first - start))
+        if size > _LEAST_PART and any(v.kind is FindingKind.OUT_OF_MEMORY for v in part.violations):
+            size = most = size // 2
+            continue
+        parts.append(part)
+        start += part.rows
+        if any(violation.row is None for violation in part.violations):
             break
         if time.monotonic() - part_begun < _SHORT:
-            size = min(2 * size, ROWS_AT_ONCE[session.ready.backend])
+            size = min(2 * size, most)
     judged = msgspec.structs.replace(domain, first=start)
     return Exhausted(variant, declaration, judged, merge(parts), time.monotonic() - begun)
 
 
 _FIRST_PART = 2**22
 """Rows of the first part, small so that a slow judge ends near the limit; parts double while they are short."""
+_LEAST_PART = 2**16
+"""Rows with which any device's memory must get along."""
 _SHORT = 0.25
 """Seconds."""
 

@@ -1,5 +1,6 @@
 """Exhaustive runs inside a report: bounded by time, cut at a part without output, only where there is a GPU."""
 
+import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import unmeasured
 from softcheck.run import check, exhaust
+from softcheck.run.every_pair import EveryPair, Wanted
 from softcheck.run.exhaust import exhaust_within
 from softcheck.run.record import Record
 from softcheck.variants.declaration import Declaration
@@ -27,6 +29,8 @@ class Pretending:
     backend: str = "cuda"
     given_up: set[str] = field(default_factory=set)
     parts: list[tuple[int, int]] = field(default_factory=list)
+    room: int = 2**40
+    closed: bool = False
 
     @property
     def ready(self):
@@ -37,6 +41,8 @@ class Pretending:
         self.clock[0] += count / self.rows_per_second
         if variant == "refused":
             raise SoftcheckError("out of host memory")
+        if count > self.room:
+            return unmeasured((count, judged.columns), (Violation(FindingKind.OUT_OF_MEMORY, "no room"),))
         died = self.dies_at is not None and start <= self.dies_at < start + count
         violations = (Violation(FindingKind.CRASH, "ended"),) if died else ()
         return unmeasured((count, judged.columns), violations)
@@ -76,6 +82,20 @@ def test_a_part_without_output_ends_it(clock):
     assert done.measurement.violations[0].kind is FindingKind.CRASH
 
 
+@pytest.mark.parametrize("room", [2**25, 2**20])
+def test_a_part_that_does_not_fit_is_made_smaller(clock, room):
+    session = Pretending(clock, rows_per_second=4e9, room=room)
+    done = exhaust_within(session, "v", Declaration(), PAIRS, 10.0)
+    assert done.domain.is_complete
+    assert done.measurement.rows == 2**32
+    assert done.measurement.violations == ()
+
+
+def test_a_variant_that_never_fits_is_out_of_memory(clock):
+    done = exhaust_within(Pretending(clock, room=0), "v", Declaration(), PAIRS, 10.0)
+    assert [v.kind for v in done.measurement.violations] == [FindingKind.OUT_OF_MEMORY]
+
+
 def run_of(session, *, exhaustive=True, names=("v",)):
     options = check.Options(
         variants=names, dtypes=("float16", "bfloat16", "float32"), cases=(), whole_corpus=True, exhaustive=exhaustive
@@ -83,7 +103,10 @@ def run_of(session, *, exhaustive=True, names=("v",)):
     run = check.Run(options=options, ready=session.ready)
     narrow = Declaration(max_columns={"bfloat16": 1})
     run.declarations.update(dict.fromkeys(names, narrow))
-    check._exhaust(session, run, check.Events(), Record(None, None))
+    pairs = check._begin_pairs(session, run, Record(None, None))
+    if pairs is not None:
+        pairs.wait(lambda *_: None)
+        run.exhausted, run.errors = pairs.end()
     return run
 
 
@@ -104,3 +127,41 @@ def test_without_a_gpu_a_note_says_so_and_unasked_nothing_is_said(clock):
         "not every pair of 16-bit patterns is judged: that needs a GPU; see softcheck exhaust for a part"
     ]
     assert run_of(session, exhaustive=False).notes == []
+
+
+@dataclass
+class Blocking(Pretending):
+    """A session whose second variant runs until the session is closed, as a killed worker does."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def run_domain(self, variant, judged, start, count):
+        if variant == "slow":
+            self.begun.set()
+            assert self.ended.wait(30)
+            raise SoftcheckError("the session is closed")
+        return super().run_domain(variant, judged, start, count)
+
+    def close(self):
+        self.closed = True
+        self.ended.set()
+
+
+def test_it_goes_on_beside_other_work_and_an_interruption_keeps_what_is_whole(clock):
+    session = Blocking(clock)
+    todo = [Wanted(name, Declaration(), "float16") for name in ("quick", "slow", "never begun")]
+    pairs = EveryPair(session, todo, Record(None, None))
+    assert session.begun.wait(30), "nothing ran before it was waited for"
+    session.close()
+    found, errors = pairs.end()
+    assert [e.variant for e in found] == ["quick"]
+    assert errors == []
+
+
+def test_what_failed_is_said_though_the_session_is_closed_by_then(clock):
+    session = Blocking(clock)
+    pairs = EveryPair(session, [Wanted("refused", Declaration(), "float16")], Record(None, None))
+    pairs.wait(lambda *_: None)
+    session.close()
+    assert pairs.end() == ([], ["refused, every pair of float16 patterns: out of host memory"])

@@ -1,0 +1,72 @@
+"""Every pair of a 16-bit dtype's patterns, judged on a GPU beside the cases and probes, which mostly keep the host busy."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from oracles.formats import FORMATS
+from softcheck.cases.exhaustive import domain
+from softcheck.errors import SoftcheckError
+from softcheck.run.exhaust import Exhausted, exhaust_within
+from softcheck.run.record import Record
+from softcheck.run.session import Session
+from softcheck.variants.declaration import Declaration
+
+SECONDS = 20.0
+"""Per variant and dtype: several times what they take where few rows are in doubt and nothing else uses the GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A variant and a dtype of it that have pairs to judge."""
+
+    variant: str
+    declaration: Declaration
+    dtype: str
+
+
+def wanted(declarations: dict[str, Declaration], dtypes: Sequence[str]) -> list[Wanted]:
+    """What declares a 16-bit dtype and rows of two columns."""
+    return [
+        Wanted(name, declaration, dtype)
+        for name, declaration in declarations.items()
+        for dtype in dtypes
+        if FORMATS[dtype].width == 16 and dtype in declaration.dtypes and (declaration.column_limit(dtype) or 2) >= 2
+    ]
+
+
+class EveryPair:
+    """Works through what is wanted in a thread and on a worker of its own, from when it is made."""
+
+    def __init__(self, session: Session, todo: Sequence[Wanted], record: Record) -> None:
+        self._session = session
+        self._record = record
+        # One GPU is kept busy by one process; a second would only halve the memory.
+        self._thread = ThreadPoolExecutor(1)
+        self._found: list[Future[Exhausted | str | None]] = [self._thread.submit(self._judge, each) for each in todo]
+
+    def wait(self, progress: Callable[[int, int], None]) -> None:
+        """Returns when all is judged."""
+        for done, future in enumerate(self._found, start=1):
+            future.exception()
+            progress(done, len(self._found))
+
+    def end(self) -> tuple[list[Exhausted], list[str]]:
+        """What was judged, and a message for each that could not be; what an interruption cut off is left out.
+
+        After an interruption the session must be closed first, or a part that no one will read is waited for.
+        """
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        found = [future.result() for future in self._found if not future.cancelled()]
+        return [f for f in found if isinstance(f, Exhausted)], [f for f in found if isinstance(f, str)]
+
+    def _judge(self, each: Wanted) -> Exhausted | str | None:
+        kept = self._record.exhausted.get((each.variant, each.dtype))
+        if kept is not None or each.variant in self._session.given_up:
+            return kept
+        try:
+            found = exhaust_within(self._session, each.variant, each.declaration, domain(each.dtype, 2), SECONDS)
+        except SoftcheckError as error:
+            return None if self._session.closed else f"{each.variant}, every pair of {each.dtype} patterns: {error}"
+        self._record.add_exhausted(found)
+        return found
