@@ -74,6 +74,7 @@ STEPS = (
         "false-alarms", "python benchmarks/false_alarms.py --elements 1e12 --seconds 10 --output false-alarms.json", 560
     ),
     Step("sources", "python benchmarks/source_tables.py . --table blog --table odd --table notebook", 150),
+    Step("ncu", "python benchmarks/ncu_agreement.py --output ncu-agreement.json", 90),
     Step("planted-faults-in-timing", "pytest -n 0 tests/speed/test_speed_on_gpu.py -k ruins", 60),
 )
 
