@@ -4,7 +4,7 @@
     python benchmarks/false_alarms.py --resume FILE
 
 Correct are the built-in variants that declare no defect for the dtype, but for those that only probes show. Rows are drawn on the device
-(``softcheck.run.random_rows``) at widths from 1 to 2^17, run, and judged where they lie with ``judge_on_device``; with
+(``softcheck.search.random_rows``) at widths from 1 to 2^17, run, and judged where they lie with ``judge_on_device``; with
 ``--device cpu``, on small launches, with the numpy judge. Families take turns by the time that they have used, until a
 variant has ``--elements`` in a dtype or has used ``--seconds``. The file is written anew every few seconds, and a run that
 was ended goes on with ``--resume``, which takes its settings from the file.
@@ -43,7 +43,7 @@ from softcheck.judge.measurement import Measurement
 from softcheck.probes.poison import nan_filled
 from softcheck.report.build import environment
 from softcheck.run.protocol import Ready
-from softcheck.run.random_rows import FILLERS, fill
+from softcheck.search.random_rows import FILLERS, fill
 from softcheck.variants.call import Placed, call_on_device, to_bits
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.registry import BUILTIN, LoadedVariant, load

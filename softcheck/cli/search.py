@@ -17,12 +17,12 @@ from softcheck.report.formats import FORMATS, render
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.report.search import TAG, build, kept, origin
 from softcheck.run.check import Events
-from softcheck.run.objective import Objective
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Searching
 from softcheck.run.regression import named
 from softcheck.run.search import SEARCHED, Options, Outcome, search
 from softcheck.run.session import Session
+from softcheck.search.objective import Objective
 from softcheck.variants.registry import resolve
 
 _SECONDS = 30.0

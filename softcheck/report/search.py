@@ -13,9 +13,9 @@ from softcheck.report.environment import environment
 from softcheck.report.model import CaseResult, Finding, Report, Search, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import add_command, bits_command, finding_id
 from softcheck.run.check import explanation
-from softcheck.run.objective import badness, extreme
 from softcheck.run.protocol import Ready
 from softcheck.run.search import FAMILY, Outcome, Row
+from softcheck.search.objective import badness, extreme
 
 TAG = "search"
 """Tag of inputs that are saved because they are the worst, broken promise or not."""

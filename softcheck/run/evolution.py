@@ -1,7 +1,7 @@
 """Evolution of rows towards the largest error, and random sampling of as many elements beside it. Runs in the worker.
 
 Several islands each keep their best rows. In every round each child is a good row of its island changed in one way
-(``softcheck.run.mutation``), all children are rated in one launch, and an island keeps the best of old and new. Ways of
+(``softcheck.search.mutation``), all children are rated in one launch, and an island keeps the best of old and new. Ways of
 changing that made better children are used more. In the first rounds a part of the children are the seeds. An island that
 finds nothing new for a while starts again from random rows, drawn as the random rows beside are.
 """
@@ -19,11 +19,11 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge import bounds
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.probes.poison import nan_filled
-from softcheck.run.fitness import rate
-from softcheck.run.mutation import MUTATIONS, Parents, mutate
-from softcheck.run.objective import Objective, badness
 from softcheck.run.protocol import Candidate, Reply, Search, Searched, Searching
-from softcheck.run.random_rows import mixed
+from softcheck.search.fitness import rate
+from softcheck.search.mutation import MUTATIONS, Parents, mutate
+from softcheck.search.objective import Objective, badness
+from softcheck.search.random_rows import mixed
 from softcheck.variants.call import Placed, call_on_device, to_bits, to_tensor
 from softcheck.variants.registry import LoadedVariant
 

@@ -7,7 +7,7 @@ from softcheck.cases.exhaustive import Domain
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.run.objective import Objective
+from softcheck.search.objective import Objective
 from softcheck.speed.samples import ShapeSamples
 from softcheck.variants.declaration import Backend, Declaration
 

@@ -17,11 +17,11 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.run.objective import Objective, badness
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import Candidate, Failed, Search, Searched, Searching
 from softcheck.run.session import Session
 from softcheck.run.shrink import shrink
+from softcheck.search.objective import Objective, badness
 from softcheck.variants.declaration import Declaration
 
 FAMILY = "generated"

@@ -8,9 +8,9 @@ import pytest
 from oracles.formats import FORMATS
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
-from softcheck.run.objective import badness
 from softcheck.run.search import KEPT, Options, search, seeds
 from softcheck.run.session import Session
+from softcheck.search.objective import badness
 from softcheck.variants.declaration import Declaration
 
 KERNELS = Path(__file__).parents[1] / "kernels"

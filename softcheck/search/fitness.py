@@ -11,7 +11,7 @@ import torch
 
 from oracles.formats import Format
 from softcheck.judge import bounds
-from softcheck.run.objective import Objective
+from softcheck.search.objective import Objective
 
 _NEAR = 1.0 + 2.0**-46
 _VANISHED = 800.0

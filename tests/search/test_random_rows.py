@@ -8,9 +8,9 @@ from oracles.formats import FORMATS
 from softcheck.cases.families import FAMILIES
 from softcheck.judge import bounds
 from softcheck.judge.judge import STANDARD, judge
-from softcheck.run.fitness import rate
-from softcheck.run.mutation import MUTATIONS, Parents, mutate
-from softcheck.run.random_rows import FILLERS, ORDINARY, fill, mixed
+from softcheck.search.fitness import rate
+from softcheck.search.mutation import MUTATIONS, Parents, mutate
+from softcheck.search.random_rows import FILLERS, ORDINARY, fill, mixed
 from softcheck.variants.call import TORCH_DTYPES, to_bits
 
 DTYPES = ("float16", "bfloat16", "float32")
