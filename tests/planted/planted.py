@@ -2,11 +2,12 @@
 
 import ast
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
-from softcheck.cases.families import FAMILIES, cases_of
+from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind
 from softcheck.probes.registry import PROBES
 
@@ -65,13 +66,18 @@ def controls() -> list[Planted]:
 
 def case_named(name: str, dtype: str) -> Case:
     """The case FAMILY/NAME in a dtype. Raises LookupError where there is none."""
-    family = name.partition("/")[0]
     wanted = f"{name}/{dtype}"
-    if family in FAMILIES:
-        for case in cases_of(family, dtype):
-            if case.id == wanted:
-                return case
-    raise LookupError(f"no case {wanted!r} in the edge corpus; see corpora/edge/{family}.jsonl")
+    if wanted not in saved_cases():
+        raise LookupError(
+            f"no case {wanted!r} in the built-in corpora; see corpora/edge/{name.partition('/')[0]}.jsonl"
+        )
+    return saved_cases()[wanted]
+
+
+@cache
+def saved_cases() -> dict[str, Case]:
+    """The cases of the built-in corpora by id."""
+    return {case.id: case for case in load(builtin_names())}
 
 
 def read(path: Path) -> Planted:

@@ -10,10 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from planted import FOLDER, bugs, controls, table
+from planted import FOLDER, bugs, controls, saved_cases, table
 from showing import accusations, kinds_shown
 
-from softcheck.cases.families import FAMILIES, cases_of
 from softcheck.cases.families.provenance import REPORTS
 from softcheck.probes.registry import PROBES
 from softcheck.run.plan import left_out
@@ -57,7 +56,7 @@ def test_bug_is_found(session, planted):
 def test_control_is_left_alone(session, planted, dtype):
     declaration = session.load(planted.spec, (dtype,))
     assert not isinstance(declaration, str), declaration
-    cases = [case for family in FAMILIES for case in cases_of(family, dtype) if case.shape[1] <= WIDEST]
+    cases = [case for case in saved_cases().values() if case.dtype == dtype and case.shape[1] <= WIDEST]
     # A control of several dtypes runs every case and every probe in one of them.
     share = slice(planted.dtypes.index(dtype), None, len(planted.dtypes))
     chosen = [case for case in cases[share] if left_out(case, declaration) is None]
