@@ -23,7 +23,10 @@ def fuzzer():
     del sys.modules["fuzz_script"]
 
 
-@pytest.mark.parametrize(("target", "inputs"), [("corpus", 2000), ("result", 500), ("journal", 1000), ("variant", 500)])
+FEW = {"corpus": 2000, "result": 300, "comparison": 500, "journal": 800, "array": 1000, "config": 500, "variant": 500}
+
+
+@pytest.mark.parametrize(("target", "inputs"), FEW.items())
 def test_hostile_input_is_refused_or_read(fuzzer, tmp_path, target, inputs):
     score = fuzzer.fuzz(target, inputs, 1, tmp_path)
     assert score.faults == {}
@@ -32,9 +35,9 @@ def test_hostile_input_is_refused_or_read(fuzzer, tmp_path, target, inputs):
 
 def test_fuzzer_reports_what_a_reader_raises(fuzzer, tmp_path, monkeypatch):
     def fragile(_folder):
-        return [b'{"a": 1}'], lambda content: {}[content], True
+        return fuzzer.Target([b'{"a": 1}'], lambda content: {}[content], fuzzer.mutated_json)
 
-    monkeypatch.setitem(fuzzer.TARGETS, "fragile", fragile)
+    monkeypatch.setitem(fuzzer.TARGETS, "fragile", (fragile, 1.0))
     score = fuzzer.fuzz("fragile", 5, 0, tmp_path)
     (place,) = score.faults
     assert place.startswith("KeyError")
@@ -42,8 +45,14 @@ def test_fuzzer_reports_what_a_reader_raises(fuzzer, tmp_path, monkeypatch):
 
 
 def test_same_seed_makes_the_same_inputs(fuzzer):
-    made = [[fuzzer.mutated(random.Random(seed), [b'{"a": [1, 2]}']) for _ in range(1)] for seed in (1, 1)]
+    made = [
+        [fuzzer.mutated_json(rng, b'{"a": [1, 2]}') for _ in range(9)] for rng in (random.Random(1), random.Random(1))
+    ]
     assert made[0] == made[1]
+
+
+def test_every_target_is_fed(fuzzer):
+    assert list(fuzzer.TARGETS) == list(FEW)
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(float("nan"), "nan s"), (float("inf"), "inf s")])

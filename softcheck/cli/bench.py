@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from softcheck.cli import progress
-from softcheck.cli.config import dtype_option
+from softcheck.cli.config import LONGEST, NumberRange, dtype_option
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line
 from softcheck.report.environment import environment
@@ -36,10 +36,16 @@ def _shapes(_context: click.Context, _option: click.Parameter, value: str | None
 )
 @click.option("--reference", default=TORCH, show_default=True, metavar="NAME", help="Variant to compare with.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0.01), default=2.0, show_default=True, help="Longest measuring per shape."
+    "--seconds",
+    type=NumberRange(min=0.01, max=LONGEST),
+    default=2.0,
+    show_default=True,
+    help="Longest measuring per shape.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the inputs and the order.")
-@click.option("--time-limit", type=click.FloatRange(min=1), default=120.0, show_default=True, help="Seconds per step.")
+@click.option(
+    "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per step."
+)
 @click.option("--profile", is_flag=True, help="Launch one VARIANT on one shape exactly once, for a profiler.")
 @click.option("--format", "output_format", type=click.Choice(list(SPEED_FORMATS)), default="table", show_default=True)
 @click.option("--output", default="-", metavar="FILE|-", help="Where the result goes; standard output if left out.")

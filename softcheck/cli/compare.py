@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from softcheck.cli.config import NumberRange
 from softcheck.report.compare import Limits, compare
 from softcheck.report.compare_text import FORMATS
 from softcheck.report.json_format import load_any
@@ -21,14 +22,14 @@ def limit_options(function: Decorated) -> Decorated:
     defaults = Limits()
     ulp = click.option(
         "--max-ulp-increase",
-        type=click.FloatRange(min=0),
+        type=NumberRange(min=0),
         default=defaults.max_ulp_increase,
         show_default=True,
         help="ULPs by which a maximum may grow.",
     )
     slowdown = click.option(
         "--max-slowdown",
-        type=click.FloatRange(min=0),
+        type=NumberRange(min=0),
         default=defaults.max_slowdown,
         show_default=True,
         help="Share by which a variant may slow down, its whole interval considered.",

@@ -1,5 +1,6 @@
 """Defaults from ``[tool.softcheck]`` in the nearest pyproject.toml, and the options that commands share."""
 
+import math
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,21 @@ from oracles.formats import FORMATS
 from softcheck.errors import UsageError, near_matches
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+LONGEST = 1e6
+"""Seconds, 11 days: more than any wait needs, and less than clocks overflow at."""
+
+
+class NumberRange(click.FloatRange):
+    """A range that holds no NaN, which every comparison lets through."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; fails with click's own error."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number; expected {self._describe_range()}", param, ctx)
+        return number
 
 
 def option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
@@ -44,28 +60,34 @@ def read_defaults(context: click.Context, command: click.Command) -> None:
     for key, value in table.items():
         if key not in known:
             raise UsageError(f"{path}: [tool.softcheck] has no setting {key!r}; {near_matches(key, list(known))}")
-        defaults[str(known[key].name)] = _checked(path, known[key], key, value)
+        defaults[str(known[key].name)] = checked(f"{path}: [tool.softcheck] {key}", known[key], value)
     context.default_map = {**(context.default_map or {}), **defaults}
 
 
-def _checked(path: Path, parameter: click.Option, key: str, value: Any) -> Any:
-    """A setting in the type of its option; one value stands for a list of one."""
+def checked(where: str, parameter: click.Option, value: Any) -> Any:
+    """A setting that a file gives, in the type of its option; one value stands for a list of one.
+
+    Raises UsageError, which begins with ``where``, for one that the option does not take.
+    """
     if parameter.is_flag or parameter.type.name == "boolean":
-        fits = isinstance(value, bool)
+        fits, expected = isinstance(value, bool), "true or false"
     elif parameter.multiple:
         value = value if isinstance(value, list) else [value]
-        fits = all(isinstance(item, str) for item in value)
+        fits, expected = all(isinstance(item, str) for item in value), "a list of text"
     else:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        fits = number if "integer" in parameter.type.name or "float" in parameter.type.name else isinstance(value, str)
+        expected = parameter.type.name
+        wanted = int if "integer" in expected else int | float if "float" in expected else str
+        fits = isinstance(value, wanted) and not isinstance(value, bool)
+    reason = f"expected {expected}"
     try:
         if fits:
             parameter.type_cast_value(click.Context(click.Command("report")), value)
             return value
-        reason = f"expected {'a list of text' if parameter.multiple else 'true or false' if parameter.is_flag else parameter.type.name}"
     except click.BadParameter as error:
         reason = error.message
-    raise UsageError(f"{path}: [tool.softcheck] {key} = {value!r}: {reason}")
+    except OverflowError:
+        reason = "expected a smaller number"
+    raise UsageError(f"{where} = {value!r}: {reason}")
 
 
 def _table() -> tuple[Path, dict[str, Any]] | None:

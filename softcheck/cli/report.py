@@ -10,7 +10,7 @@ from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
 from softcheck.cli.compare import limit_options
-from softcheck.cli.config import ConfiguredCommand, dtype_option, option
+from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option, option
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report.build import build, command_line, exit_code
@@ -66,7 +66,9 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 @option("--save", is_flag=True, help="Add the failures among generated cases to ./corpora/regressions.")
 @option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of generated cases and timing.")
 @option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
-@option("--time-limit", type=click.FloatRange(min=1), default=120.0, show_default=True, help="Seconds per call.")
+@option(
+    "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per call."
+)
 @option("--speed/--no-speed", default=True, help="Time the variants, where there is a GPU.")
 @option(
     "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."

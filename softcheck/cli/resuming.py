@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from softcheck.cli.config import checked
+from softcheck.errors import UsageError
 from softcheck.run.journal import read_header
 from softcheck.run.record import Header, Keeping
 
@@ -20,12 +22,24 @@ _META_KEY = "softcheck.resumed"
 
 
 def take_up(context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
-    """Eager callback of ``--resume``: the killed run's options become the defaults of this one."""
+    """Eager callback of ``--resume``: the killed run's options become the defaults of this one.
+
+    Raises UsageError where the file can't be read, is no journal, or holds options that this command does not take.
+    """
     if value is not None:
-        settings = read_header(value, Header).settings
+        settings = _checked(context.command, value, read_header(value, Header).settings)
         context.meta[_META_KEY] = settings
         context.default_map = {**(context.default_map or {}), **settings}
     return value
+
+
+def _checked(command: click.Command, journal: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    known = {str(p.name): p for p in command.params if isinstance(p, click.Option) and p.name not in _NOT_KEPT}
+    for name, value in settings.items():
+        if name not in known:
+            raise UsageError(f"the journal {journal} holds an option {name!r} that this softcheck does not know")
+        checked(f"the journal {journal}: option {name}", known[name], value)
+    return settings
 
 
 def given(context: click.Context, *names: str) -> bool:

@@ -10,7 +10,7 @@ import click
 
 from softcheck.cases.corpus_edit import add
 from softcheck.cli import progress
-from softcheck.cli.config import dtype_option
+from softcheck.cli.config import LONGEST, NumberRange, dtype_option
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
@@ -43,7 +43,9 @@ _TARGET = Path("corpora") / "regressions" / "search.jsonl"
     help="Look for the largest error over bound, or the largest ULP error.",
 )
 @click.option(
-    "--seconds", type=click.FloatRange(min=0), help=f"How long each variant is searched; {_SECONDS:g} if left out."
+    "--seconds",
+    type=NumberRange(min=0, max=LONGEST),
+    help=f"How long each variant is searched; {_SECONDS:g} if left out.",
 )
 @click.option(
     "--rounds", type=click.IntRange(min=1), help="Stop after N launches of evolved rows; the same result every time."
@@ -55,7 +57,9 @@ _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 @click.option("--shrink/--no-shrink", default=True, help="Look for a smaller input that is nearly as bad.")
 @click.option("--save", is_flag=True, help="Add what was found to ./corpora/regressions.")
 @click.option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
-@click.option("--time-limit", type=click.FloatRange(min=1), default=120.0, show_default=True, help="Seconds per call.")
+@click.option(
+    "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per call."
+)
 @click.option("--format", "output_format", type=click.Choice(list(FORMATS)), default="table", show_default=True)
 @click.option("--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out.")
 def command(

@@ -117,8 +117,12 @@ class Record:
             return
         self._journal = Journal(keeping.path, header, _Entry, resume=keeping.resume, refusal=refusal)
         by_id = {case.id: case for case in cases}
-        for entry in self._journal.entries:
-            self._take_up(entry, by_id)
+        try:
+            for entry in self._journal.entries:
+                self._take_up(entry, by_id)
+        except UsageError:
+            self._journal.close()
+            raise
 
     def timeouts(self) -> collections.Counter[str]:
         """How often each variant ran out of time before."""

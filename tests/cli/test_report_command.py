@@ -267,6 +267,9 @@ def test_saved_failure_is_run_by_corpus_run_and_saving_it_twice_changes_no_exit_
     [
         ('seed = "many"', "seed = 'many'"),
         ("seed = -1", "seed = -1"),
+        ("seed = 1e400", "seed = inf"),
+        ("seed = 1.5", "seed = 1.5"),
+        ("time-limit = nan", "no number"),
         ("save = 3", "true or false"),
         ("variant = 3", "a list of text"),
         ('dtype = "float61"', "unknown dtype"),
@@ -278,6 +281,21 @@ def test_setting_of_the_wrong_type_names_file_and_key(tmp_path, setting, said):
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e30", "0"])
+def test_time_limit_that_no_clock_can_wait_for_is_refused(value):
+    done = softcheck("report", "--variant", "torch", "--time-limit", value)
+    assert done.returncode == 2
+    assert "--time-limit" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_module_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "softcheck", "--version"], capture_output=True, text=True, check=False)
+    assert done.stdout == softcheck("--version").stdout
+    assert done.stdout.startswith("softcheck, version ")
+    assert done.returncode == 0
 
 
 def test_one_word_stands_for_a_list_of_one_in_pyproject(tmp_path):

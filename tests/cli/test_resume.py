@@ -8,11 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from test_report_command import softcheck
 
 from softcheck.errors import UsageError
-from softcheck.run.journal import _records
+from softcheck.run.journal import Journal, _records
+from softcheck.run.protocol import Ready
+from softcheck.run.record import Asked, Header
 
 ROOT = Path(__file__).parents[2]
 KERNEL = """
@@ -26,6 +29,25 @@ def f(x):
         raise ValueError("not this width")
     return torch.softmax(x, -1)
 """
+HEADER = Header(
+    softcheck="0",
+    ready=Ready("interpreter", "CPU", "2", "3", "3", None),
+    asked=Asked(
+        variants=("torch",),
+        dtypes=("float16",),
+        cases="0",
+        whole_corpus=False,
+        probes=(),
+        quick=False,
+        seed=0,
+        generate=0,
+        exhaustive=False,
+        speed=True,
+        seconds_per_call=120.0,
+    ),
+    sources={},
+    settings={},
+)
 OPTIONS = ["--device", "interpreter", "--dtype", "float16", "--generate", "12", "--jobs", "2", "--seed", "3"]
 CHOICE = ["--family", "widths", "--family", "ties", "--probe", "empties"]
 
@@ -144,6 +166,24 @@ def test_journal_of_other_options_or_sources_is_refused(kernel, tmp_path, more, 
     assert done.returncode == 2, done.stdout
     assert said in done.stderr
     assert entries(journal) >= 1, "a refused journal is left alone"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"time_limit": []}, "option time_limit = []"),
+        ({"seed": {"": None}}, "option seed = {'': None}"),
+        ({"variant": [3]}, "expected a list of text"),
+        ({"output": "/etc/x"}, "option 'output' that this softcheck does not know"),
+    ],
+)
+def test_journal_whose_options_are_none_is_refused(tmp_path, settings, said):
+    header = msgspec.structs.replace(HEADER, settings=settings)
+    Journal(tmp_path / "j", header, dict, resume=False, refusal=lambda *_: None).close()
+    done = softcheck("report", "--resume", str(tmp_path / "j"))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_what_is_no_journal_is_refused(tmp_path):
