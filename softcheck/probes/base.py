@@ -28,6 +28,7 @@ class Setting:
     quick: bool = False
     """Whether to keep to the few trials that show most."""
     seed: int = 0
+    """Of all random inputs. Where a trial is made it is the trial's own, so that no two share a row."""
 
     @property
     def fmt(self) -> Format:

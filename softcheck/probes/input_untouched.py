@@ -22,7 +22,6 @@ from softcheck.variants.call import Returned, call_on_device, place, to_bits
 
 _ROWS, _COLUMNS = 3, 203
 """A shape that no other probe uses, so that the first call is the one that tunes and caches."""
-_OTHER_SEED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ def _returned(subject: Subject, columns: int) -> Outcome:
         return Outcome(violations=(_reuse("the output lies in the input's memory; expected memory of its own"),))
     for rows in (_ROWS, 1):
         # The same shape, for buffers that are kept by shape, and fewer rows, for one that is kept for the largest.
-        other = place(ordinary_rows(rows, columns, fmt, _OTHER_SEED), fmt, PACKED, subject.device)
+        other = place(ordinary_rows(rows, columns, fmt, subject.setting.seed + 1), fmt, PACKED, subject.device)
         with nan_filled():
             later = call_on_device(function, other)
         if later.output is None:

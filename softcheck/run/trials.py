@@ -1,7 +1,9 @@
 """A probe's trials as the worker makes them, one after the other, each outcome sent before the next trial begins."""
 
 import gc
+import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 import torch
@@ -34,7 +36,6 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
         quick=request.quick,
         seed=request.seed,
     )
-    subject = Subject(variant, setting, device)
     probe, trials = _planned(request.probe, setting)
     outcomes = list(request.done)
     if len(outcomes) > len(trials):
@@ -42,13 +43,30 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
     yield ProbePlanned(tuple(trial.label for trial in trials))
     for index in range(len(outcomes), len(trials)):
         yield TrialStarted(index)
-        outcome = _outcome(request.probe, probe, subject, trials[index])
+        outcome = _outcome(
+            request.probe, probe, _subject(request, trials[index], variant, setting, device), trials[index]
+        )
         yield TrialDone(index, outcome)
         if outcome.fatal:
             return
         outcomes.append(outcome)
         _release(device)
     yield Probed(_concluded(request.probe, probe, trials, outcomes))
+
+
+def stream(seed: int, probe: str, label: str) -> int:
+    """The seed of one trial's inputs.
+
+    Each trial has its own: an answer that a variant kept from another trial of the same shape is then a wrong one.
+    """
+    digest = hashlib.sha256(f"{seed} {probe}/{label}".encode()).digest()
+    return int.from_bytes(digest[:4])
+
+
+def _subject(
+    request: RunProbe, trial: Trial, variant: LoadedVariant, setting: Setting, device: torch.device
+) -> Subject:
+    return Subject(variant, replace(setting, seed=stream(request.seed, request.probe, trial.label)), device)
 
 
 def _planned(name: str, setting: Setting) -> tuple[Probe, list[Trial]]:

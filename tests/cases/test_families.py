@@ -1,5 +1,6 @@
 """The case families, and that the committed edge corpus is what they give."""
 
+import collections
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from softcheck.cases.corpus import builtin_root, load
 from softcheck.cases.families import FAMILIES, cases_of
 from softcheck.cases.families.__main__ import family_file, main
 from softcheck.cases.families.provenance import REPORTS
+from softcheck.cases.recipe import Recipe
 from softcheck.errors import UsageError
 
 EDGE = {case.id: case for case in load(["edge"])}
@@ -51,6 +53,17 @@ def test_inputs_differ_and_say_where_they_come_from():
     assert len({case.digest for case in EDGE.values()}) == len(EDGE)
     assert all(case.provenance for case in EDGE.values())
     assert all((case.rows is None) == (case.shape[0] * case.shape[1] > 300) for case in EDGE.values())
+
+
+def test_no_two_cases_share_random_numbers():
+    """Two rows that differ by a shift are one row to softmax."""
+    seeds = collections.defaultdict(set)
+    for family, (drafts, _) in FAMILIES.items():
+        for draft in drafts(FORMATS["float32"]):
+            if isinstance(draft.content, Recipe) and (seed := getattr(draft.content.start, "seed", None)) is not None:
+                seeds[type(draft.content.start), seed].add(f"{family}/{draft.name}")
+    assert len(seeds) > 100
+    assert [cases for cases in seeds.values() if len(cases) > 1] == []
 
 
 def test_layouts_do_not_contradict_their_bits():

@@ -1,5 +1,7 @@
 """What the worker makes of a probe that goes wrong itself."""
 
+import collections
+
 import pytest
 import torch
 
@@ -10,8 +12,8 @@ from softcheck.probes.base import Probe, Trial
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.run import trials
 from softcheck.run.protocol import Probed, ProbePlanned, RunProbe, TrialDone, TrialStarted
-from softcheck.run.trials import make_trials
-from softcheck.variants.declaration import Declaration
+from softcheck.run.trials import make_trials, stream
+from softcheck.variants.declaration import Declaration, declaration_of
 from softcheck.variants.registry import LoadedVariant
 
 CRASH = Outcome(violations=(Violation(FindingKind.CRASH, "gone"),))
@@ -90,3 +92,44 @@ def test_device_that_a_trial_left_unusable_is_a_crash_even_where_the_probe_saw_n
 def test_two_trials_of_one_name_are_refused(replies):
     with pytest.raises(SoftcheckError, match="two trials are called 'a'"):
         list(replies(Scripted(Outcome(), Outcome(), labels=["a", "a"])))
+
+
+def rows_by_trial(dtype):
+    """Which trials, over all probes, call a variant on a row of random bits; narrow rows may be equal by chance."""
+    called = set()
+
+    def softmax(x):
+        rows = x.detach().contiguous().view(torch.int16 if dtype == "float16" else torch.int32).numpy()
+        called.update(row.tobytes() for row in rows if len(set(row.tolist())) > 16)
+        return torch.softmax(x, -1)
+
+    found = collections.defaultdict(set)
+    variant = LoadedVariant("v", softmax, declaration_of(softmax))
+    for probe in registry.PROBES:
+        if probe == "addresses":
+            # Its strided inputs need a process that may ask for gigabytes; both its trials have streams as all have.
+            continue
+        for reply in make_trials(RunProbe("v", probe, dtype, quick=False, seed=0), variant, torch.device("cpu")):
+            if isinstance(reply, ProbePlanned):
+                labels = reply.labels
+            elif isinstance(reply, TrialStarted):
+                called.clear()
+            elif isinstance(reply, TrialDone):
+                for row in called:
+                    found[row].add(f"{probe}/{labels[reply.index]}")
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_no_two_trials_share_a_row(dtype):
+    """A variant that keeps answers by shape would otherwise give the right one in a later trial."""
+    found = rows_by_trial(dtype)
+    assert len(found) > 200
+    shared = {frozenset(trials) for trials in found.values() if len(trials) > 1}
+    assert shared == set()
+
+
+def test_streams_depend_on_seed_probe_and_label():
+    given = [(0, "sizes", "a"), (1, "sizes", "a"), (0, "shifts", "a"), (0, "sizes", "b")]
+    assert len({stream(*one) for one in given}) == len(given)
+    assert stream(0, "sizes", "a") == stream(0, "sizes", "a")

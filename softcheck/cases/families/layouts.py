@@ -8,6 +8,9 @@ from softcheck.cases.families.draft import Draft, made
 from softcheck.cases.families.provenance import field_report
 from softcheck.cases.recipe import Cycle, Normal
 
+_ROW_STEP, _COLUMN_SLICE, _TRANSPOSED, _EVERY_SECOND, _OFFSET, _PADDED = range(200_000, 800_000, 100_000)
+"""Where seeds begin: a width alone is the seed of the packed case of that width."""
+
 
 def layout(_fmt: Format) -> Iterator[Draft]:
     """Row steps, column slices, transposed and expanded matrices, odd offsets."""
@@ -17,7 +20,7 @@ def layout(_fmt: Format) -> Iterator[Draft]:
             f"row-step-{columns}",
             3,
             columns,
-            Normal(columns, 2.0, -5.0),
+            Normal(_ROW_STEP + columns, 2.0, -5.0),
             layout=strided,
             why=field_report(39),
             tags=("strided",),
@@ -28,7 +31,7 @@ def layout(_fmt: Format) -> Iterator[Draft]:
             f"column-slice-{columns}",
             3,
             columns,
-            Normal(columns, 2.0, -5.1),
+            Normal(_COLUMN_SLICE + columns, 2.0, -5.1),
             layout=sliced,
             why=field_report(41),
             tags=("strided", "offset"),
@@ -39,7 +42,7 @@ def layout(_fmt: Format) -> Iterator[Draft]:
             f"transposed-{columns}",
             4,
             columns,
-            Normal(columns, 2.0, -5.2),
+            Normal(_TRANSPOSED + columns, 2.0, -5.2),
             layout=turned,
             why=field_report(40),
             tags=("strided", "transposed"),
@@ -50,7 +53,7 @@ def layout(_fmt: Format) -> Iterator[Draft]:
             f"every-second-column-{columns}",
             3,
             columns,
-            Normal(columns, 2.0, -5.3),
+            Normal(_EVERY_SECOND + columns, 2.0, -5.3),
             layout=every_second,
             why=field_report(40),
             tags=("strided",),
@@ -71,7 +74,7 @@ def layout(_fmt: Format) -> Iterator[Draft]:
             f"offset-{offset}",
             3,
             columns,
-            Normal(columns, 2.0, -5.4),
+            Normal(_OFFSET + columns, 2.0, -5.4),
             layout=Layout(offset=offset),
             why=field_report(31),
             tags=("offset",),
@@ -82,7 +85,7 @@ def layout(_fmt: Format) -> Iterator[Draft]:
             f"padded-rows-{columns}",
             3,
             columns,
-            Normal(columns, 2.0, -5.5),
+            Normal(_PADDED + columns, 2.0, -5.5),
             layout=padded,
             why=field_report(41),
             tags=("strided",),

@@ -46,12 +46,12 @@ def ties(fmt: Format) -> Iterator[Draft]:
         why="logits one unit in the last place apart: order must hold",
         tags=("order",),
     )
-    yield made("five-values-1025", 2, 1025, Choice(2, (0.0, -0.5, 3.25, 3.0, -7.0)), why="few values, many times each")
+    yield made("five-values-1025", 2, 1025, Choice(91, (0.0, -0.5, 3.25, 3.0, -7.0)), why="few values, many times each")
     yield made(
         "several-maxima-257",
         2,
         257,
-        Normal(3),
+        Normal(92),
         Put(0, 6.5),
         Put(128, 6.5),
         Put(256, 6.5),
@@ -92,7 +92,7 @@ def ordered(_fmt: Format) -> Iterator[Draft]:
     """Sorted rows: a running maximum changes at every column, or never."""
     rising = "the running maximum changes at every column"
     falling = "the running maximum never changes"
-    yield made("ascending-129", 2, 129, Uniform(1, -30.0, 0.0), Sort(), why=rising)
-    yield made("ascending-1025", 2, 1025, Normal(2, 20.0), Sort(), why=rising)
-    yield made("descending-513", 2, 513, Normal(3, 3.0), Sort(descending=True), why=falling)
-    yield made("descending-4097", 2, 4097, Uniform(4, -100.0, 0.0), Sort(descending=True), why=falling)
+    yield made("ascending-129", 2, 129, Uniform(81, -30.0, 0.0), Sort(), why=rising)
+    yield made("ascending-1025", 2, 1025, Normal(82, 20.0), Sort(), why=rising)
+    yield made("descending-513", 2, 513, Normal(83, 3.0), Sort(descending=True), why=falling)
+    yield made("descending-4097", 2, 4097, Uniform(84, -100.0, 0.0), Sort(descending=True), why=falling)

@@ -20,7 +20,13 @@ def widths(_fmt: Format) -> Iterator[Draft]:
         report = {385: 32, 641: 30, 128: 50}.get(columns, 26 if columns > 512 else 27)
         rows = 3 if columns in _WIDTHS else 2
         yield made(
-            f"{columns}", rows, columns, Normal(columns, 2.0, -10.0), why=field_report(report), tags=("padding",)
+            f"{columns}",
+            rows,
+            columns,
+            # Small numbers are other families' seeds.
+            Normal(columns if columns > 100 else 400 + columns, 2.0, -10.0),
+            why=field_report(report),
+            tags=("padding",),
         )
 
 
@@ -47,7 +53,9 @@ def wide(_fmt: Format) -> Iterator[Draft]:
 def rows(_fmt: Format) -> Iterator[Draft]:
     """Row counts around the limit of 65535 blocks in a grid's second dimension."""
     for count, columns in ((65535, 2), (65536, 3), (65537, 8)):
-        yield made(f"{count}x{columns}", count, columns, Normal(count, 2.0, -5.0), why=field_report(37), tags=("rows",))
+        yield made(
+            f"{count}x{columns}", count, columns, Normal(10 + count, 2.0, -5.0), why=field_report(37), tags=("rows",)
+        )
     yield made(
         "1000x5",
         1000,
@@ -62,7 +70,7 @@ def one_column(fmt: Format) -> Iterator[Draft]:
     """One column: every finite logit has probability 1, exactly."""
     values: tuple[Number, ...] = ("max", "min", 88.72284, 0.0, "least_subnormal", -100.0)
     yield made("finite", 6, 1, RowConstants(values), why=field_report(15), tags=("exact",))
-    yield made("normal", 5, 1, Normal(1, 30.0), why="exp(0) / exp(0) = 1", tags=("exact",))
+    yield made("normal", 5, 1, Normal(70, 30.0), why="exp(0) / exp(0) = 1", tags=("exact",))
     yield listed("signed-zeros", [[-0.0], [0.0]], fmt, why="exp(-0) = 1", tags=("exact",))
 
 
@@ -77,7 +85,7 @@ def sources(_fmt: Format) -> Iterator[Draft]:
     """Shapes that tutorials on fused softmax test and time."""
     why = "shape of a tutorial on fused softmax"
     yield made("1823x781", 1823, 781, Normal(1823), why=why)
-    yield made("4096x1024", 4096, 1024, Normal(4096), why=why)
+    yield made("4096x1024", 4096, 1024, Normal(41024), why=why)
     yield made(
         "128x32000", 128, 32000, Normal(32000), why="a vocabulary's size, as a blog post times it", tags=("wide",)
     )
