@@ -42,6 +42,11 @@ class _Subject:
         command = reproduce_command(self.variant, result.case, self.session.ready.backend)
         return f"  {violation.kind} on {result.case.id}\n    {violation.message}\n    {command}"
 
+    def given_up(self) -> str | None:
+        """Why the variant is called no more, or None while it is."""
+        over = self.session.patience.over(self.variant, self.dtype)
+        return None if over is None else f"{self.variant} was given up: {over.why}"
+
     def fail(self, broken: list[str]) -> None:
         """Ends the test with every broken promise."""
         heading = f"{self.variant}, {self.dtype}: {len(broken)} broken promises"
@@ -67,7 +72,11 @@ class Accuracy(_Subject):
         broken: list[str] = []
         known: list[str] = []
         for case in covered:
-            (result,) = self.session.run_case(case, [self.variant])
+            results = self.session.run_case(case, [self.variant])
+            if not results:
+                broken.append(f"  not run from {case.id} on: {self.given_up()}")
+                break
+            (result,) = results
             for violation in result.measurement.violations:
                 reason = self.explained(result, violation, declaration)
                 (known if reason else broken).append(reason or self.describe(result, violation))
@@ -93,7 +102,7 @@ class ProbedAccuracy(_Subject):
         task = ProbeTask(variant=self.variant, dtype=self.dtype, probe=self.probe)
         result = run_probe(self.session, task)
         if result is None:
-            pytest.fail(f"{self.variant} was given up: too many calls ran out of time", pytrace=False)
+            pytest.fail(str(self.given_up()), pytrace=False)
         backend = self.session.ready.backend
         broken: list[str] = []
         known: list[str] = []
@@ -139,3 +148,5 @@ class GeneratedAccuracy(_Subject):
         if found.failure is not None:
             failure = found.failure
             self.fail([self.describe(failure, violation) for violation in undeclared(failure)])
+        if (given_up := self.given_up()) is not None:
+            pytest.fail(given_up, pytrace=False)

@@ -26,7 +26,8 @@ from softcheck.report.model import (
 from softcheck.report.reproduce import finding_id, reproduce_command
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
-from softcheck.run.check import Run, explanation
+from softcheck.run.check import GivenUp, Run, explanation
+from softcheck.run.probing import ProbeTask
 from softcheck.run.session import Result, rows_to_run
 from softcheck.variants.declaration import Declaration, KnownDefect
 
@@ -159,6 +160,11 @@ class _Row:
             for violation in measurement.violations
         ]
         found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=False)]
+        found += [
+            self._not_run(given_up)
+            for given_up in self.run.given_up
+            if (given_up.variant, given_up.dtype) == (self.name, self.dtype)
+        ]
         # What is not explained comes first, then by kind; of each kind the smallest input, the easiest to look into.
         size = {case.id: case.shape[0] * case.shape[1] for case, _ in self.measured}
         return sorted(
@@ -178,6 +184,28 @@ class _Row:
             input_bits=violation.input_bits,
             output_bits=violation.output_bits,
             known=explanation(violation, case.id, self.dtype, declaration, self.run.ready.backend),
+        )
+
+    def _not_run(self, given_up: GivenUp) -> Finding:
+        """One finding for all that was not run. No declared defect explains it: what was not run shows nothing."""
+        cases, probed = given_up.cases, given_up.probes
+        kind = given_up.over.kind
+        backend, options = self.run.ready.backend, self.run.options
+        if cases:
+            case_id, again = cases[0].id, reproduce_command(self.name, cases[0], backend, self.corpora)
+        else:
+            task = ProbeTask(
+                variant=self.name, dtype=self.dtype, probe=probed[0], quick=options.quick, seed=options.seed
+            )
+            case_id, again = f"probe/{probed[0]}", probes.probe_command(task, backend)
+        return Finding(
+            id=finding_id(self.name, self.dtype, kind, f"not run: {case_id}"),
+            kind=kind,
+            case=case_id,
+            message=f"given up: {given_up.over.why}; {len(cases)} cases and {len(probed)} probes were not run, this one the "
+            "first; expected an output of each",
+            reproduce=again,
+            count=len(cases) + len(probed),
         )
 
     def _verdict(self, declaration: Declaration, findings: list[Finding]) -> tuple[Verdict, str | None]:

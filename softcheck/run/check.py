@@ -12,8 +12,8 @@ from softcheck.probes.registry import EXCLUSIVE
 from softcheck.run.every_pair import EveryPair, wanted
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated, generate
-from softcheck.run.plan import plan
-from softcheck.run.pool import MOST_TIMEOUTS
+from softcheck.run.patience import Over
+from softcheck.run.plan import left_out, plan
 from softcheck.run.probing import ProbeResult, ProbeTask, run_probes
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Ready
@@ -48,6 +48,17 @@ class Options:
     seconds_per_call: float = 120.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp:
+    """A variant that was called no more in one dtype, and what was not run for that."""
+
+    variant: str
+    dtype: str
+    over: Over
+    cases: tuple[Case, ...]
+    probes: tuple[str, ...]
+
+
 @dataclass(slots=True, kw_only=True)
 class Run:
     """Everything measured, as it came."""
@@ -61,6 +72,7 @@ class Run:
     probed: list[ProbeResult] = field(default_factory=list)
     exhausted: list[Exhausted] = field(default_factory=list)
     generated: list[Generated] = field(default_factory=list)
+    given_up: list[GivenUp] = field(default_factory=list)
     speeds: list[ShapeSamples] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """Cases that could not be made or placed, and probes that could not be carried out, with the reason."""
@@ -132,8 +144,8 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
         _run_probes(session, run, events, record, exclusive=False)
         _wait_for_pairs(pairs, events)
         _run_probes(session, run, events, record, exclusive=True)
-        _note_given_up(session, run)
         _generate(session, run, events, record)
+        _note_given_up(session, run)
         _time(session, run, events, record)
         run.is_complete = True
     except KeyboardInterrupt:
@@ -189,8 +201,7 @@ def _open(options: Options, session: Session, keeping: Keeping | None) -> Record
         seconds_per_call=options.seconds_per_call,
     )
     record = Record(keeping, header_of(asked, session.ready, keeping), options.cases)
-    for variant, number in record.timeouts().items():
-        session.count_timeouts(variant, number)
+    record.remind(session.patience)
     return record
 
 
@@ -227,7 +238,12 @@ def _run_cases(session: Session, run: Run, events: Events, record: Record) -> No
         record.add_result(result)
         run.results.append(result)
 
-    run.errors.extend(session.run(left, keep, events.progress))
+    for part, first in ((left[: planned.scouts], 0), (left[planned.scouts :], planned.scouts)):
+
+        def count(number: int, _total: int, first: int = first) -> None:
+            events.progress(first + number, len(left))
+
+        run.errors.extend(session.run(part, keep, count))
 
 
 def _run_probes(session: Session, run: Run, events: Events, record: Record, *, exclusive: bool) -> None:
@@ -275,11 +291,23 @@ def _wait_for_pairs(pairs: EveryPair | None, events: Events) -> None:
 
 
 def _note_given_up(session: Session, run: Run) -> None:
-    run.notes.extend(
-        f"{name}: given up after {MOST_TIMEOUTS} calls that ran out of time; what was left of its cases and probes was "
-        "not run"
-        for name in sorted(session.given_up)
-    )
+    measured = {(result.variant, result.case.id) for result in run.results}
+    probed = {(p.task.variant, p.task.dtype, p.task.probe) for p in run.probed}
+    for name, declaration in run.declarations.items():
+        for dtype in run.options.dtypes:
+            over = session.patience.over(name, dtype) if dtype in declaration.dtypes else None
+            if over is None:
+                continue
+            cases = [case for case in run.options.cases if case.dtype == dtype and left_out(case, declaration) is None]
+            found = GivenUp(
+                variant=name,
+                dtype=dtype,
+                over=over,
+                cases=tuple(case for case in cases if (name, case.id) not in measured),
+                probes=tuple(probe for probe in run.options.probes if (name, dtype, probe) not in probed),
+            )
+            if found.cases or found.probes:
+                run.given_up.append(found)
 
 
 def _generate(session: Session, run: Run, events: Events, record: Record) -> None:
@@ -290,7 +318,7 @@ def _generate(session: Session, run: Run, events: Events, record: Record) -> Non
         (name, declaration, dtype)
         for name, declaration in run.declarations.items()
         for dtype in run.options.dtypes
-        if dtype in declaration.dtypes
+        if dtype in declaration.dtypes and session.patience.over(name, dtype) is None
     ]
     for done, (name, declaration, dtype) in enumerate(searches, start=1):
         kept = record.searches.get((name, dtype))

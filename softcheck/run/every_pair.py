@@ -62,7 +62,7 @@ class EveryPair:
 
     def _judge(self, each: Wanted) -> Exhausted | str | None:
         kept = self._record.exhausted.get((each.variant, each.dtype))
-        if kept is not None or each.variant in self._session.given_up:
+        if kept is not None or self._session.patience.over(each.variant, each.dtype) is not None:
             return kept
         try:
             found = exhaust_within(self._session, each.variant, each.declaration, domain(each.dtype, 2), SECONDS)

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from softcheck.errors import SoftcheckError
+from softcheck.run.patience import Patience
 from softcheck.run.process import DeviceChoice, Worker, WorkerDiedError
 from softcheck.run.protocol import Ready
 
 Progress = Callable[[int, int], None]
 """Called with (jobs done, jobs in all) as they end."""
-
-MOST_TIMEOUTS = 3
-"""After so many calls that ran out of time a variant is given up, or it would hold the run for hours."""
 
 
 class Pool:
@@ -36,9 +34,7 @@ class Pool:
         self._lock = threading.Lock()
         self._all: set[Worker] = {first}
         self.closed = False
-        self._timeouts: collections.Counter[str] = collections.Counter()
-        self.given_up: set[str] = set()
-        """Variants that timed out too often to go on with."""
+        self.patience = Patience()
         self.jobs = jobs if jobs is not None else default_jobs(self.ready.backend)
 
     def close(self) -> None:
@@ -93,18 +89,7 @@ class Pool:
         self.forget(worker)
         if self.closed:
             raise died
-        if died.timed_out or not worker.served - {variant}:
-            if died.timed_out and variant is not None:
-                self.count_timeouts(variant, 1)
-            return False
-        return True
-
-    def count_timeouts(self, variant: str, number: int) -> None:
-        """Holds calls that ran out of time against a variant, which is given up after ``MOST_TIMEOUTS`` of them."""
-        with self._lock:
-            self._timeouts[variant] += number
-            if self._timeouts[variant] >= MOST_TIMEOUTS:
-                self.given_up.add(variant)
+        return not died.timed_out and bool(worker.served - {variant})
 
     def _refuse_if_closed(self) -> None:
         if self.closed:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.registry import EXCLUSIVE
-from softcheck.run.pool import MOST_TIMEOUTS, Job, Pool, Progress, spread
+from softcheck.run.pool import Job, Pool, Progress, spread
 from softcheck.run.process import Worker, WorkerDiedError
 from softcheck.run.protocol import Failed, Probed, ProbePlanned, RunProbe, TrialDone, TrialStarted
 from softcheck.run.session import death
@@ -61,23 +61,30 @@ def run_probe(
     """
     begun = time.monotonic()
     progress = _Progress(list(done))
+
+    def keep(index: int, outcome: Outcome) -> None:
+        if outcome.skipped is None:
+            pool.patience.count(task.variant, task.dtype, outcome.violations if outcome.fatal else ())
+        progress.keep(index, outcome, on_outcome)
+
     alone = False
     while progress.conclusion is None:
-        if progress.deaths >= MOST_DEATHS or task.variant in pool.given_up:
-            if not progress.planned:
-                return None
-            progress.abandon()
+        over = pool.patience.over(task.variant, task.dtype)
+        if over is not None and not progress.planned:
+            return None
+        if over is not None or progress.deaths >= MOST_DEATHS:
+            progress.abandon(f"{MOST_DEATHS} trials ended their process" if over is None else over.why)
         before = progress.begin()
         worker = pool.take(fresh=alone)
         try:
-            _ask(pool, worker, task, progress, on_outcome)
+            _ask(pool, worker, task, progress, keep)
             alone = False
         except WorkerDiedError as died:
             blamed = progress.running
             is_stuck = blamed is not None or len(progress.outcomes) == before
             alone = pool.bury(worker, died, None if blamed is None else task.variant) and is_stuck
             if blamed is not None and not alone:
-                progress.keep(blamed, Outcome(violations=(death(died),), fatal=True), on_outcome)
+                keep(blamed, Outcome(violations=(death(died),), fatal=True))
             elif is_stuck and not alone:
                 raise SoftcheckError(f"{task}: {died}") from None
     return ProbeResult(
@@ -158,15 +165,14 @@ class _Progress:
         self.running = None
         on_outcome(index, outcome)
 
-    def abandon(self) -> None:
+    def abandon(self, why: str) -> None:
         """Leaves the trials that are left unmade, with the reason."""
         self.abandoned += len(self.labels) - len(self.outcomes)
-        why = f"given up after {MOST_DEATHS} trials that ended their process or {MOST_TIMEOUTS} that ran out of time"
-        self.outcomes += [Outcome(skipped=why)] * (len(self.labels) - len(self.outcomes))
+        self.outcomes += [Outcome(skipped=f"given up: {why}")] * (len(self.labels) - len(self.outcomes))
 
 
 def _ask(
-    pool: Pool, worker: Worker, task: ProbeTask, progress: _Progress, on_outcome: Callable[[int, Outcome], None]
+    pool: Pool, worker: Worker, task: ProbeTask, progress: _Progress, keep: Callable[[int, Outcome], None]
 ) -> None:
     request = RunProbe(task.variant, task.probe, task.dtype, task.quick, task.seed, tuple(progress.outcomes))
     for reply in worker.ask(request, until=(Probed, Failed), seconds=pool.seconds):
@@ -177,7 +183,7 @@ def _ask(
             worker.served.add(task.variant)
         elif isinstance(reply, TrialDone):
             # A fatal one ends the worker; that it is gone is seen at once, when the next reply is awaited.
-            progress.keep(reply.index, reply.outcome, on_outcome)
+            keep(reply.index, reply.outcome)
         elif isinstance(reply, Probed):
             progress.conclusion = reply.conclusion
         elif isinstance(reply, Failed):

@@ -1,6 +1,5 @@
 """What a report's run has measured, journalled as it comes, and taken up again by ``--resume``."""
 
-import collections
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,6 @@ import msgspec
 
 from softcheck import __version__
 from softcheck.cases.case import Case
-from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Outcome
@@ -18,6 +16,7 @@ from softcheck.run.exhaust import Exhausted
 from softcheck.run.fingerprint import fingerprints
 from softcheck.run.generate import Generated
 from softcheck.run.journal import Journal
+from softcheck.run.patience import Patience
 from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Result
@@ -124,16 +123,14 @@ class Record:
             self._journal.close()
             raise
 
-    def timeouts(self) -> collections.Counter[str]:
-        """How often each variant ran out of time before."""
-        counted: collections.Counter[str] = collections.Counter()
+    def remind(self, patience: Patience) -> None:
+        """Counts again what ended workers or ran out of time before, and what did not."""
         for result in self.results.values():
-            counted[result.variant] += any(v.kind is FindingKind.TIMEOUT for v in result.measurement.violations)
+            patience.count(result.variant, result.case.dtype, result.measurement.violations)
         for task, outcomes in self.outcomes.items():
-            counted[task.variant] += sum(
-                outcome.fatal and any(v.kind is FindingKind.TIMEOUT for v in outcome.violations) for outcome in outcomes
-            )
-        return counted
+            for outcome in outcomes:
+                if outcome.skipped is None:
+                    patience.count(task.variant, task.dtype, outcome.violations if outcome.fatal else ())
 
     def add_result(self, result: Result) -> None:
         """Keeps a measurement on a saved case."""

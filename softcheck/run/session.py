@@ -75,18 +75,20 @@ class Session(Pool):
     ) -> list[Result]:
         """Results of the variants on one case, in order. A variant that ends its worker gets a finding; the rest go on.
 
-        Each result reaches ``on_result`` as soon as it is measured. ``whole`` runs every row under the interpreter too.
+        Each result reaches ``on_result`` as soon as it is measured. ``whole`` runs every row under the interpreter too. A
+        variant that was given up (``patience``) has no result.
         Raises SoftcheckError where the case itself can't be made.
         """
         results: list[Result] = []
         first_rows = None if whole else rows_to_run(case, self.ready.backend)
 
         def keep(result: Result) -> None:
+            self.patience.count(result.variant, case.dtype, result.measurement.violations)
             results.append(result)
             waiting.remove(result.variant)
             on_result(result)
 
-        waiting = [name for name in variants if name not in self.given_up]
+        waiting = [name for name in variants if self.patience.over(name, case.dtype) is None]
         alone = False
         while waiting:
             before = len(results)
@@ -145,6 +147,7 @@ class Session(Pool):
                 if found is None and not alone:
                     expected = f"expected an output for rows {start} to {start + count}"
                     found = unmeasured((count, domain.columns), (death(died, expected),))
+        self.patience.count(variant, domain.dtype, found.violations)
         return found
 
     def run(

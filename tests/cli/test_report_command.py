@@ -368,3 +368,46 @@ def test_probes_are_listed():
     done = softcheck("list", "probes")
     assert done.returncode == 0
     assert "  empties " in done.stdout
+
+
+CRASHING = KERNELS / "crashing.py"
+ON_FLOAT16 = ("--dtype", "float16", "--device", "interpreter", "--jobs", "1", "--format", "json")
+
+
+def test_variant_that_never_answers_is_given_up_with_a_finding_that_counts_what_was_not_run():
+    chosen = ("--family", "widths", "--family", "ties", "--probe", "empties", "--probe", "layouts")
+    done = softcheck("report", "--variant", f"{CRASHING}:exits_always", *chosen, *ON_FLOAT16)
+    assert done.returncode == 1, done.stderr
+    (row,) = json.loads(done.stdout)["variants"]
+    assert (row["verdict"], row["cases_run"], row["probes_run"]) == ("fail", 5, {})
+    (not_run,) = [f for f in row["findings"] if "given up" in f["message"]]
+    assert (
+        "each of the first 5 calls in float16 ended its process; 22 cases and 2 probes were not run"
+        in (not_run["message"])
+    )
+    assert (not_run["kind"], not_run["count"], not_run["known"]) == ("crash", 24, None)
+    assert not_run["case"] in not_run["reproduce"]
+    assert len(row["findings"]) == 6
+
+
+def test_probes_alone_are_given_up_too():
+    probes = ("--probe", "shifts", "--probe", "permutations", "--probe", "appended_masks")
+    done = softcheck("report", "--variant", f"{CRASHING}:exits_always", *probes, *ON_FLOAT16)
+    assert done.returncode == 1, done.stderr
+    (row,) = json.loads(done.stdout)["variants"]
+    assert row["probes_run"] == {"shifts": 3, "permutations": 2}
+    (not_run,) = [f for f in row["findings"] if "given up" in f["message"]]
+    assert "0 cases and 1 probes were not run" in not_run["message"]
+    assert not_run["case"] == "probe/appended_masks"
+
+
+def test_variant_that_ends_its_process_in_some_cases_is_judged_on_all_others():
+    widths = (2, 3, 127, 128, 129, 255, 256, 257, 385)
+    globs = [word for columns in widths for word in ("--case", f"widths/{columns}/*")]
+    done = softcheck("report", "--variant", f"{CRASHING}:segfaults_beyond_64_columns", *globs, *ON_FLOAT16)
+    assert done.returncode == 1, done.stderr
+    (row,) = json.loads(done.stdout)["variants"]
+    assert row["cases_run"] == len(widths)
+    assert sorted(f["case"] for f in row["findings"]) == sorted(f"widths/{n}/float16" for n in widths[2:])
+    assert {f["kind"] for f in row["findings"]} == {"crash"}
+    assert row["elements"] == 3 * (2 + 3)

@@ -13,6 +13,7 @@ from softcheck.judge.measurement import unmeasured
 from softcheck.run import check, exhaust
 from softcheck.run.every_pair import EveryPair, Wanted
 from softcheck.run.exhaust import exhaust_within
+from softcheck.run.patience import MOST_DEATHS, Patience
 from softcheck.run.record import Record
 from softcheck.variants.declaration import Declaration
 
@@ -27,7 +28,7 @@ class Pretending:
     rows_per_second: float = 1e9
     dies_at: int | None = None
     backend: str = "cuda"
-    given_up: set[str] = field(default_factory=set)
+    patience: Patience = field(default_factory=Patience)
     parts: list[tuple[int, int]] = field(default_factory=list)
     room: int = 2**40
     closed: bool = False
@@ -114,7 +115,9 @@ def test_only_promised_16_bit_pairs_are_judged_and_one_failure_loses_no_other(cl
     run = run_of(Pretending(clock), names=("refused", "v"))
     assert [(e.variant, e.domain.dtype) for e in run.exhausted] == [("v", "float16")]
     assert run.errors == ["refused, every pair of float16 patterns: out of host memory"]
-    session = Pretending(clock, given_up={"v"})
+    session = Pretending(clock)
+    for _ in range(MOST_DEATHS):
+        session.patience.count("v", "float16", (Violation(FindingKind.CRASH, "gone"),))
     assert run_of(session).exhausted == []
     assert session.parts == []
 

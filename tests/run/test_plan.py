@@ -4,6 +4,7 @@ import numpy as np
 
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.importing import case_from_bits
+from softcheck.run.patience import MOST_DEATHS
 from softcheck.run.plan import plan
 from softcheck.variants.declaration import Declaration
 
@@ -42,6 +43,18 @@ def test_undeclared_dtype_takes_nothing():
     assert all(takers == () for _, takers in planned.tasks)
 
 
-def test_largest_first():
-    sizes = [c.shape[0] * c.shape[1] for c, _ in plan(CASES, {"a": Declaration()}, ["float16"]).tasks]
-    assert sizes == sorted(sizes, reverse=True)
+def test_a_few_of_all_widths_come_first_and_then_the_largest():
+    columns = [3, 900, 17, 0, 65, 4, 128, 511, 33, 260, 40, 7]
+    planned = plan([case(n, f"columns-{n}") for n in columns], {"a": Declaration()}, ["float16"])
+    widths = [c.shape[1] for c, _ in planned.tasks]
+    assert planned.scouts == MOST_DEATHS
+    scouts, rest = widths[:MOST_DEATHS], widths[MOST_DEATHS:]
+    assert (min(scouts), 0 in scouts) == (3, False)
+    assert max(scouts) >= 260
+    assert rest == sorted(rest, reverse=True)
+    assert sorted(widths) == sorted(columns)
+
+
+def test_few_cases_are_all_run_first():
+    planned = plan(CASES, {"a": Declaration()}, ["float16"])
+    assert (planned.scouts, len(planned.tasks)) == (3, 3)

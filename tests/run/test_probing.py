@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 from test_session import TWO, hostile
 
-from softcheck.contract import FindingKind
+from softcheck.contract import FindingKind, Violation
 from softcheck.run import probing
+from softcheck.run.patience import MOST_TIMEOUTS
 from softcheck.run.probing import MOST_DEATHS, ProbeTask, run_probe, run_probes
 from softcheck.run.session import Session
 
@@ -89,7 +90,9 @@ def test_outcomes_that_are_there_already_are_not_made_again(session):
 def test_variant_that_was_given_up_is_not_probed():
     opened = Session("interpreter", jobs=1)
     try:
-        opened.given_up.add(hostile("healthy"))
+        timed_out = (Violation(FindingKind.TIMEOUT, "slow"),)
+        for _ in range(MOST_TIMEOUTS):
+            opened.patience.count(hostile("healthy"), "float16", timed_out)
         assert run_probe(opened, task("healthy")) is None
     finally:
         opened.close()

@@ -9,7 +9,7 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, SoftcheckError
-from softcheck.run.pool import MOST_TIMEOUTS
+from softcheck.run.patience import MOST_TIMEOUTS
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.session import Session, rows_to_run
 from softcheck.speed.samples import Sampled, ShapeSamples
@@ -146,7 +146,8 @@ def test_variant_that_keeps_running_out_of_time_is_given_up():
             (result,) = opened.run_case(case_of(np.ones((1, 3)) * number, str(number)), [hostile("hangs")])
             assert {v.kind for v in result.measurement.violations} == {FindingKind.TIMEOUT}
         assert opened.run_case(THREE, [hostile("hangs")]) == []
-        assert opened.given_up == {hostile("hangs")}
+        assert opened.patience.over(hostile("hangs"), "float16").kind is FindingKind.TIMEOUT
+        assert opened.patience.over(hostile("healthy"), "float16") is None
     finally:
         opened.close()
 
