@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+import msgspec
 
 from softcheck.cases.corpus_edit import add
 from softcheck.cli import progress
@@ -14,9 +15,11 @@ from softcheck.cli.config import LONGEST, NumberRange, dtype_option
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
+from softcheck.report.model import Report
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.report.search import TAG, build, kept, origin
 from softcheck.run.check import Events
+from softcheck.run.interruption import Interruption
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Searching
 from softcheck.run.regression import named
@@ -25,6 +28,7 @@ from softcheck.run.session import Session
 from softcheck.search.objective import Objective
 from softcheck.variants.registry import resolve
 
+INTERRUPTED = 130
 _SECONDS = 30.0
 _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 
@@ -81,16 +85,19 @@ def command(
 ) -> None:
     """Look for the rows on which a variant errs most, by evolution, beside random sampling of as many elements.
 
-    The figures are lower bounds: another search may find worse rows.
+    The figures are lower bounds: another search may find worse rows. Ctrl-C ends the search and reports what it has found.
     """
     check_writable(output)
     names = [resolve(spec).name for spec in dict.fromkeys(variants)]
     session = Session(device, jobs=1, seconds_per_call=time_limit)
+    interruption = Interruption("\nsoftcheck: ending after this round; Ctrl-C again ends at once\n")
     outcomes: list[Outcome] = []
     refused: dict[tuple[str, str], str] = {}
     try:
-        with progress.shown() as events:
+        with progress.shown() as events, interruption.watching():
             for name in names:
+                if interruption.is_set:
+                    break
                 declaration = session.load(name, (dtype,))
                 if isinstance(declaration, str):
                     refused[name, dtype] = declaration
@@ -106,16 +113,25 @@ def command(
                     seed=seed,
                     shrinks=shrink,
                 )
-                outcomes.append(search(session, options, declaration, _watching(events, options)))
+                outcomes.append(search(session, options, declaration, _watching(events, options), interruption))
     finally:
         session.close()
     report = build(outcomes, session.ready, command=command_line(), refused=refused)
+    if interruption.is_set:
+        report = _cut_short(report, names[len(outcomes) + len(refused) :])
     write(render(report, output_format, display_of(output)), output)
     if save:
         _save(outcomes)
     for (name, _), reason in refused.items():
         click.echo(f"softcheck: {name}: {reason}", err=True)
-    sys.exit(exit_code(report))
+    sys.exit(INTERRUPTED if interruption.is_set else exit_code(report))
+
+
+def _cut_short(report: Report, left: list[str]) -> Report:
+    """The report of a search that Ctrl-C ended; ``left`` were not searched at all."""
+    notes = ["interrupted: the figures are of what had been found by then"]
+    notes += [f"not searched: {', '.join(left)}"] if left else []
+    return msgspec.structs.replace(report, interrupted=True, notes=(*report.notes, *notes))
 
 
 def _watching(events: Events, options: Options) -> Callable[[Searching], None]:

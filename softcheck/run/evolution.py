@@ -19,6 +19,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge import bounds
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.probes.poison import nan_filled
+from softcheck.run.interruption import Interruption
 from softcheck.run.protocol import Candidate, Reply, Search, Searched, Searching
 from softcheck.search.fitness import rate
 from softcheck.search.mutation import MUTATIONS, Parents, mutate
@@ -210,21 +211,23 @@ def _shares(success: dict[str, float], first_row: int, end_row: int) -> list[tup
 def search(variant: LoadedVariant, request: Search, device: torch.device) -> Iterator[Reply]:
     """Yields Searching after every round, and Searched at the end: after ``rounds``, or ``seconds`` from the first round on.
 
-    In each round as many random rows are rated as evolved ones.
+    SIGINT ends it after the round that is under way. In each round as many random rows are rated as evolved ones.
     """
     fmt = FORMATS[request.dtype]
     seeds, share = _seeds(request, fmt, device), max(1, request.rows // _SEED_SHARE)
     run = _Run(variant, request, fmt, device)
     begun = time.monotonic()
     rounds = 0
+    interruption = Interruption()
     try:
-        while rounds == 0 or not _is_over(request, rounds, time.monotonic() - begun):
-            run.round(seeds[rounds * share : (rounds + 1) * share])
-            if rounds == 0:
-                # The first round compiles what is called.
-                begun = time.monotonic()
-            rounds += 1
-            yield Searching(rounds, run.found.figure, run.random.figure)
+        with interruption.watching():
+            while rounds == 0 or not (interruption.is_set or _is_over(request, rounds, time.monotonic() - begun)):
+                run.round(seeds[rounds * share : (rounds + 1) * share])
+                if rounds == 0:
+                    # The first round compiles what is called.
+                    begun = time.monotonic()
+                rounds += 1
+                yield Searching(rounds, run.found.figure, run.random.figure)
     except Stopped as stopped:
         yield Searched(rounds, run.elements, None, None, stopped.violations, fatal=stopped.fatal)
         return

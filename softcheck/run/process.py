@@ -74,6 +74,11 @@ class Worker:
             if isinstance(reply, until):
                 return
 
+    def interrupt(self) -> None:
+        """Asks the process to end its request early, with what it has; most requests take no notice."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+
     def close(self) -> None:
         """Ends the process."""
         self._connection.close()

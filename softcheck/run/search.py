@@ -17,6 +17,7 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge.measurement import Measurement, unmeasured
+from softcheck.run.interruption import Interruption
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import Candidate, Failed, Search, Searched, Searching
 from softcheck.run.session import Session
@@ -106,9 +107,13 @@ class Outcome:
 
 
 def search(
-    session: Session, options: Options, declaration: Declaration, progress: Callable[[Searching], None]
+    session: Session,
+    options: Options,
+    declaration: Declaration,
+    progress: Callable[[Searching], None],
+    interruption: Interruption | None = None,
 ) -> Outcome:
-    """Searches, judges what was found and shrinks it.
+    """Searches, judges what was found and shrinks it. An interruption cuts the search and the shrinking short.
 
     Raises UsageError where the declaration does not cover the dtype or the width, and for float64, which the device can't
     rate.
@@ -129,9 +134,10 @@ def search(
         seconds=options.seconds,
         seeds=seeds(fmt, options.columns, options.seed, _MOST_SEED_ELEMENTS[backend]).tobytes(),
     )
-    searched = _evolved(session, request, progress)
+    interruption = Interruption() if interruption is None else interruption
+    searched = _evolved(session, request, progress, interruption)
     found = _row(session, options, searched.found)
-    smaller = _shrunk(session, options, found) if found is not None and options.shrinks else None
+    smaller = _shrunk(session, options, found, interruption) if found is not None and options.shrinks else None
     return Outcome(
         options=options,
         declaration=declaration,
@@ -160,7 +166,9 @@ def seeds(fmt: Format, columns: int, seed: int, most_elements: int) -> Bits:
     return unique[chosen]
 
 
-def _evolved(session: Session, request: Search, progress: Callable[[Searching], None]) -> Searched:
+def _evolved(
+    session: Session, request: Search, progress: Callable[[Searching], None], interruption: Interruption
+) -> Searched:
     """What a worker finds; a variant that ends it gives a violation and no rows.
 
     Raises SoftcheckError where the request can't be carried out.
@@ -172,6 +180,9 @@ def _evolved(session: Session, request: Search, progress: Callable[[Searching], 
             if isinstance(reply, Searching):
                 rounds = reply.rounds
                 progress(reply)
+                if interruption.is_set:
+                    # Also where it came before the worker had begun to listen.
+                    worker.interrupt()
             elif isinstance(reply, Failed):
                 session.give(worker)
                 raise SoftcheckError(f"{request.variant}: {reply.message}")
@@ -258,7 +269,7 @@ def _alone(session: Session, options: Options, case: Case) -> Measurement:
     return results[0].measurement if results else unmeasured(case.shape, ())
 
 
-def _shrunk(session: Session, options: Options, found: Row) -> Row | None:
+def _shrunk(session: Session, options: Options, found: Row, interruption: Interruption) -> Row | None:
     """A smaller row that keeps the figure and breaks the same promises; None where nothing smaller does."""
     wanted = KEPT * badness(found.alone, options.objective)
     broken = {violation.kind for violation in found.alone.violations}
@@ -268,7 +279,7 @@ def _shrunk(session: Session, options: Options, found: Row) -> Row | None:
     until = None if options.seconds is None else time.monotonic() + _SHRINK_SECONDS
 
     def keeps(case: Case) -> bool:
-        if until is not None and time.monotonic() > until:
+        if interruption.is_set or (until is not None and time.monotonic() > until):
             return False
         measurement = _alone(session, options, case)
         return badness(measurement, options.objective) >= wanted and broken <= {v.kind for v in measurement.violations}

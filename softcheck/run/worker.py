@@ -2,6 +2,7 @@
 
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -274,6 +275,8 @@ def main() -> None:
     """Entry of the process: ``python -m softcheck.run.worker DEVICE FILE_DESCRIPTOR``."""
     choice, descriptor = sys.argv[1], int(sys.argv[2])
     connection = Connection(descriptor)
+    # The parent sends it to end a search early; that may come when the search has just ended.
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)
     # Two workers on two cores: torch's own thread pool would only make them fight.
     torch.set_num_threads(1)
     opened = _open_device(choice)

@@ -1,13 +1,19 @@
 """``softcheck search``: the worst row beside random sampling, exit codes, and what can be saved."""
 
 import json
+import os
 import shlex
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from test_report_command import HOSTILE, KERNELS, softcheck
 
 NARROW = str(KERNELS / "narrow.py")
+SAVED = ["--save", "--format", "json"]
 FAST = ["--device", "interpreter", "--columns", "8"]
 
 
@@ -101,6 +107,44 @@ def test_report_of_a_search_can_be_drawn_anew(tmp_path):
         drawn = softcheck("render", "r.json", "--format", output_format, cwd=tmp_path)
         assert drawn.returncode == 0, drawn.stderr
         assert ("by random rows" in drawn.stdout) == (output_format != "summary")
+
+
+def test_ctrl_c_prints_and_saves_what_was_found_and_names_what_was_not_searched(tmp_path):
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import pathlib, torch\n\ndef f(x):\n"
+        f"    if x.shape[0] > 8:\n        pathlib.Path({str(tmp_path / 'begun')!r}).touch()\n"
+        "    return torch.softmax(x, -1)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "softcheck", "search", *FAST, f"{slow}:f", "torch", "--seconds", "300", *SAVED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(KERNELS.parents[1])},
+        # A suite that a shell started in the background inherits SIGINT ignored, and so would this process.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs here
+    ) as running:
+        try:
+            for _ in range(1200):
+                if (tmp_path / "begun").exists():
+                    break
+                time.sleep(0.1)
+            running.send_signal(signal.SIGINT)
+            output, said = running.communicate(timeout=120)
+        finally:
+            running.kill()
+    assert running.returncode == 130, said
+    report = json.loads(output)
+    assert report["interrupted"]
+    (found,) = report["searches"]
+    assert found["found"] > 0
+    assert report["notes"][-2:] == [
+        "interrupted: the figures are of what had been found by then",
+        "not searched: torch",
+    ]
+    assert len((tmp_path / "corpora" / "regressions" / "search.jsonl").read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize(

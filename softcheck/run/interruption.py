@@ -1,0 +1,35 @@
+"""Ctrl-C that ends a long step early and keeps what it has found. Imports no torch."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interruption:
+    """Set by the first Ctrl-C inside ``watching``; the second one raises KeyboardInterrupt as ever."""
+
+    def __init__(self, said: str = "") -> None:
+        """``said`` goes to standard error at the first Ctrl-C."""
+        self.is_set = False
+        self._said = said
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Catches the first Ctrl-C. Only the main thread may enter; where Ctrl-C is ignored, it stays so."""
+        before = signal.getsignal(signal.SIGINT)
+        if before is signal.SIG_IGN:
+            yield
+            return
+
+        def note(_number: int, _frame: FrameType | None) -> None:
+            signal.signal(signal.SIGINT, before)
+            self.is_set = True
+            sys.stderr.write(self._said)
+
+        signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
