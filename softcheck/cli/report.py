@@ -82,7 +82,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Where measurements are kept until the run is complete; below $XDG_STATE_HOME/softcheck or "
-    "~/.local/state/softcheck if left out.",
+    "~/.local/state/softcheck if left out, for 30 days after a kill.",
 )
 @option(
     "--resume",

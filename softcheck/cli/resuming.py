@@ -1,6 +1,8 @@
 """Where ``softcheck report`` keeps its journal, and how ``--resume`` gives the options of the killed run again."""
 
+import contextlib
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -18,16 +20,26 @@ from softcheck.run.record import Header, Keeping
 _NOT_KEPT = ("output", "output_format", "journal", "resume", "jobs", "save")
 """Options on which no figure depends."""
 
+DAYS_KEPT = 30
+"""For this long the journal of a killed run can be gone on with, unless a name was given to it."""
+
+_OWN_NAME = re.compile(r"\.?softcheck-report-\d{8}-\d{6}-\d+\.journal(\.tmp)?")
+"""As ``_default`` gives them, and what a kill leaves of one that was being written anew."""
+
 _META_KEY = "softcheck.resumed"
 
 
 def take_up(context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
     """Eager callback of ``--resume``: the killed run's options become the defaults of this one.
 
+    The file counts as new from here on, so that no other run clears it away.
+
     Raises UsageError where the file can't be read, is no journal, or holds options that this command does not take.
     """
     if value is not None:
         settings = _checked(context.command, value, read_header(value, Header).settings)
+        with contextlib.suppress(OSError):
+            os.utime(value)
         context.meta[_META_KEY] = settings
         context.default_map = {**(context.default_map or {}), **settings}
     return value
@@ -54,7 +66,24 @@ def keeping(context: click.Context, journal: Path | None, resume: Path | None) -
     settings: dict[str, Any] = {
         name: value for name, value in context.params.items() if name not in _NOT_KEPT and given(context, name)
     }
-    return Keeping(path=resume or journal or _default(), resume=resume is not None, settings=settings)
+    path = resume or journal
+    if path is None:
+        clear_away(state_folder())
+        path = _default()
+    return Keeping(path=path, resume=resume is not None, settings=settings)
+
+
+def clear_away(folder: Path) -> None:
+    """Removes journals that no run has written to for ``DAYS_KEPT`` days, of those that softcheck named itself.
+
+    Files of other names and links are left alone, and so is what can't be removed.
+    """
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(folder)):
+            with contextlib.suppress(OSError):
+                is_ours = _OWN_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+                if is_ours and entry.stat().st_mtime < time.time() - DAYS_KEPT * 86400:
+                    Path(entry).unlink()
 
 
 def announce(kept: Keeping) -> None:
@@ -67,7 +96,8 @@ def say_how_to_go_on(kept: Keeping) -> None:
     """The command that goes on with a run that was cut short."""
     if kept.path.exists():
         command = shlex.join(["softcheck", "report", "--resume", str(kept.path)])
-        click.echo(f"softcheck: what was measured is kept; go on with: {command}", err=True)
+        until = "" if kept.path.parent != state_folder() else f" for {DAYS_KEPT} days"
+        click.echo(f"softcheck: what was measured is kept{until}; go on with: {command}", err=True)
 
 
 def state_folder() -> Path:

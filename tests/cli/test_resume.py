@@ -8,10 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from test_report_command import softcheck
 
+from softcheck.cli.report import command
+from softcheck.cli.resuming import DAYS_KEPT, clear_away, take_up
 from softcheck.errors import UsageError
 from softcheck.run.journal import Journal, _records
 from softcheck.run.protocol import Ready
@@ -184,6 +187,57 @@ def test_journal_whose_options_are_none_is_refused(tmp_path, settings, said):
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+OWN = "softcheck-report-20250102-030405-77.journal"
+
+
+@pytest.mark.parametrize(
+    ("name", "days", "stays"),
+    [
+        (OWN, DAYS_KEPT + 1, False),
+        (f".{OWN}.tmp", DAYS_KEPT + 1, False),
+        (OWN, DAYS_KEPT - 1, True),
+        ("mine.journal", 10 * DAYS_KEPT, True),
+        (f"{OWN}.mine", 10 * DAYS_KEPT, True),
+        ("softcheck-report-x.journal", 10 * DAYS_KEPT, True),
+    ],
+)
+def test_only_old_journals_of_softchecks_own_naming_are_cleared_away(tmp_path, name, days, stays):
+    file = tmp_path / name
+    file.write_text("x")
+    old = time.time() - 86400 * days
+    os.utime(file, (old, old))
+    clear_away(tmp_path)
+    assert file.exists() == stays
+
+
+def test_links_and_missing_folders_are_left_alone(tmp_path):
+    target = tmp_path / "elsewhere"
+    target.write_text("x")
+    os.utime(target, (0, 0))
+    (tmp_path / OWN).symlink_to(target)
+    clear_away(tmp_path)
+    assert (tmp_path / OWN).is_symlink()
+    clear_away(tmp_path / "missing")
+
+
+def test_old_journal_is_gone_on_with_and_a_new_run_clears_the_others_away(kernel, tmp_path):
+    state = tmp_path / "state" / "softcheck"
+    state.mkdir(parents=True)
+    resumed, abandoned, named = state / OWN, state / OWN.replace("-77", "-78"), state / "mine"
+    killed([*arguments(kernel), "--journal", str(resumed)], resumed, at=1)
+    for file in (abandoned, named):
+        file.write_bytes(resumed.read_bytes())
+    for file in (resumed, abandoned, named):
+        os.utime(file, (0, 0))
+    environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    # A new run begins when the old one has just been taken up.
+    take_up(click.Context(command), None, resumed)
+    short = ["--variant", "torch", "--device", "interpreter", "--dtype", "float16", "--case", "ties/halves-9/*"]
+    assert softcheck("report", *short, **environment).returncode == 0
+    assert (resumed.exists(), abandoned.exists(), named.exists()) == (True, False, True)
+    assert len(list(state.iterdir())) == 2, "a complete run removes its own"
 
 
 def test_what_is_no_journal_is_refused(tmp_path):
