@@ -99,7 +99,10 @@ def load(spec: str) -> LoadedVariant:
 
 
 def _resolve_file(spec: str, location: str, function: str) -> Spec:
-    path = Path(location).expanduser()
+    try:
+        path = Path(location).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"variant {spec!r}: {location} can't be found: {error} Write the whole path") from None
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         beside = sorted(str(p) for p in path.parent.glob("*.py")) if path.parent.is_dir() else []

@@ -197,3 +197,7 @@ def test_every_declared_defect_has_a_case_that_can_show_it():
                 shown = [c.id for c in cases if c.dtype == dtype and defect.may_show(c.id)]
                 shown += [glob for glob in defect.cases if any(glob.startswith(f"probe/{p}/") for p in PROBES)]
                 assert shown, f"{name}, {dtype}: no case matches {defect.cases}"
+
+
+def test_home_that_nobody_has_is_refused():
+    assert "can't be found" in refused("~nobody-has-this-name/x.py:f", resolve)
