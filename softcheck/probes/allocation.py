@@ -12,6 +12,10 @@ from functools import wraps
 from typing import Any
 
 import torch
+from torch.utils._device import _device_constructors  # no public way to have the list made
+
+# torch keeps a list of the functions that ``with torch.device(...)`` acts on when it first needs it, and must find its own.
+_device_constructors()
 
 Policy = Callable[[torch.Tensor, bool], torch.Tensor]
 """What to hand out in a tensor's place; the flag says whether its contents are the function's promise."""

@@ -44,10 +44,17 @@ class Bands:
     """Each tensor with the whole of its storage as bytes."""
 
     def __call__(self, tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
-        """The same tensor between canaries; what is promised of its contents is kept, and NaN is put where nothing is."""
+        """The same tensor between canaries; what is promised of its contents is kept, and NaN is put where nothing is.
+
+        The tensor itself where memory does not suffice for another.
+        """
         size = tensor.untyped_storage().nbytes()
         body = -(-size // MARGIN) * MARGIN
-        whole = torch.full((2 * self.margin + body,), self.canary, dtype=torch.uint8, device=tensor.device)
+        try:
+            whole = torch.full((2 * self.margin + body,), self.canary, dtype=torch.uint8, device=tensor.device)
+        except torch.OutOfMemoryError:
+            # That there is too little memory for two of it is not the variant's fault.
+            return tensor
         begin = self.margin // tensor.element_size() + tensor.storage_offset()
         inside = whole.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), begin)
         if initialised:

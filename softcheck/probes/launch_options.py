@@ -15,7 +15,7 @@ from oracles.formats import Bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.judged import judged
-from softcheck.probes.kit import ordinary_rows, prefixed
+from softcheck.probes.kit import only, ordinary_rows, prefixed
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.relations import conclude_by_kind
 from softcheck.probes.tuning import watching
@@ -23,6 +23,9 @@ from softcheck.probes.tuning import watching
 _WARPS = (1, 2, 4, 8, 16)
 _AUTOTUNED = "autotuned"
 _COLUMNS = (100, 1000)
+
+_LEFT_OUT = ("OutOfResources:", "CompileTimeAssertionFailure:", "PTXASError:")
+"""Exceptions for which Triton's tuning leaves a configuration out: it asks for more than this device has, and never runs."""
 
 _NOTHING = "takes no num_warps and launches no autotuned kernel"
 
@@ -45,6 +48,8 @@ class _LaunchOptions(Probe):
             return Outcome(skipped=_NOTHING)
         columns = _COLUMNS[-1] if subject.setting.takes(_COLUMNS[-1]) else _COLUMNS[0]
         found = judged(subject, _logits(subject.setting, columns), partial(function, num_warps=trial.parameters))
+        if found.output is None and not found.fatal and only(found.violations, FindingKind.RAISED) == found.violations:
+            return Outcome(skipped=f"num_warps={trial.parameters}: refused, and nothing promises it")
         return Outcome(violations=prefixed(found.violations, f"with num_warps={trial.parameters}"), fatal=found.fatal)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
@@ -79,6 +84,8 @@ def _autotuned(subject: Subject, columns: int) -> Outcome:
             return Outcome(skipped=_NOTHING)
         count = max(count, chosen.offered)
         for violation in found.violations:
+            if violation.message.startswith(_LEFT_OUT):
+                continue
             broken.setdefault(violation.kind, []).append((chosen.text, violation))
         if found.fatal:
             break

@@ -71,6 +71,11 @@ class Pool:
         with self._lock:
             self._all.discard(worker)
 
+    def retire(self, worker: Worker) -> None:
+        """Ends a worker that has answered but can't go on."""
+        self.forget(worker)
+        worker.close()
+
     def retire_idle(self) -> None:
         """Ends all idle workers but one: each holds memory of the device, which a timing needs for itself."""
         with self._lock:

@@ -187,7 +187,7 @@ def _evolved(
                 session.give(worker)
                 raise SoftcheckError(f"{request.variant}: {reply.message}")
             elif isinstance(reply, Searched):
-                (session.forget if reply.fatal else session.give)(worker)
+                (session.retire if reply.fatal else session.give)(worker)
                 return reply
     except WorkerDiedError as died:
         session.forget(worker)

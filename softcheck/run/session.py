@@ -54,7 +54,7 @@ class Session(Pool):
                 if isinstance(reply, Declared):
                     declared = reply.declaration
                 elif isinstance(reply, Loaded):
-                    (self.forget if reply.fatal else self.give)(worker)
+                    (self.retire if reply.fatal else self.give)(worker)
                     return reply.declaration
                 elif isinstance(reply, Refused | Failed):
                     self.give(worker)

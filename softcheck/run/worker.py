@@ -51,7 +51,7 @@ from softcheck.run.protocol import (
 from softcheck.run.trials import make_trials
 from softcheck.variants.call import Placed, call, call_on_device, is_usable, place, returned_wrongly, to_bits
 from softcheck.variants.registry import LoadedVariant, load
-from softcheck.variants.state import is_lost, preserved
+from softcheck.variants.state import Snapshot, is_lost, preserved
 
 
 class _Session:
@@ -94,9 +94,12 @@ class _Session:
             return
         yield Declared(variant.declaration)
         dtype = next((d for d in request.dtypes if d in variant.declaration.dtypes), None)
+        before = Snapshot()
         wrong = None if dtype is None else self._try_once(variant, dtype)
+        # What only the first call in a process changes is for the first case to find, in another process than this.
+        changed = bool(before.restore())
         if wrong is None:
-            yield Loaded(spec, variant.declaration, fatal=is_lost() or not is_usable(self.device))
+            yield Loaded(spec, variant.declaration, fatal=changed or is_lost() or not is_usable(self.device))
         else:
             yield Refused(spec, wrong)
 
@@ -110,8 +113,7 @@ class _Session:
         bits = np.zeros((2, 8), dtype=fmt.storage)
         view = place(bits, fmt, Layout(), self.device).view
         try:
-            with preserved():
-                output = variant.function(view)
+            output = variant.function(view)
         except Exception:  # noqa: BLE001 - reported by the first case with its input
             return None
         wrong = returned_wrongly(output, view)

@@ -45,6 +45,28 @@ def _write_environment(value: dict[str, str | None]) -> None:
             os.environ[name] = text
 
 
+_PRECISIONS: tuple[Any, ...] = (torch.backends, torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+"""Each has an ``fp32_precision``."""
+
+
+def _read_precision() -> tuple[str | None, ...]:
+    """What torch's older function says, None where settings that it can't express make it raise, and the newer settings."""
+    try:
+        older = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        older = None
+    return older, *(str(owner.fp32_precision) for owner in _PRECISIONS)
+
+
+def _write_precision(value: tuple[str | None, ...]) -> None:
+    older, *newer = value
+    if older is not None:
+        torch.set_float32_matmul_precision(older)
+    for owner, precision in zip(_PRECISIONS, newer, strict=True):
+        if owner.fp32_precision != precision:
+            owner.fp32_precision = precision
+
+
 _SETTINGS = (
     _Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
     _Setting(
@@ -54,7 +76,7 @@ _SETTINGS = (
     ),
     _Setting("gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
     _Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
-    _Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    _Setting("matmul precision", _read_precision, _write_precision),
     _Setting("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
     _Setting("numpy's error handling", np.geterr, lambda value: np.seterr(**value)),
     _Setting("the working folder", os.getcwd, os.chdir),

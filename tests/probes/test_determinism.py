@@ -5,8 +5,9 @@ import torch
 from probe_helpers import conclusion, kinds
 
 from softcheck.probes import registry
-from softcheck.probes.base import Setting
+from softcheck.probes.base import Setting, Subject
 from softcheck.variants.declaration import Declaration
+from softcheck.variants.registry import LoadedVariant
 
 
 def right(x):
@@ -102,6 +103,25 @@ def test_state_left_by_another_shape():
         return exponentials / (exponentials.sum(dim=1, keepdim=True) + total)
 
     assert "other-shapes-between" in labels(conclusion("determinism", leaky))
+
+
+def test_another_right_answer_after_other_shapes_is_a_property_and_no_finding():
+    """As torch.compile gives one, which compiles anew with dynamic shapes and then takes that for all."""
+    seen = set()
+
+    def anew(x):
+        seen.add(x.shape)
+        if len({rows for rows, _ in seen}) > 2:
+            return torch.softmax(x.double(), dim=-1).to(x.dtype)
+        exponentials = torch.exp(x - x.amax(dim=1, keepdim=True))
+        return exponentials / exponentials.sum(dim=1, keepdim=True)
+
+    probe = registry.load("determinism")
+    setting = Setting(declaration=Declaration(), dtype="float32", backend="interpreter")
+    trial = next(trial for trial in probe.trials(setting) if trial.label == "other-shapes-between")
+    outcome = probe.run(Subject(LoadedVariant("anew", anew, Declaration()), setting, torch.device("cpu")), trial)
+    assert (outcome.violations, outcome.properties) == ((), {"history_invariant": False})
+    assert conclusion("determinism", right).properties == {"history_invariant": True}
 
 
 def test_what_raises_is_said_once_per_trial_and_ends_nothing():

@@ -1,10 +1,14 @@
 """Guard bands: what reads or writes beyond its rows is found, around input, output and workspace."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from probe_helpers import conclusion, kinds
 
 from softcheck import variant
+from softcheck.probes.bands import CANARIES, MARGIN, Bands
 
 
 def beyond(x, before, after):
@@ -160,3 +164,26 @@ def test_a_function_under_torch_compile_is_left_alone():
 
     for probe in ("guard_bands", "unwritten"):
         assert conclusion(probe, function).findings == ()
+
+
+def test_bands_that_memory_does_not_suffice_for_are_left_out(monkeypatch):
+    """Nobody but the probe asked for twice the memory."""
+
+    def scarce(*_arguments, **_options):
+        raise torch.OutOfMemoryError("of 40 GB")
+
+    tensor, around = torch.zeros(4), Bands(CANARIES[0], MARGIN)
+    monkeypatch.setattr(torch, "full", scarce)
+    assert around(tensor, True) is tensor
+    assert not around.holds(tensor)
+    assert around.overrun() is None
+
+
+def test_functions_that_act_on_a_device_context_are_torchs_own_even_if_first_asked_for_in_a_probe():
+    code = (
+        "import torch\nfrom softcheck.probes.allocation import handing_out\n"
+        "def made():\n    with torch.device('meta'):\n        return torch.empty(2).device.type\n"
+        "with handing_out(lambda tensor, initialised: tensor):\n    print(made())\nprint(made())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["meta", "meta"]

@@ -1,11 +1,14 @@
 """Configurations of autotuned kernels and warps, under the interpreter."""
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 from probe_helpers import conclusion, kinds
 from probing_child import ask
+
+from softcheck.probes import launch_options
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "options.py"
 
@@ -41,6 +44,45 @@ def test_warps(found):
     assert conclusion.findings[0].violation.message.startswith("with num_warps=16: ")
     assert found["takes_warps", "launch_options"].findings == ()
     assert found["takes_warps", "launch_options"].trials == 5
+
+
+def test_a_number_of_warps_that_is_refused_is_no_finding_and_a_crash_is():
+    def up_to_8(x, num_warps=4):
+        if num_warps > 8:
+            raise ValueError(num_warps)
+        return torch.softmax(x, dim=-1)
+
+    found = conclusion("launch_options", up_to_8)
+    assert kinds(found) == set()
+    assert found.trials == 4
+    assert "num_warps=16: refused, and nothing promises it" in found.skipped
+
+    def wrong_shape_with_16(x, num_warps=4):
+        return torch.softmax(x, dim=-1)[: 1 if num_warps == 16 else None]
+
+    assert kinds(conclusion("launch_options", wrong_shape_with_16)) == {"wrong_shape"}
+
+
+@pytest.mark.parametrize(("error", "expected"), [("OutOfResources", set()), ("ValueError", {"raised"})])
+def test_a_configuration_that_tuning_would_leave_out_is_no_finding(monkeypatch, error, expected):
+    raised = type(error, (Exception,), {})
+
+    @contextmanager
+    def watching(choose):
+        configs = ["small", "large"]
+        chosen.append(choose(None, configs))
+        yield
+
+    chosen = []
+
+    def tuned(x):
+        if chosen and chosen[-1] == "large":
+            raise raised("too much shared memory")
+        return torch.softmax(x, dim=-1)
+
+    monkeypatch.setattr(launch_options, "watching", watching)
+    assert kinds(conclusion("launch_options", tuned)) == expected
+    assert chosen == ["small", "large"] * 2
 
 
 def test_nothing_to_choose_is_said():

@@ -90,6 +90,23 @@ def test_what_a_module_changes_while_it_is_imported_is_put_back_and_no_finding(s
     assert result.measurement.violations == ()
 
 
+def test_what_only_the_first_call_changes_is_found_however_many_workers_there_are(tmp_path):
+    module = tmp_path / "lazy.py"
+    module.write_text(
+        "import torch\n\nready = []\n\ndef f(x):\n    if not ready:\n        ready.append(1)\n"
+        "        torch.set_float32_matmul_precision('medium')\n    return torch.softmax(x, -1)\n"
+    )
+    opened = Session("interpreter", jobs=1, seconds_per_call=60.0)
+    try:
+        assert not isinstance(opened.load(f"{module}:f"), str)
+        kinds = [
+            {v.kind for v in opened.run_case(case, [f"{module}:f"])[0].measurement.violations} for case in CASES[1:3]
+        ]
+    finally:
+        opened.close()
+    assert kinds == [{FindingKind.STATE_CHANGED}, set()]
+
+
 def test_compiled_variant_is_not_accused_of_what_torch_does(session):
     (result,) = session.run_case(CASES[3], ["eager_compiled"])
     assert FindingKind.STATE_CHANGED not in {v.kind for v in result.measurement.violations}

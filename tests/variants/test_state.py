@@ -46,3 +46,19 @@ def test_device_that_answers_nothing_more_loses_the_process_and_raises_nothing(m
     assert before.restore() == []
     assert not before.is_restored
     assert state.is_lost()
+
+
+@pytest.mark.parametrize("owner", ["backends", "backends.cuda.matmul", "backends.mkldnn.matmul"])
+def test_precision_that_the_older_function_cannot_tell_is_put_back(owner):
+    found = torch
+    for part in owner.split("."):
+        found = getattr(found, part)
+    was = found.fp32_precision
+    before = Snapshot()
+    found.fp32_precision = "tf32" if "mkldnn" not in owner else "bf16"
+    (changed,) = before.restore()
+    assert changed.startswith("matmul precision (from ('highest', ")
+    assert before.is_restored
+    assert found.fp32_precision == was
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert Snapshot().restore() == []
