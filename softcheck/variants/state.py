@@ -5,10 +5,13 @@ names that a lazy import adds, is no variant's doing and is left alone.
 """
 
 import os
+import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ _NAMESPACES: tuple[tuple[str, Any], ...] = (
     ("torch.Tensor", torch.Tensor),
     ("torch.nn.functional", torch.nn.functional),
 )
+_INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib"))
 _LIBRARIES = frozenset({"torch", "triton", "concurrent", "multiprocessing", "tqdm"})
 """Packages that patch torch's names and keep threads for purposes of their own."""
 
@@ -211,6 +215,12 @@ def _is_of_library(value: object) -> bool:
 
 
 def _is_foreign(thread: threading.Thread) -> bool:
-    """Whether a thread runs code of the variant's, not of a library's pool."""
+    """Whether a thread runs code of the variant's, not of an installed library, which may keep some of its own."""
     runs = getattr(thread, "function", None) or getattr(thread, "_target", None) or type(thread)
-    return thread.is_alive() and not _is_of_library(runs)
+    return thread.is_alive() and not _is_of_library(runs) and not _is_installed(runs)
+
+
+def _is_installed(value: object) -> bool:
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    file = Path(getattr(module, "__file__", None) or "nowhere").resolve()
+    return any(file.is_relative_to(folder) for folder in _INSTALLED)

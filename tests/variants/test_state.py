@@ -1,5 +1,10 @@
 """Global state is put back as it was, and what can't be put back says so."""
 
+import sys
+import sysconfig
+import threading
+import types
+
 import pytest
 import torch
 
@@ -62,3 +67,26 @@ def test_precision_that_the_older_function_cannot_tell_is_put_back(owner):
     assert found.fp32_precision == was
     assert torch.get_float32_matmul_precision() == "highest"
     assert Snapshot().restore() == []
+
+
+@pytest.mark.parametrize(("place", "named"), [("purelib", False), ("stdlib", False), ("elsewhere", True)])
+def test_thread_of_an_installed_library_is_its_own_business(monkeypatch, tmp_path, place, named):
+    folder = tmp_path if place == "elsewhere" else sysconfig.get_path(place)
+    module = types.ModuleType("lazy_library")
+    module.__file__ = f"{folder}/lazy_library.py"
+    monkeypatch.setitem(sys.modules, "lazy_library", module)
+    done = threading.Event()
+
+    def wait():
+        done.wait(60)
+
+    wait.__module__ = "lazy_library"
+    before = Snapshot()
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    try:
+        assert any("running threads" in changed for changed in before.restore()) == named
+        assert before.is_restored != named
+    finally:
+        done.set()
+        thread.join()
