@@ -159,9 +159,9 @@ class _Session:
         masked = variant.declaration.fully_masked
         if self.device.type == "cuda":
             # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
-            from softcheck.judge.device.judge import judge_on_device
+            from softcheck.judge.device.trust import judge_trusted
 
-            return judge_on_device(rows, output, fmt, fully_masked=masked)
+            return judge_trusted(rows, output, fmt, fully_masked=masked)
         return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked)
 
     def _measure(

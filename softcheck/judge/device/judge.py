@@ -6,6 +6,7 @@ describes what is broken. Where few rows are left, the first two are launched wi
 """
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from oracles.formats import Bits, Format, bits_hex
 from oracles.reference import FullyMasked, RowClass
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import UsageError
+from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge import bounds, ulp
 from softcheck.judge.device import bins, pairs, scan, table
 from softcheck.judge.device.constants import Constants
@@ -47,6 +48,7 @@ def judge_on_device(
     *,
     fully_masked: FullyMasked = "nan",
     arithmetic: Arithmetic = STANDARD,
+    most_broken: int | None = None,
 ) -> Measurement:
     """Measures ``y`` as the softmax of ``x``: what ``softcheck.judge.judge.judge`` says of their bits.
 
@@ -56,19 +58,24 @@ def judge_on_device(
     may be another one.
 
     Rows whose verdict, or whose ULP, the kernels' own error could change are judged by the numpy judge, and so are broken
-    rows as long as they are few (MOST_BROKEN_ROWS, MOST_BROKEN_ELEMENTS); ``rejudged_rows`` counts both. Of many broken
+    rows as long as they are few (``most_broken`` or MOST_BROKEN_ROWS, and MOST_BROKEN_ELEMENTS); ``rejudged_rows`` counts both. Of many broken
     rows the numpy judge describes the worst of each kind; counts are the device's, except that of order violations, which
     is then of the described rows alone. float64, and arithmetics whose bounds the kernels can't compute (prescaled
     exponents, 16-bit intermediates), are judged by the numpy judge altogether.
 
-    Raises UsageError where shapes, dtypes or devices don't match.
+    Raises UsageError where shapes, dtypes or devices don't match, SoftcheckError where the kernels' own counts contradict
+    each other.
     """
     _check(x, y, fmt)
     rows, columns = x.shape
     constants = Constants(fmt, bounds.model(arithmetic, fmt), columns)
     if rows == 0 or columns == 0 or not constants.supported:
         return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=fully_masked, arithmetic=arithmetic)
-    return _Judgement(x, y, constants, fully_masked, arithmetic).measurement()
+    # Triton launches on the current device, wherever its tensors are.
+    with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
+        judgement = _Judgement(x, y, constants, fully_masked, arithmetic)
+        judgement.most_broken = MOST_BROKEN_ROWS if most_broken is None else most_broken
+        return judgement.measurement()
 
 
 def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> None:
@@ -130,6 +137,7 @@ class _Judgement:
         self.histogram = torch.zeros(bins.ALL, dtype=torch.int64, device=x.device)
         self.counts = np.zeros(bins.ALL, dtype=np.int64)
         self.rejudged: list[Rows] = []
+        self.most_broken = MOST_BROKEN_ROWS
 
     def measurement(self) -> Measurement:
         """All steps, and their figures put together."""
@@ -222,7 +230,7 @@ class _Judgement:
         self.figures.special_mismatches += int((special & mismatched).sum())
 
     def _few(self, broken: int) -> bool:
-        return broken <= MOST_BROKEN_ROWS and broken * self.x.shape[1] <= MOST_BROKEN_ELEMENTS
+        return broken <= self.most_broken and broken * self.x.shape[1] <= MOST_BROKEN_ELEMENTS
 
     def _add(
         self, found: table.Table, numbers: torch.Tensor, kept: torch.Tensor, bad_sum: torch.Tensor, broken: torch.Tensor
@@ -297,7 +305,7 @@ class _Judgement:
         counts = self.counts
         on_device = {int(b): int(counts[b]) for b in np.flatnonzero(counts)}
         if sum(on_device.values()) != figures.elements:
-            raise RuntimeError(
+            raise SoftcheckError(
                 f"the device's histogram holds {sum(on_device.values())} elements, expected {figures.elements}; report this "
                 "as an error of softcheck, with the versions of torch and triton"
             )

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import jit
+from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
 from softcheck.judge.device.bins import bin_of_small, count, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
@@ -40,6 +40,12 @@ _THREADS = 512
 """Registers per thread, and threads per multiprocessor that have so many."""
 _STAGES = 3
 """Rows that are loaded ahead, and the one in hand."""
+_OTHER_SHARED = 16384
+"""Bytes of a program's shared memory for anything but rows loaded ahead: the table of counts, and what reductions take."""
+
+LARGEST_ERROR = 2.0**21
+"""ULPs from which rows are left: the table of counts ends a little below 2^22. No bound of a scan's models but those that
+flush, whose subnormal results may be 2^(p-1) ULPs off, reaches it."""
 
 _MANTISSA = tl.constexpr((1 << 52) - 1)
 _UP_EXPONENT = tl.constexpr(64)
@@ -49,6 +55,7 @@ CLAMP = 0x405E0000
 """The high word of the float64 120: e^-120 is 2^-24 of the least ULP, 2^-149."""
 _CLAMP = tl.constexpr(CLAMP)
 _CLAMPED = tl.constexpr(120.0)
+_LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
 _TABLE = tl.constexpr(bins.TABLE)
 
 
@@ -188,6 +195,7 @@ def _scan_kernel(
             # Half an ULP is more than 2^-(p+1) r, and the sum of r is 1.
             allowance += 2.0 ** -(PRECISION + 1)
         passed = (largest_share <= 1.0 - margin) & (odd == 0) & (weighted <= 1.0)
+        passed = passed & (largest_error < _LARGEST_ERROR)
         passed = passed & (deviation <= allowance * (1.0 - 2.0**-12))
         left = valid & (passed == 0)
         place = tl.atomic_add(left_rows + lane * 0, tl.full([ROWS], 1, tl.int64), mask=left, sem="relaxed")
@@ -276,12 +284,26 @@ def scan(
         not constants.few_terms,
         block <= _NARROW,
         chosen,
-        _STAGES,
+        stages(block, constants.fmt.itemsize),
         is_nvidia(),
         num_warps=warps,
         **registers(_REGISTERS),
+        **OPTIONS,
     )
     return finish(space)
+
+
+def stages(block: int, itemsize: int) -> int:
+    """Rows of ``block`` columns, of input and output, that fit a program's shared memory, and the one in hand; at most 3."""
+    return 1 + min(_STAGES - 1, max(0, (_shared_bytes() - _OTHER_SHARED) // (2 * block * itemsize)))
+
+
+def _shared_bytes() -> int:
+    """Shared memory that one program may have, in bytes."""
+    if INTERPRETED:
+        return 1 << 30
+    driver = triton.runtime.driver.active
+    return int(driver.utils.get_device_properties(driver.get_current_device())["max_shared_mem"])
 
 
 def default_programs(device: torch.device, warps: int, threads: int) -> int:
