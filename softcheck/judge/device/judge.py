@@ -1,8 +1,7 @@
 """Judging an output where it lies: the same measurement as ``softcheck.judge.judge``, from a few numbers per row or fewer.
 
-Three steps, each for the rows that the one before could not settle: ``scan`` (``scan_pairs`` for two columns) passes
-ordinary rows, ``tabulate`` computes all figures of the rows left, and the numpy judge decides the rows in doubt and
-describes what is broken. Where few rows are left, the first two are launched without waiting for the device.
+``scan`` (``scan_pairs`` for two columns) passes ordinary rows, ``tabulate`` computes all figures of the rows left, and the
+numpy judge decides what is in doubt and describes what is broken. The first two are launched without waiting in between.
 """
 
 import math
@@ -63,8 +62,7 @@ def judge_on_device(
     is then of the described rows alone. float64, and arithmetics whose bounds the kernels can't compute (prescaled
     exponents, 16-bit intermediates), are judged by the numpy judge altogether.
 
-    Raises UsageError where shapes, dtypes or devices don't match, SoftcheckError where the kernels' own counts contradict
-    each other.
+    Raises UsageError where shapes, dtypes or devices don't match, SoftcheckError where the kernels' counts contradict.
     """
     _check(x, y, fmt)
     rows, columns = x.shape
@@ -73,9 +71,8 @@ def judge_on_device(
         return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=fully_masked, arithmetic=arithmetic)
     # Triton launches on the current device, wherever its tensors are.
     with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
-        judgement = _Judgement(x, y, constants, fully_masked, arithmetic)
-        judgement.most_broken = MOST_BROKEN_ROWS if most_broken is None else most_broken
-        return judgement.measurement()
+        most = MOST_BROKEN_ROWS if most_broken is None else most_broken
+        return _Judgement(x, y, constants, fully_masked, arithmetic, most).measurement()
 
 
 def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> None:
@@ -128,16 +125,21 @@ class _Judgement:
     """One output being judged."""
 
     def __init__(
-        self, x: torch.Tensor, y: torch.Tensor, constants: Constants, fully_masked: FullyMasked, arithmetic: Arithmetic
+        self,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        constants: Constants,
+        fully_masked: FullyMasked,
+        arithmetic: Arithmetic,
+        most_broken: int,
     ) -> None:
         self.x, self.y, self.constants = x, y, constants
         self.fully_masked: FullyMasked = fully_masked
-        self.arithmetic = arithmetic
+        self.arithmetic, self.most_broken = arithmetic, most_broken
         self.figures = _Figures()
         self.histogram = torch.zeros(bins.ALL, dtype=torch.int64, device=x.device)
         self.counts = np.zeros(bins.ALL, dtype=np.int64)
         self.rejudged: list[Rows] = []
-        self.most_broken = MOST_BROKEN_ROWS
 
     def measurement(self) -> Measurement:
         """All steps, and their figures put together."""

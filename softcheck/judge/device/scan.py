@@ -13,14 +13,13 @@ import triton.language as tl
 
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
-from softcheck.judge.device.bins import bin_of_small, count, open_table, store_table
+from softcheck.judge.device.bins import bin_of_small, count, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
+    inverse_of_small,
     is_power,
     quick_inverse,
     ratio,
-    scaled_binade,
-    scaled_inverse_ulp,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
 from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, store_best, store_sums, workspace
@@ -81,6 +80,35 @@ def _inverse(
 
 
 @jit
+def _bound(
+    b: tl.tensor,
+    in_ulps: tl.tensor,
+    underflow: tl.tensor,
+    ROUNDS: tl.constexpr,
+    UNDERFLOWS: tl.constexpr,
+    FAR: tl.constexpr,
+    MORE_TERMS: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """Bound in ULPs and the cost of rounding to the format, of the error B before it, r, and tau in ULPs; all float32."""
+    growth = 1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24))) if MORE_TERMS else 1.0 + b * 0.5
+    rounding = tl.full(b.shape, 0.5, tl.float32)
+    if ROUNDS:
+        rounding = 0.5 + 0.5 * b
+    if ROUNDS and not FAR and not UNDERFLOWS:
+        # The sum of both parts, in one operation less.
+        bound = 0.5 + b * (0.5 + growth * in_ulps)
+    else:
+        bound = b * growth * in_ulps
+        if UNDERFLOWS:
+            bound += underflow
+        if FAR:
+            rounding = tl.where(bound > 0.5, 1.0 + b * growth, rounding)
+        if ROUNDS:
+            bound += rounding
+    return bound, rounding
+
+
+@jit
 def _scan_kernel(
     x: tl.tensor,
     y: tl.tensor,
@@ -101,6 +129,7 @@ def _scan_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     EVEN: tl.constexpr,
+    WIDE_RANGE: tl.constexpr,
     PRECISION: tl.constexpr,
     MIN_EXPONENT: tl.constexpr,
     ROUNDS: tl.constexpr,
@@ -160,24 +189,15 @@ def _scan_kernel(
 
         exact = exponentials * (inverse * _UP)[:, None]
         small = exact.to(tl.float32)
-        binades = scaled_binade(small, MIN_EXPONENT)
-        per_ulp = scaled_inverse_ulp(binades, PRECISION)
+        per_ulp = inverse_of_small(small, MIN_EXPONENT, PRECISION)
         difference = tl.fma(output.to(tl.float64), tl.full(output.shape, _UP, tl.float64), -exact).to(tl.float32)
         error = tl.abs(difference) * per_ulp
-        in_ulps = small * per_ulp
-        # Beyond the clamp nothing is left of r, and so no error of its own.
-        b = tl.minimum(own_error, most) + row_part[:, None]
-        growth = 1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24))) if MORE_TERMS else 1.0 + b * 0.5
-        bound = b * growth * in_ulps
-        if UNDERFLOWS:
-            bound += underflow * per_ulp
-        if ROUNDS:
-            rounding = 0.5 + 0.5 * b
-            if FAR:
-                rounding = tl.where(bound > 0.5, 1.0 + b * growth, rounding)
-            bound += rounding
-        # Negative outputs are at least one ULP off, and flushed ones half an ULP.
-        closer = ((output <= 0) & (error > 0.4999)) | (is_power(small) & (below > 0))
+        # Beyond the clamp nothing is left of r, and so no error of its own; float16's logits give none that would show.
+        own_part = tl.minimum(own_error, most) if WIDE_RANGE else own_error
+        b = own_part + row_part[:, None]
+        bound, rounding = _bound(b, small * per_ulp, underflow * per_ulp, ROUNDS, UNDERFLOWS, FAR, MORE_TERMS)
+        # Negative outputs are at least one ULP off, and flushed ones half an ULP. Only maxima have no error of their own.
+        closer = ((output <= 0) & (error > 0.4999)) | (is_power(small) & (own_error > 0))
         share = tl.where(closer, 4.0, ratio(error, bound, NVIDIA))
         if not EVEN:
             share = tl.where(inside, share, 0.0)
@@ -189,7 +209,7 @@ def _scan_kernel(
         allowance = additions + twice * weighted
         allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
         if EXACT_SUMS:
-            costs = rounding / per_ulp if ROUNDS else 0.5 / per_ulp
+            costs = rounding / per_ulp
             allowance += tl.sum(costs if EVEN else tl.where(inside, costs, 0.0), axis=1) * _DOWN
         else:
             # Half an ULP is more than 2^-(p+1) r, and the sum of r is 1.
@@ -202,11 +222,10 @@ def _scan_kernel(
         tl.store(listed + place, row, mask=left)
         passed = passed & valid
 
-        # Not a broadcast alone: Triton 3.6's interpreter reads an atomic operation's mask as if it were contiguous.
-        counted = passed[:, None] & tl.full([ROWS, BLOCK], 1, tl.int1)
-        if not EVEN:
-            counted = counted & inside
-        count(table, histogram, bin_of_small(error), counted, 1, NVIDIA, False)
+        if EVEN:
+            count_rows(table, histogram, bin_of_small(error), passed, NVIDIA)
+        else:
+            count(table, histogram, bin_of_small(error), passed[:, None] & inside, 1, NVIDIA, False)
         passed_rows += passed.to(tl.int64)
         error_sum += tl.where(passed, tl.sum(error, axis=1), 0.0).to(tl.float64)
         best_error, error_row = better(best_error, error_row, largest_error, row, passed)
@@ -276,6 +295,7 @@ def scan(
         tile_rows,
         block,
         block == columns,
+        constants.fmt.max > 2.0**16,
         constants.fmt.precision,
         constants.fmt.min_exponent,
         constants.model.rounds_result,

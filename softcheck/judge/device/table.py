@@ -1,8 +1,5 @@
 # ruff: noqa: N803, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
-"""The full set of figures for each of some rows: every rule of the judge but order, in float64, for rows of any width.
-
-Three passes over a row in tiles: maximum and class; exponentials' sum; comparison.
-"""
+"""All figures of each of some rows of any width: every rule of the judge but order, in float64, in three passes over a row."""
 
 from dataclasses import dataclass
 
