@@ -1,7 +1,6 @@
 """A call with everything that the judge finds wrong with its output, judged where it lies as far as that is quicker."""
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -73,13 +72,9 @@ def _wrong(
     )
     if subject.setting.on_gpu and bits.size > _MANY_ELEMENTS:
         # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
-        from softcheck.judge.device.trust import DistrustedError, judge_trusted
+        from softcheck.judge.device.trust import judge_trusted
 
-        try:
-            measured = judge_trusted(placed.view, output, fmt, fully_masked=masked)
-        except DistrustedError as error:
-            warnings.warn(f"{error}; the numpy judge serves instead", RuntimeWarning, stacklevel=2)
-            measured = judge_bits(attempt.output)
+        measured = judge_trusted(placed.view, output, fmt, fully_masked=masked)
     else:
         measured = judge_bits(attempt.output)
     return diagnose(attempt, measured).violations

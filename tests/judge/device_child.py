@@ -122,21 +122,6 @@ def judged_twice(bits, dtype):
     return judged.call_count
 
 
-def out_of_memory(bits, dtype):
-    """The trusted judge where the device has no memory left."""
-    import torch
-
-    from oracles.formats import FORMATS
-    from softcheck.judge.device import trust
-    from softcheck.variants.call import to_tensor
-
-    fmt = FORMATS[dtype]
-    x = to_tensor(bits, fmt, torch.device("cpu"))
-    trust._found.clear()
-    with mock.patch.object(trust, "judge_on_device", side_effect=torch.OutOfMemoryError("2 GiB")):
-        trust.judge_trusted(x, x, fmt)
-
-
 def left(bits, output, dtype, fully_masked="nan"):
     """Numbers of the rows that the scan left, sorted."""
     import torch

@@ -7,7 +7,6 @@ from judge_helpers import kinds, matrix, rounded
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FORMATS, decode
 from softcheck.contract import FindingKind
-from softcheck.errors import UsageError
 from softcheck.judge.device import builtin_rows
 from softcheck.judge.device.trust import DistrustedError
 from softcheck.judge.judge import judge
@@ -73,11 +72,6 @@ def test_kernels_that_do_not_run_are_not_believed(child):
 def test_kernels_are_tried_once_in_a_process(child):
     # Right outputs, wrong ones, and the two that were asked for.
     assert child.submit(device_child.judged_twice, some(FLOAT16, 3)[0], "float16").result() == 4
-
-
-def test_no_memory_is_not_held_against_the_kernels(child):
-    with pytest.raises(UsageError, match=r"no memory left to judge \[3, 3\] float16 outputs: 2 GiB"):
-        child.submit(device_child.out_of_memory, some(FLOAT16, 3)[0], "float16").result()
 
 
 @pytest.mark.parametrize("fmt", [FLOAT16, BFLOAT16, FLOAT32], ids=lambda f: f.name)

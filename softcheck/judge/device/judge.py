@@ -57,21 +57,21 @@ def judge_on_device(
     may be another one.
 
     Rows whose verdict, or whose ULP, the kernels' own error could change are judged by the numpy judge, and so are broken
-    rows as long as they are few (``most_broken`` or MOST_BROKEN_ROWS, and MOST_BROKEN_ELEMENTS); ``rejudged_rows`` counts both. Of many broken
-    rows the numpy judge describes the worst of each kind; counts are the device's, except that of order violations, which
-    is then of the described rows alone. float64, and arithmetics whose bounds the kernels can't compute (prescaled
-    exponents, 16-bit intermediates), are judged by the numpy judge altogether.
+    rows as long as they are few (``most_broken`` or MOST_BROKEN_ROWS, MOST_BROKEN_ELEMENTS); ``rejudged_rows`` counts both.
+    Of many broken rows the numpy judge describes the worst of each kind; counts are the device's, except that of order
+    violations, which is then of the described rows alone. float64, and arithmetics whose bounds the kernels can't compute
+    (prescaled exponents, 16-bit intermediates), are judged by the numpy judge altogether.
 
     Raises UsageError where shapes, dtypes or devices don't match, SoftcheckError where the kernels' counts contradict.
     """
     _check(x, y, fmt)
     rows, columns = x.shape
     constants = Constants(fmt, bounds.model(arithmetic, fmt), columns)
+    most = MOST_BROKEN_ROWS if most_broken is None else most_broken
     if rows == 0 or columns == 0 or not constants.supported:
         return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=fully_masked, arithmetic=arithmetic)
     # Triton launches on the current device, wherever its tensors are.
     with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
-        most = MOST_BROKEN_ROWS if most_broken is None else most_broken
         return _Judgement(x, y, constants, fully_masked, arithmetic, most).measurement()
 
 
@@ -218,7 +218,9 @@ class _Judgement:
         bad_sum = share_of_sum > 1
         mismatched = (found["nan_mismatch"] + found["inf_mismatch"] + found["masked_not_zero"]) > 0
         broken = mismatched | bad_sum | (found["exceeding"] > 0) | (found["out_of_range"] > 0)
-        chosen = doubtful | broken if self._few(int((broken & ~doubtful).sum())) else doubtful
+        many = int((broken & ~doubtful).sum())
+        few = many <= self.most_broken and many * self.x.shape[1] <= MOST_BROKEN_ELEMENTS
+        chosen = doubtful | broken if few else doubtful
         numbers = torch.arange(rows.start, rows.stop, device=self.x.device) if isinstance(rows, range) else rows
         if chosen.any():
             again = numbers[chosen]
@@ -230,9 +232,6 @@ class _Judgement:
         self.figures.special_rows += int(special.sum())
         self.figures.fully_masked_rows += int(((found["row_class"] == RowClass.FULLY_MASKED) & kept).sum())
         self.figures.special_mismatches += int((special & mismatched).sum())
-
-    def _few(self, broken: int) -> bool:
-        return broken <= self.most_broken and broken * self.x.shape[1] <= MOST_BROKEN_ELEMENTS
 
     def _add(
         self, found: table.Table, numbers: torch.Tensor, kept: torch.Tensor, bad_sum: torch.Tensor, broken: torch.Tensor
@@ -340,10 +339,7 @@ class _Judgement:
         )
 
     def _as_if_flushing(self, again: Measurement | None, max_ulp: Extreme | None) -> float | None:
-        """The largest error in a format without subnormals, which no error exceeds.
-
-        Where the row with the largest error shows it there too, that is the answer. Else a table of all rows tells.
-        """
+        """The largest error in a format without subnormals: no error exceeds it. If need be, a table of all rows tells."""
         if max_ulp is None:
             return None
         of_host = again.max_ulp_ftz if again is not None else None

@@ -15,7 +15,7 @@ import triton
 from oracles.formats import Bits, Format
 from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind
-from softcheck.errors import SoftcheckError, UsageError
+from softcheck.errors import SoftcheckError
 from softcheck.judge import bounds
 from softcheck.judge.device import builtin_rows, scan
 from softcheck.judge.device.agreement import disagreements
@@ -37,17 +37,12 @@ class DistrustedError(SoftcheckError):
 def judge_trusted(x: torch.Tensor, y: torch.Tensor, fmt: Format, *, fully_masked: FullyMasked = "nan") -> Measurement:
     """As ``judge_on_device`` under the standard contract, by kernels that agreed with the numpy judge first.
 
-    Raises DistrustedError where they did not agree, UsageError where the device has no memory left for judging.
+    Raises DistrustedError where they did not agree, and what ``judge_on_device`` raises.
     """
-    try:
-        wrong = distrust(fmt, x.shape[1], fully_masked, x.device) if x.ndim == 2 else None
-        if wrong is None:
-            return judge_on_device(x, y, fmt, fully_masked=fully_masked)
-    except torch.OutOfMemoryError as error:
-        raise UsageError(
-            f"the device has no memory left to judge {list(x.shape)} {fmt.name} outputs: {error}"
-        ) from None
-    raise DistrustedError(wrong)
+    wrong = distrust(fmt, x.shape[1], fully_masked, x.device) if x.ndim == 2 else None
+    if wrong is not None:
+        raise DistrustedError(wrong)
+    return judge_on_device(x, y, fmt, fully_masked=fully_masked)
 
 
 def distrust(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch.device) -> str | None:
