@@ -1,13 +1,17 @@
 """Speed of the device judge beside torch's float64 operations and the hardware's limits, and its agreement with numpy's.
 
-    python benchmarks/bench_judge.py [--output FILE]
-    python benchmarks/bench_judge.py --check [--variants torch,multi_row] [--families normal,special]
+    python benchmarks/bench_judge.py [--seconds 55] [--only float16] [--output FILE]
+    python benchmarks/bench_judge.py --check [--seconds 55] [--from N] [--variants torch,multi_row] [--families normal,special]
+
+Both stop in time: after ``--seconds`` no other shape or output is begun. Shapes left out are named, and ``--only`` takes those
+whose name holds a text, such as "16384 x 4096"; a check says with which ``--from`` to go on.
 
 Needs a CUDA device. Input and output come from DRAM: twice the L2 is overwritten before every timed launch, and each
 figure is the median of the times between two device events. The limits are measured in the same run: how fast a kernel
 reads two tensors, and how fast it does float64 multiply-adds. ``scan`` is the judge's kernel alone, ``judge`` the whole
 function with its host part, in wall time; ``kernels`` is everything that it has to launch on such an input, up to the
-few numbers that the host reads. Exits 1 where judges disagree, 3 where there is no device.
+few numbers that the host reads. ``scan/limit`` and ``judge/limit`` are shares of the lower limit. Exits 1 where judges
+disagree, 3 where there is no device, 4 where all was right but time was short.
 """
 # ruff: noqa: INP001, N803 - a script, not a package; kernels name compile-time constants in capitals
 
@@ -26,6 +30,7 @@ import triton
 import triton.language as tl
 
 from oracles.formats import FORMATS, Format
+from softcheck.cases.case import Case
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.judge import bounds
 from softcheck.judge.device import bins, pairs, table
@@ -37,6 +42,7 @@ from softcheck.judge.device.scan import scan, tile
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.variants.call import TORCH_DTYPES, place, to_bits
 from softcheck.variants.compile import compiling
+from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import BUILTIN
 from softcheck.variants.registry import load as load_variant
 
@@ -46,7 +52,8 @@ SHAPES = [
 ]
 PAIR = 2
 ROUNDS = 15
-CHECKED_ROWS = 256
+CHECKED_ROWS = 64
+UNFINISHED = 4
 
 Launch = Callable[[], object]
 
@@ -171,16 +178,19 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
         wall.append(time.perf_counter() - begun)
     per_element = float64_operations(dtype, columns)
     speed = {name: elements / t / 1e9 for name, t in taken.items()}
-    limits = {"memory": speed["read"], "float64": fma_rate / per_element / 1e9}
+    judged = elements / statistics.median(wall) / 1e9
+    float64_limit = fma_rate / per_element / 1e9
+    limit = min(speed["read"], float64_limit)
     left = Numbers(scanned(x, y, constants).found).left
     return {
         "dtype": dtype,
         "shape": shape,
         **speed,
-        "judge": elements / statistics.median(wall) / 1e9,
+        "judge": judged,
         "float64_operations": per_element,
-        "float64_limit": limits["float64"],
-        "share_of_limit": speed["kernels"] / min(limits.values()),
+        "float64_limit": float64_limit,
+        "scan_share_of_limit": speed["scan"] / limit,
+        "judge_share_of_limit": judged / limit,
         "rows_left_by_scan": left,
         "rejudged_rows": measured.rejudged_rows,
         "disagreements": _compare(x[:CHECKED_ROWS], y[:CHECKED_ROWS], fmt),
@@ -192,49 +202,85 @@ def _compare(x: torch.Tensor, y: torch.Tensor, fmt: Format, masked: Any = "nan")
     return disagreements(judge_on_device(x, y, fmt, fully_masked=masked), host)
 
 
-def check(variants: list[str], families: set[str] | None, most_elements: int) -> int:
-    """Compares both judges on every case and variant; returns how many outputs they disagree on."""
+def check(variants: list[str], families: set[str] | None, most_elements: int, first: int, seconds: float) -> int:
+    """Compares both judges on cases and variants, from output number ``first`` on, for so many seconds; the exit code."""
+    until = time.monotonic() + seconds
     loaded = [load_variant(name) for name in variants]
+    cases = [c for c in load(default_corpora()) if c.dtype != "float64" and (not families or c.family in families)]
+    outputs = [(case, variant) for case in cases for variant in loaded if _takes(variant.declaration, case)]
     compared = disagreeing = 0
-    for case in load(default_corpora()):
-        if case.dtype == "float64" or (families and case.family not in families):
+    shown = time.monotonic()
+    placed_case = placed = None
+    for number, (case, variant) in enumerate(outputs[first:], start=first):
+        now = time.monotonic()
+        if now > until:
+            _say(f"{compared} outputs judged twice, {disagreeing} disagreements; go on with --from {number}")
+            return 1 if disagreeing else UNFINISHED
+        if now > shown + 5:
+            shown = now
+            _say(f"  {number} of {len(outputs)} outputs, {disagreeing} disagreements")
+        if placed is None or placed_case is not case:
+            rows = max(1, most_elements // max(1, case.shape[1]))
+            placed_case, placed = case, place(case.bits(rows), case.format, case.layout, torch.device("cuda"))
+        try:
+            output = variant.function(placed.view)
+            torch.cuda.synchronize()
+        except Exception as error:  # noqa: BLE001 - a variant's failure is no matter of the judges
+            _say(f"{case.id} {variant.name}: no output ({type(error).__name__})")
             continue
-        rows = max(1, most_elements // max(1, case.shape[1]))
-        placed = place(case.bits(rows), case.format, case.layout, torch.device("cuda"))
-        for variant in loaded:
-            promise = variant.declaration
-            limit = promise.column_limit(case.dtype)
-            if case.dtype not in promise.dtypes or (limit is not None and case.shape[1] > limit):
-                continue
-            try:
-                output = variant.function(placed.view)
-                torch.cuda.synchronize()
-            except Exception as error:  # noqa: BLE001 - a variant's failure is no matter of the judges
-                _say(f"{case.id} {variant.name}: no output ({type(error).__name__})")
-                continue
-            compared += 1
-            found = _compare(placed.view, output, case.format, promise.fully_masked)
-            if found:
-                disagreeing += 1
-                _say(f"{case.id} {variant.name}: the judges disagree on {', '.join(found)}")
-    _say(f"{compared} outputs judged twice, {disagreeing} disagreements")
-    return disagreeing if compared else 1
+        compared += 1
+        found = _compare(placed.view, output, case.format, variant.declaration.fully_masked)
+        if found:
+            disagreeing += 1
+            _say(f"{case.id} {variant.name}: the judges disagree on {', '.join(found)}")
+    _say(f"{compared} outputs judged twice, {disagreeing} disagreements; all {len(outputs)} are done")
+    return 1 if disagreeing or not compared else 0
+
+
+def _takes(promise: Declaration, case: Case) -> bool:
+    limit = promise.column_limit(case.dtype)
+    return case.dtype in promise.dtypes and (limit is None or case.shape[1] <= limit)
+
+
+def _name(dtype: str, shape: tuple[int, int]) -> str:
+    return f"{dtype} {shape[0]} x {shape[1]}"
+
+
+def _timed_within(only: str, limit: float, fma_rate: float) -> tuple[list[dict[str, Any]], list[str]]:
+    """Figures of the shapes begun in time, and the names of the others."""
+    begun = time.monotonic()
+    results: list[dict[str, Any]] = []
+    late = []
+    for dtype, shape in SHAPES:
+        name = _name(dtype, shape)
+        if only not in name:
+            continue
+        # The next shape takes about as long as those before: what takes the time is compiling.
+        taken = time.monotonic() - begun
+        if results and taken * (1 + 1 / len(results)) > limit:
+            late.append(name)
+            continue
+        results.append(timed(dtype, shape, fma_rate))
+        _say(f"  {time.monotonic() - begun:.0f} s: {name}")
+    return results, late
 
 
 def _table(results: list[dict[str, Any]]) -> str:
     names = ("torch", "compiled", "scan", "kernels", "judge", "read", "float64_limit")
-    lines = [f"{'Gelements/s':24}" + "".join(f"{n:>14}" for n in names) + f"{'of limit':>10}{'left':>10}{'differs':>9}"]
+    heads = (*names[:-2], "memory limit", "float64 limit")
+    shares = ("scan_share_of_limit", "judge_share_of_limit")
+    lines = [f"{'Gelements/s':24}" + "".join(f"{n:>14}" for n in heads) + f"{'scan/limit':>12}{'judge/limit':>12}"]
+    lines[0] += f"{'left':>10}{'differs':>9}"
     for r in results:
-        head = f"{r['dtype']:9} {r['shape'][0]} x {r['shape'][1]}"
-        figures = "".join(f"{r[n]:14.1f}" for n in names)
+        figures = "".join(f"{r[n]:14.1f}" for n in names) + "".join(f"{r[n]:12.2f}" for n in shares)
         lines.append(
-            f"{head:24}{figures}{r['share_of_limit']:10.2f}{r['rows_left_by_scan']:10}{len(r['disagreements']):9}"
+            f"{_name(r['dtype'], r['shape']):24}{figures}{r['rows_left_by_scan']:10}{len(r['disagreements']):9}"
         )
     return "\n".join(lines)
 
 
 def main() -> int:
-    """Runs the benchmark or the check; the exit code is 0, 1 or 3."""
+    """Runs the benchmark or the check; the exit code is 0, 1, 3 or 4."""
     parser = argparse.ArgumentParser(description="Speed of the device judge, and its agreement with the numpy judge.")
     parser.add_argument(
         "--check", action="store_true", help="compare both judges on corpora and variants, time nothing"
@@ -242,6 +288,11 @@ def main() -> int:
     parser.add_argument("--variants", default=",".join(BUILTIN), help="for --check: names, separated by commas")
     parser.add_argument("--families", help="for --check: families of cases, separated by commas; default all")
     parser.add_argument("--elements", type=int, default=1 << 20, help="for --check: cases are cut to so many elements")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="for --check: number of the first output")
+    parser.add_argument("--seconds", type=float, default=55.0, help="begin nothing after so many seconds")
+    parser.add_argument(
+        "--only", default="", help='time shapes whose name holds this text, such as "float16 65536 x 1024"'
+    )
     parser.add_argument("--output", type=Path, help="write the figures as JSON")
     options = parser.parse_args()
     if not torch.cuda.is_available():
@@ -249,15 +300,23 @@ def main() -> int:
         return 3
     if options.check:
         families = set(options.families.split(",")) if options.families else None
-        return 1 if check(options.variants.split(","), families, options.elements) else 0
+        return check(options.variants.split(","), families, options.elements, options.first, options.seconds)
+    if not any(options.only in _name(*shape) for shape in SHAPES):
+        parser.error(
+            f"no shape's name holds {options.only!r}; expected a part of: {', '.join(_name(*s) for s in SHAPES)}"
+        )
     rate = multiply_add_rate()
-    results = [timed(dtype, shape, rate) for dtype, shape in SHAPES]
+    results, late = _timed_within(options.only, options.seconds, rate)
     _say(f"{torch.cuda.get_device_name()}, {2 * rate / 1e12:.1f} Tflop/s float64 measured, torch {torch.__version__}")
     _say(_table(results))
+    if late:
+        _say(f"not timed within {options.seconds:.0f} s: {', '.join(late)}")
     if options.output:
         document = {"device": torch.cuda.get_device_name(), "float64_fma_per_second": rate, "results": results}
         options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    return 1 if any(r["disagreements"] for r in results) else 0
+    if any(r["disagreements"] for r in results):
+        return 1
+    return UNFINISHED if late else 0
 
 
 if __name__ == "__main__":

@@ -140,9 +140,9 @@ def measured(x: torch.Tensor, y: torch.Tensor, fmt: Format, declaration: Declara
     """The judge's word on an output where it lies."""
     masked = declaration.fully_masked
     if x.device.type == "cuda":
-        from softcheck.judge.device.judge import judge_on_device
+        from softcheck.judge.device.trust import judge_trusted
 
-        return judge_on_device(x, y, fmt, fully_masked=masked)
+        return judge_trusted(x, y, fmt, fully_masked=masked)
     return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=masked)
 
 

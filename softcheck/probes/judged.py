@@ -72,9 +72,9 @@ def _wrong(
     )
     if subject.setting.on_gpu and bits.size > _MANY_ELEMENTS:
         # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
-        from softcheck.judge.device.judge import judge_on_device
+        from softcheck.judge.device.trust import judge_trusted
 
-        measured = judge_on_device(placed.view, output, fmt, fully_masked=masked)
+        measured = judge_trusted(placed.view, output, fmt, fully_masked=masked)
     else:
         measured = judge_bits(attempt.output)
     return diagnose(attempt, measured).violations

@@ -90,6 +90,8 @@ def _outcome(name: str, probe: Probe, subject: Subject, trial: Trial) -> Outcome
         outcome = probe.run(subject, trial)
     except (torch.OutOfMemoryError, MemoryError) as error:
         outcome = Outcome(skipped=f"too little memory: {' '.join(str(error).split())[:200]}")
+    except SoftcheckError:
+        raise
     except Exception as error:
         if is_usable(subject.device):
             raise SoftcheckError(f"probe {name}, trial {trial.label}: internal error: {describe(error)}") from error

@@ -162,9 +162,14 @@ class _Session:
         masked = variant.declaration.fully_masked
         if self.device.type == "cuda":
             # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
-            from softcheck.judge.device.judge import judge_on_device
+            from softcheck.judge.device.trust import judge_trusted
 
-            return judge_on_device(rows, output, fmt, fully_masked=masked)
+            try:
+                return judge_trusted(rows, output, fmt, fully_masked=masked)
+            except torch.OutOfMemoryError as error:
+                raise UsageError(
+                    f"the device has no memory left to judge {list(rows.shape)} outputs: {error}"
+                ) from None
         return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked)
 
     def _measure(

@@ -42,7 +42,18 @@ def exponentials(distances, degree):
     return out.numpy()
 
 
-def measure(bits, output, dtype, *, layout=None, fully_masked="nan", output_strided=False, patches=(), fault=None):
+def measure(
+    bits,
+    output,
+    dtype,
+    *,
+    layout=None,
+    fully_masked="nan",
+    output_strided=False,
+    patches=(),
+    fault=None,
+    arithmetic=None,
+):
     """The device judge's measurement, input placed as the layout says; ``patches`` are (dotted name, value)."""
     import torch
 
@@ -59,7 +70,8 @@ def measure(bits, output, dtype, *, layout=None, fully_masked="nan", output_stri
     if fault == "short":
         x, y = x[:, :-1], y[:, :-1]
     with _patched([*patches, *_tolerant()] if fault == "tolerant" else patches):
-        return judge_on_device(x, y, fmt, fully_masked=fully_masked)
+        given = {} if arithmetic is None else {"arithmetic": arithmetic}
+        return judge_on_device(x, y, fmt, fully_masked=fully_masked, **given)
 
 
 def _tolerant():
@@ -74,6 +86,40 @@ def _tolerant():
         return found
 
     return [("softcheck.judge.device.constants.Constants.vector", vector)]
+
+
+def trusted(bits, output, dtype, fully_masked="nan", constants=(), functions=()):
+    """The trusted judge's measurement, with compile-time constants and functions replaced; DistrustedError passes through."""
+    import torch
+    import triton.language as tl
+
+    from oracles.formats import FORMATS
+    from softcheck.judge.device import trust
+    from softcheck.variants.call import to_tensor
+
+    fmt = FORMATS[dtype]
+    x, y = (to_tensor(b, fmt, torch.device("cpu")) for b in (bits, output))
+    trust._found.clear()
+    replaced = [(f"softcheck.judge.device.{name}", tl.constexpr(value)) for name, value in constants]
+    with _patched([*replaced, *functions]):
+        return trust.judge_trusted(x, y, fmt, fully_masked=fully_masked)
+
+
+def judged_twice(bits, dtype):
+    """How often the kernels judge while two outputs of one width are judged by the trusted judge."""
+    import torch
+
+    from oracles.formats import FORMATS
+    from softcheck.judge.device import trust
+    from softcheck.variants.call import to_tensor
+
+    fmt = FORMATS[dtype]
+    x = to_tensor(bits, fmt, torch.device("cpu"))
+    trust._found.clear()
+    with mock.patch.object(trust, "judge_on_device", wraps=trust.judge_on_device) as judged:
+        for _ in range(2):
+            trust.judge_trusted(x, x, fmt)
+    return judged.call_count
 
 
 def left(bits, output, dtype, fully_masked="nan"):
@@ -104,6 +150,26 @@ def _patched(patches):
         for target, value in patches:
             stack.enter_context(mock.patch(target, value))
         yield
+
+
+def shared(dtype, columns, target):
+    """Bytes of shared memory that a program of the scan takes beside its table of counts, and the most that there are."""
+    import torch
+
+    from oracles.formats import FORMATS
+    from softcheck.judge import bounds
+    from softcheck.judge.device import scan
+    from softcheck.judge.device.constants import Constants
+    from softcheck.judge.judge import STANDARD
+    from softcheck.variants import compile as variants_compile
+    from softcheck.variants.call import TORCH_DTYPES
+
+    fmt = FORMATS[dtype]
+    x = torch.zeros((4, columns), dtype=TORCH_DTYPES[dtype])
+    with variants_compile.compiling(target) as kernels:
+        scan.scan(x, x, Constants(fmt, bounds.model(STANDARD, fmt), columns))
+    taken = next(k.shared_bytes for k in kernels if k.name == "_scan_kernel")
+    return taken, variants_compile._DEVICES[target].shared_bytes
 
 
 def compiled(dtype, columns):

@@ -7,7 +7,12 @@ import sys
 import device_child
 import pytest
 
+from softcheck.judge.device import bins
+from softcheck.judge.device.scan import MAX_COLUMNS
+
 WIDTHS = (2, 1024, 4096)
+RESERVED = 1024
+"""Bytes of a program's shared memory that CUDA keeps for itself from compute capability 8.0 on."""
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +50,14 @@ def test_float64_operations_per_element(kernels, dtype, most, columns):
     # One reciprocal per row, by Newton's rule, and no division at all.
     assert "div.rn.f64" not in ptx
     assert len(re.findall(r"rcp\.approx\.ftz\.f64", ptx)) == 1
+
+
+@pytest.mark.parametrize("target", ["cuda:86", "cuda:90"])
+def test_rows_loaded_ahead_fit_the_shared_memory(tmp_path, monkeypatch, target):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    with device_child.pool(interpret=False) as pool:
+        taken, most = pool.submit(device_child.shared, "float32", MAX_COLUMNS, target).result()
+    assert taken + 4 * (bins.TABLE + 4) + RESERVED <= most
 
 
 def test_the_numpy_judge_needs_no_torch():

@@ -14,6 +14,7 @@ from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.judge import judge
+from softcheck.variants.declaration import Arithmetic
 
 THREE = (FLOAT16, BFLOAT16, FLOAT32)
 INF, NAN = math.inf, math.nan
@@ -32,7 +33,8 @@ def agree(child):
 
     def compared(bits, output, fmt, *, fully_masked="nan", **options):
         ours = child.submit(device_child.measure, bits, output, fmt.name, fully_masked=fully_masked, **options).result()
-        theirs = judge(bits, output, fmt, fully_masked=fully_masked)
+        contract = {name: value for name, value in options.items() if name == "arithmetic"}
+        theirs = judge(bits, output, fmt, fully_masked=fully_masked, **contract)
         assert disagreements(ours, theirs) == [], (ours, theirs)
         return ours
 
@@ -177,6 +179,18 @@ def test_flushed_results(agree):
     found = agree(bits, output, FLOAT16)
     assert found.flushed > 5
     assert found.max_ulp_ftz < 2 < found.max_ulp.value
+
+
+def test_errors_beyond_the_table_of_counts_are_counted(agree):
+    # Where results may be flushed, 2^23 ULPs are within the bound, and the scan's table ends before.
+    bits = matrix([[0.0, -88.0, -1.0], [0.0, -88.0, -2.0]], FLOAT32)
+    output = rounded(bits, FLOAT32)
+    output[0, 1] += 7 << 20
+    flushing = Arithmetic(flush_to_zero=True)
+    found = agree(bits, output, FLOAT32, arithmetic=flushing)
+    assert found.max_ulp.value > 2**22
+    assert found.violations == ()
+    assert agree(bits[:, :2], output[:, :2], FLOAT32, arithmetic=flushing).max_ulp.value > 2**22
 
 
 def test_many_broken_rows_are_counted_on_the_device(child):

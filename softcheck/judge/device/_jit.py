@@ -8,5 +8,12 @@ import triton
 jit: Callable[[Callable[..., Any]], Any] = triton.jit
 """``triton.jit``, which publishes no types, typed as what it is: a decorator."""
 
+OPTIONS = {"enable_fp_fusion": True, "sanitize_overflow": False}
+"""Options of every launch, so that neither Triton's default (its fusion's changes after 3.9) nor TRITON_DEBUG decides.
+
+The kernels' margins allow for multiplications and additions fused or not, and what must be fused says so with ``tl.fma``;
+their integers wrap on purpose, where TRITON_DEBUG would trap.
+"""
+
 INTERPRETED = bool(triton.knobs.runtime.interpret)
 """Triton decides this for each kernel when it is decorated, so for all of this package when it is imported."""

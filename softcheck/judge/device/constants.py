@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -103,11 +102,8 @@ class Constants:
         )
 
     def tensor(self, degree: int, device: torch.device) -> torch.Tensor:
-        """``vector`` in device memory."""
-        return _on_device(tuple(self.vector(degree).tolist()), device)
+        """``vector`` in device memory, copied anew each time; nothing is waited for.
 
-
-@lru_cache(maxsize=256)
-def _on_device(numbers: tuple[float, ...], device: torch.device) -> torch.Tensor:
-    """float64 numbers in device memory, each vector copied once."""
-    return torch.tensor(numbers, dtype=torch.float64, device=device)
+        A copy that is kept could be overwritten by a variant that writes out of bounds, and would misjudge all others.
+        """
+        return torch.from_numpy(self.vector(degree)).to(device, non_blocking=True)

@@ -124,6 +124,15 @@ def scaled_binade(small: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
 
 
 @jit
+def inverse_of_small(small: tl.tensor, MIN_EXPONENT: tl.constexpr, PRECISION: tl.constexpr) -> tl.tensor:
+    """2^-64 / ulp(r) as float32, of r * 2^64 as float32: ``scaled_inverse_ulp`` of ``scaled_binade``, in fewer operations."""
+    # The inverted exponent is 255 less the exponent.
+    inverted = ~small.to(tl.int32, bitcast=True) & _EXPONENT_OF_FLOAT32
+    largest = (254 + PRECISION - 1 - (MIN_EXPONENT + 64 + 127)) << 23
+    return tl.minimum(inverted + ((PRECISION - 2) << 23), largest).to(tl.float32, bitcast=True)
+
+
+@jit
 def scaled_inverse_ulp(binade: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
     """2^-64 / ulp(r) as float32, from ``scaled_binade``."""
     # The constant does not fit its place as a signed number; the difference does, and int32 wraps.

@@ -49,11 +49,16 @@ def from_high_word(word: tl.tensor) -> tl.tensor:
 
 
 @jit
+def with_high_word(value: tl.tensor, word: tl.tensor) -> tl.tensor:
+    """float64 values with these leading 32 bits and their own after them."""
+    low = value.to(tl.int64, bitcast=True) & 0xFFFFFFFF
+    return ((word.to(tl.int64) << 32) | low).to(tl.float64, bitcast=True)
+
+
+@jit
 def clamped(distance: tl.tensor, LARGEST: tl.constexpr = CLAMP_WORD) -> tl.tensor:
     """min(distance, 700) up to 2^-11, or another number of which LARGEST is the high word, for float64 values >= 0 or +inf: one integer minimum instead of a comparison and two selections."""
-    low = distance.to(tl.int64, bitcast=True) & 0xFFFFFFFF
-    word = tl.minimum(high_word(distance), LARGEST)
-    return ((word.to(tl.int64) << 32) | low).to(tl.float64, bitcast=True)
+    return with_high_word(distance, tl.minimum(high_word(distance), LARGEST))
 
 
 @jit
@@ -94,5 +99,6 @@ def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr, SCALE: tl.constexpr = 0
         p = _step(p, f, 0.24022650695910472)
         p = _step(p, f, 0.6931471805599516)
     p = _step(p, f, 1.0)
-    power = shifted.to(tl.int64, bitcast=True) << 52
-    return (p.to(tl.int64, bitcast=True) + power).to(tl.float64, bitcast=True)
+    # The integer's low bits, in place in the high word: half of a 64-bit addition.
+    word = high_word(p) + (shifted.to(tl.int64, bitcast=True).to(tl.int32) << 20)
+    return with_high_word(p, word)

@@ -10,7 +10,7 @@ import triton.language as tl
 from numpy.typing import NDArray
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import INTERPRETED, jit
+from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
 
 FLOATS = 4
 """Figures per program: error sum, and the largest error, share of the bound, and distance of a sum from 1."""
@@ -196,5 +196,6 @@ def finish(space: Workspace) -> Scan:
         triton.next_power_of_2(space.programs),
         is_nvidia(),
         num_warps=4,
+        **OPTIONS,
     )
     return Scan(space.listed, space.left, space.found)

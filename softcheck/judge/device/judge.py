@@ -1,11 +1,11 @@
 """Judging an output where it lies: the same measurement as ``softcheck.judge.judge``, from a few numbers per row or fewer.
 
-Three steps, each for the rows that the one before could not settle: ``scan`` (``scan_pairs`` for two columns) passes
-ordinary rows, ``tabulate`` computes all figures of the rows left, and the numpy judge decides the rows in doubt and
-describes what is broken. Where few rows are left, the first two are launched without waiting for the device.
+``scan`` (``scan_pairs`` for two columns) passes ordinary rows, ``tabulate`` computes all figures of the rows left, and the
+numpy judge decides what is in doubt and describes what is broken. The first two are launched without waiting in between.
 """
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from oracles.formats import Bits, Format, bits_hex
 from oracles.reference import FullyMasked, RowClass
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import UsageError
+from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge import bounds, ulp
 from softcheck.judge.device import bins, pairs, scan, table
 from softcheck.judge.device.constants import Constants
@@ -47,6 +47,7 @@ def judge_on_device(
     *,
     fully_masked: FullyMasked = "nan",
     arithmetic: Arithmetic = STANDARD,
+    most_broken: int | None = None,
 ) -> Measurement:
     """Measures ``y`` as the softmax of ``x``: what ``softcheck.judge.judge.judge`` says of their bits.
 
@@ -56,19 +57,22 @@ def judge_on_device(
     may be another one.
 
     Rows whose verdict, or whose ULP, the kernels' own error could change are judged by the numpy judge, and so are broken
-    rows as long as they are few (MOST_BROKEN_ROWS, MOST_BROKEN_ELEMENTS); ``rejudged_rows`` counts both. Of many broken
-    rows the numpy judge describes the worst of each kind; counts are the device's, except that of order violations, which
-    is then of the described rows alone. float64, and arithmetics whose bounds the kernels can't compute (prescaled
-    exponents, 16-bit intermediates), are judged by the numpy judge altogether.
+    rows as long as they are few (``most_broken`` or MOST_BROKEN_ROWS, MOST_BROKEN_ELEMENTS); ``rejudged_rows`` counts both.
+    Of many broken rows the numpy judge describes the worst of each kind; counts are the device's, except that of order
+    violations, which is then of the described rows alone. float64, and arithmetics whose bounds the kernels can't compute
+    (prescaled exponents, 16-bit intermediates), are judged by the numpy judge altogether.
 
-    Raises UsageError where shapes, dtypes or devices don't match.
+    Raises UsageError where shapes, dtypes or devices don't match, SoftcheckError where the kernels' counts contradict.
     """
     _check(x, y, fmt)
     rows, columns = x.shape
     constants = Constants(fmt, bounds.model(arithmetic, fmt), columns)
+    most = MOST_BROKEN_ROWS if most_broken is None else most_broken
     if rows == 0 or columns == 0 or not constants.supported:
         return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=fully_masked, arithmetic=arithmetic)
-    return _Judgement(x, y, constants, fully_masked, arithmetic).measurement()
+    # Triton launches on the current device, wherever its tensors are.
+    with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
+        return _Judgement(x, y, constants, fully_masked, arithmetic, most).measurement()
 
 
 def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> None:
@@ -121,11 +125,17 @@ class _Judgement:
     """One output being judged."""
 
     def __init__(
-        self, x: torch.Tensor, y: torch.Tensor, constants: Constants, fully_masked: FullyMasked, arithmetic: Arithmetic
+        self,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        constants: Constants,
+        fully_masked: FullyMasked,
+        arithmetic: Arithmetic,
+        most_broken: int,
     ) -> None:
         self.x, self.y, self.constants = x, y, constants
         self.fully_masked: FullyMasked = fully_masked
-        self.arithmetic = arithmetic
+        self.arithmetic, self.most_broken = arithmetic, most_broken
         self.figures = _Figures()
         self.histogram = torch.zeros(bins.ALL, dtype=torch.int64, device=x.device)
         self.counts = np.zeros(bins.ALL, dtype=np.int64)
@@ -208,7 +218,9 @@ class _Judgement:
         bad_sum = share_of_sum > 1
         mismatched = (found["nan_mismatch"] + found["inf_mismatch"] + found["masked_not_zero"]) > 0
         broken = mismatched | bad_sum | (found["exceeding"] > 0) | (found["out_of_range"] > 0)
-        chosen = doubtful | broken if self._few(int((broken & ~doubtful).sum())) else doubtful
+        many = int((broken & ~doubtful).sum())
+        few = many <= self.most_broken and many * self.x.shape[1] <= MOST_BROKEN_ELEMENTS
+        chosen = doubtful | broken if few else doubtful
         numbers = torch.arange(rows.start, rows.stop, device=self.x.device) if isinstance(rows, range) else rows
         if chosen.any():
             again = numbers[chosen]
@@ -220,9 +232,6 @@ class _Judgement:
         self.figures.special_rows += int(special.sum())
         self.figures.fully_masked_rows += int(((found["row_class"] == RowClass.FULLY_MASKED) & kept).sum())
         self.figures.special_mismatches += int((special & mismatched).sum())
-
-    def _few(self, broken: int) -> bool:
-        return broken <= MOST_BROKEN_ROWS and broken * self.x.shape[1] <= MOST_BROKEN_ELEMENTS
 
     def _add(
         self, found: table.Table, numbers: torch.Tensor, kept: torch.Tensor, bad_sum: torch.Tensor, broken: torch.Tensor
@@ -297,7 +306,7 @@ class _Judgement:
         counts = self.counts
         on_device = {int(b): int(counts[b]) for b in np.flatnonzero(counts)}
         if sum(on_device.values()) != figures.elements:
-            raise RuntimeError(
+            raise SoftcheckError(
                 f"the device's histogram holds {sum(on_device.values())} elements, expected {figures.elements}; report this "
                 "as an error of softcheck, with the versions of torch and triton"
             )
@@ -330,10 +339,7 @@ class _Judgement:
         )
 
     def _as_if_flushing(self, again: Measurement | None, max_ulp: Extreme | None) -> float | None:
-        """The largest error in a format without subnormals, which no error exceeds.
-
-        Where the row with the largest error shows it there too, that is the answer. Else a table of all rows tells.
-        """
+        """The largest error in a format without subnormals: no error exceeds it. If need be, a table of all rows tells."""
         if max_ulp is None:
             return None
         of_host = again.max_ulp_ftz if again is not None else None

@@ -11,13 +11,13 @@ import triton
 import triton.language as tl
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import jit
+from softcheck.judge.device._jit import OPTIONS, jit
 from softcheck.judge.device.bins import bin_of, count, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import is_power, quick_inverse, ratio, scaled_binade, scaled_inverse_ulp
 from softcheck.judge.device.exp64 import clamped, exp_minus
 from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, store_best, store_sums, workspace
-from softcheck.judge.device.scan import CLAMP, default_programs, degree, registers
+from softcheck.judge.device.scan import CLAMP, LARGEST_ERROR, default_programs, degree, registers
 
 _WARPS = 4
 _ROWS = 512
@@ -32,6 +32,7 @@ _UP = tl.constexpr(2.0**64)
 _DOWN = tl.constexpr(2.0**-64)
 _HALF = tl.constexpr((127 + 64 - 1) << 23)
 """The exponent bits of 2^64 / 2 as float32."""
+_LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
 _BELOW_HALF = tl.constexpr(0.49 * 2.0**64)
 _INFINITY = tl.constexpr(float("inf"))
 
@@ -162,6 +163,7 @@ def _pairs_kernel(
         allowance += (high_rounding / high_per_ulp + low_cost) * _DOWN
         deviation = tl.abs(high_difference + low_difference).to(tl.float32) * _DOWN
         right = ordinary & (share <= 1.0 - margin) & (closer == 0) & (deviation <= allowance * (1.0 - 2.0**-12))
+        right = right & (tl.maximum(high_error, low_error) < _LARGEST_ERROR)
         both_nan = (high_output != high_output) & (low_output != low_output)  # noqa: PLR0124
         if MASKED_GIVES_ZERO:
             zeros = fully_masked & (high_output == 0) & (low_output == 0)
@@ -232,5 +234,6 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
         is_nvidia(),
         num_warps=_WARPS,
         **registers(_REGISTERS),
+        **OPTIONS,
     )
     return finish(space)

@@ -12,15 +12,14 @@ import triton
 import triton.language as tl
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import jit
-from softcheck.judge.device.bins import bin_of_small, count, open_table, store_table
+from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
+from softcheck.judge.device.bins import bin_of_small, count, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
+    inverse_of_small,
     is_power,
     quick_inverse,
     ratio,
-    scaled_binade,
-    scaled_inverse_ulp,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
 from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, store_best, store_sums, workspace
@@ -40,6 +39,12 @@ _THREADS = 512
 """Registers per thread, and threads per multiprocessor that have so many."""
 _STAGES = 3
 """Rows that are loaded ahead, and the one in hand."""
+_OTHER_SHARED = 16384
+"""Bytes of a program's shared memory for anything but rows loaded ahead: the table of counts, and what reductions take."""
+
+LARGEST_ERROR = 2.0**21
+"""ULPs from which rows are left: the table of counts ends a little below 2^22. No bound of a scan's models but those that
+flush, whose subnormal results may be 2^(p-1) ULPs off, reaches it."""
 
 _MANTISSA = tl.constexpr((1 << 52) - 1)
 _UP_EXPONENT = tl.constexpr(64)
@@ -49,6 +54,7 @@ CLAMP = 0x405E0000
 """The high word of the float64 120: e^-120 is 2^-24 of the least ULP, 2^-149."""
 _CLAMP = tl.constexpr(CLAMP)
 _CLAMPED = tl.constexpr(120.0)
+_LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
 _TABLE = tl.constexpr(bins.TABLE)
 
 
@@ -74,6 +80,35 @@ def _inverse(
 
 
 @jit
+def _bound(
+    b: tl.tensor,
+    in_ulps: tl.tensor,
+    underflow: tl.tensor,
+    ROUNDS: tl.constexpr,
+    UNDERFLOWS: tl.constexpr,
+    FAR: tl.constexpr,
+    MORE_TERMS: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """Bound in ULPs and the cost of rounding to the format, of the error B before it, r, and tau in ULPs; all float32."""
+    growth = 1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24))) if MORE_TERMS else 1.0 + b * 0.5
+    rounding = tl.full(b.shape, 0.5, tl.float32)
+    if ROUNDS:
+        rounding = 0.5 + 0.5 * b
+    if ROUNDS and not FAR and not UNDERFLOWS:
+        # The sum of both parts, in one operation less.
+        bound = 0.5 + b * (0.5 + growth * in_ulps)
+    else:
+        bound = b * growth * in_ulps
+        if UNDERFLOWS:
+            bound += underflow
+        if FAR:
+            rounding = tl.where(bound > 0.5, 1.0 + b * growth, rounding)
+        if ROUNDS:
+            bound += rounding
+    return bound, rounding
+
+
+@jit
 def _scan_kernel(
     x: tl.tensor,
     y: tl.tensor,
@@ -94,6 +129,7 @@ def _scan_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     EVEN: tl.constexpr,
+    WIDE_RANGE: tl.constexpr,
     PRECISION: tl.constexpr,
     MIN_EXPONENT: tl.constexpr,
     ROUNDS: tl.constexpr,
@@ -153,24 +189,15 @@ def _scan_kernel(
 
         exact = exponentials * (inverse * _UP)[:, None]
         small = exact.to(tl.float32)
-        binades = scaled_binade(small, MIN_EXPONENT)
-        per_ulp = scaled_inverse_ulp(binades, PRECISION)
+        per_ulp = inverse_of_small(small, MIN_EXPONENT, PRECISION)
         difference = tl.fma(output.to(tl.float64), tl.full(output.shape, _UP, tl.float64), -exact).to(tl.float32)
         error = tl.abs(difference) * per_ulp
-        in_ulps = small * per_ulp
-        # Beyond the clamp nothing is left of r, and so no error of its own.
-        b = tl.minimum(own_error, most) + row_part[:, None]
-        growth = 1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24))) if MORE_TERMS else 1.0 + b * 0.5
-        bound = b * growth * in_ulps
-        if UNDERFLOWS:
-            bound += underflow * per_ulp
-        if ROUNDS:
-            rounding = 0.5 + 0.5 * b
-            if FAR:
-                rounding = tl.where(bound > 0.5, 1.0 + b * growth, rounding)
-            bound += rounding
-        # Negative outputs are at least one ULP off, and flushed ones half an ULP.
-        closer = ((output <= 0) & (error > 0.4999)) | (is_power(small) & (below > 0))
+        # Beyond the clamp nothing is left of r, and so no error of its own; float16's logits give none that would show.
+        own_part = tl.minimum(own_error, most) if WIDE_RANGE else own_error
+        b = own_part + row_part[:, None]
+        bound, rounding = _bound(b, small * per_ulp, underflow * per_ulp, ROUNDS, UNDERFLOWS, FAR, MORE_TERMS)
+        # Negative outputs are at least one ULP off, and flushed ones half an ULP. Only maxima have no error of their own.
+        closer = ((output <= 0) & (error > 0.4999)) | (is_power(small) & (own_error > 0))
         share = tl.where(closer, 4.0, ratio(error, bound, NVIDIA))
         if not EVEN:
             share = tl.where(inside, share, 0.0)
@@ -182,23 +209,23 @@ def _scan_kernel(
         allowance = additions + twice * weighted
         allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
         if EXACT_SUMS:
-            costs = rounding / per_ulp if ROUNDS else 0.5 / per_ulp
+            costs = rounding / per_ulp
             allowance += tl.sum(costs if EVEN else tl.where(inside, costs, 0.0), axis=1) * _DOWN
         else:
             # Half an ULP is more than 2^-(p+1) r, and the sum of r is 1.
             allowance += 2.0 ** -(PRECISION + 1)
         passed = (largest_share <= 1.0 - margin) & (odd == 0) & (weighted <= 1.0)
+        passed = passed & (largest_error < _LARGEST_ERROR)
         passed = passed & (deviation <= allowance * (1.0 - 2.0**-12))
         left = valid & (passed == 0)
         place = tl.atomic_add(left_rows + lane * 0, tl.full([ROWS], 1, tl.int64), mask=left, sem="relaxed")
         tl.store(listed + place, row, mask=left)
         passed = passed & valid
 
-        # Not a broadcast alone: Triton 3.6's interpreter reads an atomic operation's mask as if it were contiguous.
-        counted = passed[:, None] & tl.full([ROWS, BLOCK], 1, tl.int1)
-        if not EVEN:
-            counted = counted & inside
-        count(table, histogram, bin_of_small(error), counted, 1, NVIDIA, False)
+        if EVEN:
+            count_rows(table, histogram, bin_of_small(error), passed, NVIDIA)
+        else:
+            count(table, histogram, bin_of_small(error), passed[:, None] & inside, 1, NVIDIA, False)
         passed_rows += passed.to(tl.int64)
         error_sum += tl.where(passed, tl.sum(error, axis=1), 0.0).to(tl.float64)
         best_error, error_row = better(best_error, error_row, largest_error, row, passed)
@@ -268,6 +295,7 @@ def scan(
         tile_rows,
         block,
         block == columns,
+        constants.fmt.max > 2.0**16,
         constants.fmt.precision,
         constants.fmt.min_exponent,
         constants.model.rounds_result,
@@ -276,12 +304,26 @@ def scan(
         not constants.few_terms,
         block <= _NARROW,
         chosen,
-        _STAGES,
+        stages(block, constants.fmt.itemsize),
         is_nvidia(),
         num_warps=warps,
         **registers(_REGISTERS),
+        **OPTIONS,
     )
     return finish(space)
+
+
+def stages(block: int, itemsize: int) -> int:
+    """Rows of ``block`` columns, of input and output, that fit a program's shared memory, and the one in hand; at most 3."""
+    return 1 + min(_STAGES - 1, max(0, (_shared_bytes() - _OTHER_SHARED) // (2 * block * itemsize)))
+
+
+def _shared_bytes() -> int:
+    """Shared memory that one program may have, in bytes."""
+    if INTERPRETED:
+        return 1 << 30
+    driver = triton.runtime.driver.active
+    return int(driver.utils.get_device_properties(driver.get_current_device())["max_shared_mem"])
 
 
 def default_programs(device: torch.device, warps: int, threads: int) -> int:

@@ -1,8 +1,5 @@
 # ruff: noqa: N803, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
-"""The full set of figures for each of some rows: every rule of the judge but order, in float64, for rows of any width.
-
-Three passes over a row in tiles: maximum and class; exponentials' sum; comparison.
-"""
+"""All figures of each of some rows of any width: every rule of the judge but order, in float64, in three passes over a row."""
 
 from dataclasses import dataclass
 
@@ -10,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from softcheck.judge.device._jit import jit
+from softcheck.judge.device._jit import OPTIONS, jit
 from softcheck.judge.device.bins import bin_of, close_table, count, open_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
@@ -64,8 +61,11 @@ DEGREE = 10
 MORE = 3
 """Rows looked at after the counted ones: those that ``finish`` puts there."""
 
-_MAX_TILE = 2048
-_TILE = 1024
+_MAX_TILE = 1024
+_TILE = 512
+_WARPS = 4
+_MAX_ROWS = 32 * _WARPS
+"""Rows of a program's tile: one to a thread, since the figures of each take some 60 registers."""
 _THREADS = 1024
 _FIELD = {name: tl.constexpr(place) for place, name in enumerate(FIELDS)}
 _UP = tl.constexpr(2.0**-64)
@@ -98,7 +98,7 @@ def _peaks(
     offsets = tl.arange(0, BLOCK)[None, :].to(tl.int64)
     peak = tl.full([ROWS], -float("inf"), tl.float32)
     nans = tl.full([ROWS], 0, tl.int32)
-    for start in range(0, columns, BLOCK):
+    for start in range(tl.full([], 0, tl.int64), columns, BLOCK):
         logit = _logits(logits, start + offsets, columns, stride)
         is_nan = logit != logit  # noqa: PLR0124 - true of NaN alone
         nans = tl.maximum(nans, tl.max(is_nan.to(tl.int32), axis=1))
@@ -122,7 +122,7 @@ def _denominators(
     total = tl.full([ROWS, BLOCK], 0.0, tl.float64)
     weighted = tl.full([ROWS, BLOCK], 0.0, tl.float64)
     copies = tl.full([ROWS, BLOCK], 0, tl.int32)
-    for start in range(0, columns, BLOCK):
+    for start in range(tl.full([], 0, tl.int64), columns, BLOCK):
         logit = _logits(logits, start + offsets, columns, stride)
         present = (logit > -_INFINITY) & ordinary[:, None]
         distance = clamped(peak.to(tl.float64)[:, None] - tl.where(present, logit, peak[:, None]).to(tl.float64))
@@ -215,9 +215,9 @@ def _table_kernel(
         doubtful = odd.to(tl.float64)
         masked_size = tl.full([ROWS], 0.0, tl.float64)
         range_size = tl.full([ROWS], 0.0, tl.float64)
-        error_column = tl.full([ROWS], 0, tl.int32)
-        share_column = tl.full([ROWS], 0, tl.int32)
-        for start in range(0, columns, BLOCK):
+        error_column = tl.full([ROWS], 0, tl.int64)
+        share_column = tl.full([ROWS], 0, tl.int64)
+        for start in range(tl.full([], 0, tl.int64), columns, BLOCK):
             column = start + offsets
             inside = column < columns
             logit = _logits(logits, column, columns, x_column_stride)
@@ -364,7 +364,7 @@ def tabulate(
     """
     columns = x.shape[1]
     block = min(triton.next_power_of_2(columns), _MAX_TILE)
-    tile_rows = max(1, _TILE // block)
+    tile_rows = min(_MAX_ROWS, max(1, _TILE // block))
     listed = isinstance(rows, torch.Tensor)
     figures = torch.empty((len(FIELDS), len(rows)), dtype=torch.float64, device=x.device)
     tiles = triton.cdiv(len(rows), tile_rows)
@@ -394,6 +394,7 @@ def tabulate(
         constants.underflows,
         DEGREE,
         is_nvidia(),
-        num_warps=4,
+        num_warps=_WARPS,
+        **OPTIONS,
     )
     return Table(figures)

@@ -1,0 +1,128 @@
+"""Whether the kernels can be believed here: before they judge anything else, they judge what the numpy judge judges too.
+
+Kernels are compiled by the user's Triton for the user's GPU, and a judge that is wrong there would call wrong kernels
+right. So each kernel that is about to be used first judges the built-in rows, in this process: right outputs, and outputs
+with planted faults whose counts it takes by itself. Its measurements must be those of the numpy judge.
+"""
+
+import platform
+
+import msgspec
+import numpy as np
+import torch
+import triton
+
+from oracles.formats import Bits, Format
+from oracles.reference import FullyMasked
+from softcheck.contract import FindingKind
+from softcheck.errors import SoftcheckError
+from softcheck.judge import bounds
+from softcheck.judge.device import builtin_rows, scan
+from softcheck.judge.device.agreement import disagreements
+from softcheck.judge.device.constants import Constants
+from softcheck.judge.device.judge import judge_on_device
+from softcheck.judge.judge import STANDARD, judge
+from softcheck.judge.measurement import Extreme, Measurement
+from softcheck.variants.call import to_tensor
+
+_Key = tuple[object, ...]
+_found: dict[_Key, str | None] = {}
+"""What each set of kernels was found to be in this process: None for right, or what is wrong."""
+
+
+class DistrustedError(SoftcheckError):
+    """The device judge's kernels contradict the numpy judge on this machine; the message says what to report."""
+
+
+def judge_trusted(x: torch.Tensor, y: torch.Tensor, fmt: Format, *, fully_masked: FullyMasked = "nan") -> Measurement:
+    """As ``judge_on_device`` under the standard contract, by kernels that agreed with the numpy judge first.
+
+    Raises DistrustedError where they did not agree, and what ``judge_on_device`` raises.
+    """
+    wrong = distrust(fmt, x.shape[1], fully_masked, x.device) if x.ndim == 2 else None
+    if wrong is not None:
+        raise DistrustedError(wrong)
+    return judge_on_device(x, y, fmt, fully_masked=fully_masked)
+
+
+def distrust(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch.device) -> str | None:
+    """Why the kernels for so many columns can't be believed on this device, or None; found out once in a process."""
+    # Wider rows than the scan's have kernels of their own, which are the same for all of them.
+    width = min(columns, scan.MAX_COLUMNS + 1)
+    constants = Constants(fmt, bounds.model(STANDARD, fmt), width)
+    if width < 2 or not constants.supported:
+        return None
+    block = scan.tile(width)[0] if width <= scan.MAX_COLUMNS else 0
+    flags = (constants.underflows, constants.far, constants.few_terms)
+    key = (fmt.name, block, block == width, *flags, fully_masked, str(device))
+    if key not in _found:
+        _found[key] = _compare(fmt, width, fully_masked, device)
+    return _found[key]
+
+
+def _compare(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch.device) -> str | None:
+    logits = builtin_rows.rows(fmt, columns)
+    answers = builtin_rows.right(logits, fmt, fully_masked)
+    for name, output in (("right", answers), ("wrong", builtin_rows.wrong(answers, fmt))):
+        try:
+            differing = _differing(logits, output, fmt, fully_masked, device)
+            if differing:
+                row, figures = _one_row(logits, output, fmt, fully_masked, device) or ("all rows together", differing)
+                return _message(fmt, columns, f"{row}, {name} outputs: {figures}")
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a compiler or driver raises, the kernels can't be believed
+            return _message(
+                fmt, columns, f"{name} outputs: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            )
+    return None
+
+
+def _differing(logits: Bits, output: Bits, fmt: Format, fully_masked: FullyMasked, device: torch.device) -> str:
+    """The figures on which the judges differ, each with both values; "" where they agree."""
+    x, y = to_tensor(logits, fmt, device), to_tensor(output, fmt, device)
+    # Where no broken row is judged again, counts are the device's but for order violations, which it does not look for.
+    ours = _without_order(judge_on_device(x, y, fmt, fully_masked=fully_masked, most_broken=0))
+    theirs = _without_order(judge(logits, output, fmt, fully_masked=fully_masked))
+    told = []
+    for name in disagreements(ours, theirs):
+        mine, other = getattr(ours, name), getattr(theirs, name)
+        if name == "histogram":
+            moved = sorted(b for b in mine.keys() | other.keys() if mine.get(b) != other.get(b))[:3]
+            mine, other = ({b: counts.get(b, 0) for b in moved} for counts in (mine, other))
+        told.append(f"{name} {_shown(mine)} on the device, {_shown(other)} by numpy")
+    return ", ".join(told)
+
+
+def _one_row(
+    logits: Bits, output: Bits, fmt: Format, fully_masked: FullyMasked, device: torch.device
+) -> tuple[str, str] | None:
+    """The first row that the judges differ on by itself, and the figures."""
+    for row, what in enumerate(builtin_rows.CLASSES):
+        # Twice: kernels for a single row would be compiled anew.
+        twice = np.array([row, row])
+        if differing := _differing(logits[twice], output[twice], fmt, fully_masked, device):
+            return f"row {row} ({what})", differing
+    return None
+
+
+def _without_order(measurement: Measurement) -> Measurement:
+    kept = tuple(v for v in measurement.violations if v.kind is not FindingKind.ORDER_VIOLATION)
+    return msgspec.structs.replace(measurement, violations=kept)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Extreme):
+        return f"{value.value!r}"
+    if isinstance(value, tuple):
+        return "+".join(f"{v.count} {v.kind}" for v in value) or "none"
+    return repr(value)
+
+
+def _message(fmt: Format, columns: int, what: str) -> str:
+    machine = platform.machine() if not torch.cuda.is_available() else torch.cuda.get_device_name()
+    return (
+        f"the device judge can't be believed here: on its built-in {fmt.name} rows of {columns} columns it contradicts the "
+        f"numpy judge ({what}). Report this as an error of softcheck, with: {machine}, torch {torch.__version__}, Triton "
+        f"{triton.__version__}, CUDA {torch.version.cuda}"
+    )
