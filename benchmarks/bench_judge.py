@@ -1,6 +1,6 @@
 """Speed of the device judge beside torch's float64 operations and the hardware's limits, and its agreement with numpy's.
 
-    python benchmarks/bench_judge.py [--output FILE]
+    python benchmarks/bench_judge.py [--arithmetic float64|double-float32] [--output FILE]
     python benchmarks/bench_judge.py --check [--variants torch,multi_row] [--families normal,special]
 
 Needs a CUDA device. Input and output come from DRAM: twice the L2 is overwritten before every timed launch, and each
@@ -13,13 +13,14 @@ few numbers that the host reads. Exits 1 where judges disagree, 3 where there is
 
 import argparse
 import json
+import os
 import re
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import triton
@@ -28,12 +29,12 @@ import triton.language as tl
 from oracles.formats import FORMATS, Format
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.judge import bounds
-from softcheck.judge.device import bins, pairs, table
+from softcheck.judge.device import bins, choice, table
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.finish import Numbers, Scan
 from softcheck.judge.device.judge import judge_on_device
-from softcheck.judge.device.scan import scan, tile
+from softcheck.judge.device.scan import tile
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.variants.call import TORCH_DTYPES, place, to_bits
 from softcheck.variants.compile import compiling
@@ -89,9 +90,7 @@ def operations(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> tuple[torch.Ten
 
 def scanned(x: torch.Tensor, y: torch.Tensor, constants: Constants) -> Scan:
     """The judge's first look."""
-    if pairs.suits(constants):
-        return pairs.scan_pairs(x, y, constants, masked_gives_zero=False)
-    return scan(x, y, constants)
+    return choice.scan_in(choice.arithmetic_of(constants, x.device), x, y, constants, masked_gives_zero=False)
 
 
 def launched(x: torch.Tensor, y: torch.Tensor, constants: Constants) -> None:
@@ -183,6 +182,7 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
         "share_of_limit": speed["kernels"] / min(limits.values()),
         "rows_left_by_scan": left,
         "rejudged_rows": measured.rejudged_rows,
+        "judged_in": measured.judged_in,
         "disagreements": _compare(x[:CHECKED_ROWS], y[:CHECKED_ROWS], fmt),
     }
 
@@ -243,7 +243,12 @@ def main() -> int:
     parser.add_argument("--families", help="for --check: families of cases, separated by commas; default all")
     parser.add_argument("--elements", type=int, default=1 << 20, help="for --check: cases are cut to so many elements")
     parser.add_argument("--output", type=Path, help="write the figures as JSON")
+    parser.add_argument(
+        "--arithmetic", choices=get_args(choice.JudgedIn), help="of the scan; default the faster by measured rates"
+    )
     options = parser.parse_args()
+    if options.arithmetic:
+        os.environ[choice.VARIABLE] = options.arithmetic
     if not torch.cuda.is_available():
         sys.stderr.write("no CUDA device; nothing was run\n")
         return 3

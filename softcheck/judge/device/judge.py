@@ -18,7 +18,7 @@ from oracles.reference import FullyMasked, RowClass
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
 from softcheck.judge import bounds, ulp
-from softcheck.judge.device import bins, pairs, scan, table
+from softcheck.judge.device import bins, choice, scan, table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.finish import Numbers
 from softcheck.judge.histogram import merge
@@ -47,6 +47,7 @@ def judge_on_device(
     *,
     fully_masked: FullyMasked = "nan",
     arithmetic: Arithmetic = STANDARD,
+    judged_in: choice.JudgedIn | None = None,
 ) -> Measurement:
     """Measures ``y`` as the softmax of ``x``: what ``softcheck.judge.judge.judge`` says of their bits.
 
@@ -59,7 +60,8 @@ def judge_on_device(
     rows as long as they are few (MOST_BROKEN_ROWS, MOST_BROKEN_ELEMENTS); ``rejudged_rows`` counts both. Of many broken
     rows the numpy judge describes the worst of each kind; counts are the device's, except that of order violations, which
     is then of the described rows alone. float64, and arithmetics whose bounds the kernels can't compute (prescaled
-    exponents, 16-bit intermediates), are judged by the numpy judge altogether.
+    exponents, 16-bit intermediates), are judged by the numpy judge altogether. ``judged_in`` is the scan's arithmetic, where
+    there are two (``choice.arithmetic_of``); the measurement says which it was.
 
     Raises UsageError where shapes, dtypes or devices don't match.
     """
@@ -68,7 +70,8 @@ def judge_on_device(
     constants = Constants(fmt, bounds.model(arithmetic, fmt), columns)
     if rows == 0 or columns == 0 or not constants.supported:
         return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=fully_masked, arithmetic=arithmetic)
-    return _Judgement(x, y, constants, fully_masked, arithmetic).measurement()
+    judged_in = choice.arithmetic_of(constants, x.device, judged_in)
+    return _Judgement(x, y, constants, fully_masked, arithmetic).measurement(judged_in)
 
 
 def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> None:
@@ -131,25 +134,23 @@ class _Judgement:
         self.counts = np.zeros(bins.ALL, dtype=np.int64)
         self.rejudged: list[Rows] = []
 
-    def measurement(self) -> Measurement:
+    def measurement(self, judged_in: choice.JudgedIn) -> Measurement:
         """All steps, and their figures put together."""
         rows, columns = self.x.shape
         if columns > scan.MAX_COLUMNS:
             self._tabulate_all(range(rows))
         else:
-            self._scan()
+            self._scan(judged_in)
         rejudged = np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged])
         again = self._on_host(rejudged) if len(rejudged) else None
         witnesses = np.array(sorted(self.figures.witnesses), dtype=np.int64)
-        return self._merged(again, self._on_host(witnesses) if len(witnesses) else again)
+        merged = self._merged(again, self._on_host(witnesses) if len(witnesses) else again)
+        return msgspec.structs.replace(merged, judged_in=judged_in)
 
-    def _scan(self) -> None:
+    def _scan(self, judged_in: choice.JudgedIn) -> None:
         """Scans the rows, and looks closely at those that are left and those that show the largest figures."""
         x, y, constants, zero = self.x, self.y, self.constants, self.fully_masked == "zero"
-        if pairs.suits(constants):
-            found = pairs.scan_pairs(x, y, constants, masked_gives_zero=zero)
-        else:
-            found = scan.scan(x, y, constants)
+        found = choice.scan_in(judged_in, x, y, constants, masked_gives_zero=zero)
         few = found.listed[:_FEW_ROWS]
         close = table.tabulate(x, y, constants, few, self.histogram, masked_gives_zero=zero, counted=found.left)
         numbers = Numbers(found.found)
