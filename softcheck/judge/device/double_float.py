@@ -28,6 +28,7 @@ CLAMP = 120.0
 
 UNIT_ROUNDOFF = 2.0**-24
 _INTERPRETED = tl.constexpr(INTERPRETED)
+_SCALE = tl.constexpr(64)
 _LOG2E = tl.constexpr(float.fromhex("0x1.715476p+0"))
 _ROUNDER = tl.constexpr(1.5 * 2.0**23)
 """Adding it rounds to an integer and leaves that integer in the low bits."""
@@ -53,7 +54,7 @@ _C8, _C9, _C10, _C11, _C12 = (_two_parts(k)[0] for k in range(8, 13))
 
 
 def error(*, precise: bool) -> float:
-    """Largest relative error of ``exp_minus`` for distances up to CLAMP: 10 u^2, or what the float32 terms lose."""
+    """Largest relative error of ``exp_minus``, but for its underflow: 10 u^2, or what the float32 terms lose."""
     return 10 * UNIT_ROUNDOFF**2 if precise else 2.0**-37.7
 
 
@@ -162,13 +163,11 @@ def _constant(like: tl.tensor, value: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def exp_minus(
-    distance: tl.tensor, distance_low: tl.tensor, PRECISE: tl.constexpr, SCALE: tl.constexpr = 0
-) -> tuple[tl.tensor, tl.tensor]:
-    """2^SCALE e^-(distance + distance_low) within ``error``, for distances in [0, CLAMP], SCALE in 0..64.
+def exp_minus(distance: tl.tensor, distance_low: tl.tensor, PRECISE: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
+    """2^64 e^-(distance + distance_low) within ``error`` and 2^-150, for distances in [0, CLAMP].
 
     Both parts of the argument must be the rounded value and the exact rest. exp(0) is exactly 1. The parts of the result
-    are not renormalized: the second is less than 2.5 u of the first, and exact down to 2^-149.
+    are not renormalized: the second is at most 2.5 u of the first, and a multiple of 2^-149.
     """
     shifted = fused(distance, _constant(distance, _LOG2E), _constant(distance, _ROUNDER))
     n = shifted - _ROUNDER
@@ -200,6 +199,6 @@ def exp_minus(
     total, rest = fast_two_sum(_constant(g, 1.0), g)
     total, more = fast_two_sum(total, p)
     low = (rest + more) + (g_low + low)
-    power = ((127 + SCALE) << 23) - (shifted.to(tl.int32, bitcast=True) << 23)
+    power = ((127 + _SCALE) << 23) - (shifted.to(tl.int32, bitcast=True) << 23)
     power = power.to(tl.float32, bitcast=True)
     return total * power, low * power

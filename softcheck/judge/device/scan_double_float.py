@@ -40,7 +40,6 @@ _STAGES = 3
 _SHARED = 64 * 1024
 """GPUs of this kind give a program 99 KiB; rows wait in shared memory."""
 
-_UP_EXPONENT = tl.constexpr(64)
 _UP = tl.constexpr(2.0**64)
 _DOWN = tl.constexpr(2.0**-64)
 _CLAMP = tl.constexpr(CLAMP)
@@ -55,7 +54,7 @@ _TABLE = tl.constexpr(bins.TABLE)
 def _denominator(
     total: tl.tensor, low: tl.tensor, rest: tl.tensor, weighted: tl.tensor, exponential: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """The sum's leading part, its inverse in two parts whose signs tell the maxima's binade; see ``_odd``."""
+    """The sum's leading part, its inverse in two parts whose signs tell the maxima's binade."""
     total, low = two_sum(total * _DOWN, low * _DOWN)
     total, low = fast_two_sum(total, low + rest * _DOWN)
     high, high_low = inverse(total, low)
@@ -64,7 +63,7 @@ def _denominator(
     close = is_power(total) & (weighted > 0) & (tl.abs(low) <= _NEAR * total)
     high_low = tl.where(close, tl.minimum(high_low, -_LEAST * high), high_low)
     # The others' exponentials sum to 1 at least where the copies are not all of the power of two.
-    odd = close & (weighted > 0.5 * exponential)
+    odd = close & (weighted > _UP * 0.5 * exponential)
     return high, high_low, (odd | ((total >= 0.5) == 0)).to(tl.int32)
 
 
@@ -141,14 +140,14 @@ def _scan_kernel(
         far = distance > _CLAMP
         distance = tl.where(far, _CLAMP, distance)
         distance_low = tl.where(far, 0.0, distance_low)
-        e, e_low = exp_minus(distance, distance_low, PRECISE, _UP_EXPONENT)
+        e, e_low = exp_minus(distance, distance_low, PRECISE)
         e = tl.where(masked, 0.0, e)
         e_low = tl.where(masked, 0.0, e_low)
         below = distance > 0
         own_error = slope * distance + tl.where(below, exponential, 0.0)
-        total, total_low, rest, weighted = row_sums(e, e_low, e * _DOWN * own_error)
+        total, total_low, rest, weighted = row_sums(e, e_low, e * own_error)
         inverse_high, inverse_low, odd = _denominator(total, total_low, rest, weighted, exponential)
-        weighted = weighted * inverse_high
+        weighted = weighted * _DOWN * inverse_high
         row_part = additions + weighted
 
         r, r_low = product(
@@ -230,10 +229,16 @@ def is_precise(constants: Constants) -> bool:
     return constants.fmt.precision > 11
 
 
+def margin(constants: Constants) -> float:
+    """As ``Constants.margin``, with this kernel's own error."""
+    own = uncertainty(precise=is_precise(constants))
+    return constants.margin(degree(constants)) + 4 * own * 2.0**constants.fmt.precision
+
+
 def _vector(constants: Constants, device: torch.device) -> torch.Tensor:
     """``Constants.vector`` with this kernel's error in the margin."""
     vector = constants.vector(degree(constants)).tolist()
-    vector[7] += 4 * uncertainty(precise=is_precise(constants)) * 2.0**constants.fmt.precision
+    vector[7] = margin(constants)
     return on_device(tuple(vector), device)
 
 
