@@ -104,10 +104,10 @@ class Constants:
 
     def tensor(self, degree: int, device: torch.device) -> torch.Tensor:
         """``vector`` in device memory."""
-        return on_device(tuple(self.vector(degree).tolist()), device)
+        return _on_device(tuple(self.vector(degree).tolist()), device)
 
 
 @lru_cache(maxsize=256)
-def on_device(numbers: tuple[float, ...], device: torch.device) -> torch.Tensor:
+def _on_device(numbers: tuple[float, ...], device: torch.device) -> torch.Tensor:
     """float64 numbers in device memory, each vector copied once."""
     return torch.tensor(numbers, dtype=torch.float64, device=device)

@@ -20,8 +20,9 @@ import triton.language as tl
 
 from softcheck.judge.device._jit import INTERPRETED, jit
 
-EXACT: dict[str, Any] = {"enable_fp_fusion": False}
-"""Launch option: the compiler must not fuse a product with a sum that is not written as one operation."""
+EXACT: dict[str, Any] = {"enable_fp_fusion": False, "sanitize_overflow": False}
+"""Launch options: the compiler must not fuse a product with a sum that is not written as one operation, and integers wrap on
+purpose, where TRITON_DEBUG would trap."""
 
 CLAMP = 120.0
 """Largest distance: e^-120 is 2^-24 of the least ULP, 2^-149."""
