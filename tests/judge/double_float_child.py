@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import ExitStack
 from unittest import mock
 
 import device_child
@@ -94,14 +95,24 @@ def on_gpu(columns):
     return found
 
 
-def with_error(bits, output, dtype, factor):
-    """Measures with a planted fault: the exponential's constant term of order 3 scaled by ``factor``."""
+def with_fault(bits, output, dtype, fault):
+    """Measures with a fault planted in the arithmetic: a wrong coefficient, or what makes two float32 of one left out."""
     import triton.language as tl
+    from double_float_kernels import rounded_product, rounded_sum
 
-    from softcheck.judge.device import double_float
+    from softcheck.judge.device import double_float, scan_double_float
 
-    wrong = tl.constexpr(double_float._C3.value * factor)
-    with mock.patch.object(double_float, "_C3", wrong):
+    wrong = {
+        "coefficient": [(double_float, "_C3", tl.constexpr(double_float._C3.value * (1 + 2.0**-14)))],
+        "rests lost": [(module, "two_sum", rounded_sum) for module in (double_float, scan_double_float)],
+        "products' remainders lost": [
+            (module, "product", rounded_product) for module in (double_float, scan_double_float)
+        ],
+        "right": [],
+    }
+    with ExitStack() as stack:
+        for module, name, value in wrong[fault]:
+            stack.enter_context(mock.patch.object(module, name, value))
         return device_child.measure(bits, output, dtype)
 
 

@@ -42,3 +42,15 @@ def sum_kernel(a, a_low, weights, out, AT_ONCE: tl.constexpr, BLOCK: tl.constexp
     tl.store(out + 1 + one, low)
     tl.store(out + 2 + one, rest)
     tl.store(out + 3 + one, weighted)
+
+
+@triton.jit
+def rounded_sum(a, b):
+    """A planted fault: the rest is lost."""
+    return a + b, tl.zeros_like(a)
+
+
+@triton.jit
+def rounded_product(a, a_low, b, b_low):
+    """A planted fault: the rounded product's remainder is lost."""
+    return a * b, a_low * b + a * b_low

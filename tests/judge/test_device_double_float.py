@@ -74,7 +74,7 @@ def test_widths_and_a_fault_in_the_last_column(agree, columns):
 
 @pytest.mark.parametrize("fmt", THREE, ids=lambda f: f.name)
 def test_figures_are_those_of_the_float64_scan(child, fmt):
-    bits = normal(fmt, 256, 24)
+    bits = normal(fmt, 64, 24)
     output = rounded(bits, fmt)
     output[::12, ::2] += 1
     (rows, passed, errors, largest), (rows64, passed64, errors64, largest64) = child.submit(
@@ -158,13 +158,21 @@ def test_rows_in_doubt_are_judged_again(agree):
     assert found.max_ulp.value == pytest.approx(2.0)
 
 
-def test_a_wrong_coefficient_of_the_exponential_is_caught(child):
+@pytest.mark.parametrize("fault", ["right", "coefficient", "rests lost", "products' remainders lost"])
+def test_faults_in_its_arithmetic_are_caught(child, fault):
     bits = normal(FLOAT32, 70)
     output = rounded(bits, FLOAT32)
-    theirs = judge(bits, output, FLOAT32)
-    for factor, seen in ((1.0, False), (1 + 2.0**-14, True)):
-        ours = child.submit(double_float_child.with_error, bits, output, FLOAT32.name, factor).result()
-        assert (disagreements(ours, theirs) != []) == seen
+    ours = child.submit(double_float_child.with_fault, bits, output, FLOAT32.name, fault).result()
+    assert (disagreements(ours, judge(bits, output, FLOAT32)) != []) == (fault != "right")
+
+
+@pytest.mark.parametrize(("fault", "seen"), [("tolerant", "violations"), ("short", "elements")])
+def test_judges_with_planted_faults_are_caught(child, fault, seen):
+    bits = normal(FLOAT32)
+    output = rounded(bits, FLOAT32)
+    output[2] += 120
+    ours = child.submit(device_child.measure, bits, output, FLOAT32.name, fault=fault).result()
+    assert seen in disagreements(ours, judge(bits, output, FLOAT32))
 
 
 def test_its_own_error_is_in_the_margin():
