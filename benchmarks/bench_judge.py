@@ -1,6 +1,7 @@
 """Speed of the device judge beside torch's float64 operations and the hardware's limits, and its agreement with numpy's.
 
-    python benchmarks/bench_judge.py [--seconds 55] [--only float16] [--output FILE]
+    python benchmarks/bench_judge.py [--seconds 55] [--only float16] [--arithmetic float64|double-float32]
+                                     [--output FILE]
     python benchmarks/bench_judge.py --check [--seconds 55] [--from N] [--variants torch,multi_row] [--families normal,special]
 
 Both stop in time: after ``--seconds`` no other shape or output is begun. Shapes left out are named, and ``--only`` takes those
@@ -17,13 +18,14 @@ disagree, 3 where there is no device, 4 where all was right but time was short.
 
 import argparse
 import json
+import os
 import re
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import triton
@@ -33,12 +35,12 @@ from oracles.formats import FORMATS, Format
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.judge import bounds
-from softcheck.judge.device import bins, pairs, table
+from softcheck.judge.device import bins, choice, table
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.finish import Numbers, Scan
 from softcheck.judge.device.judge import judge_on_device
-from softcheck.judge.device.scan import scan, tile
+from softcheck.judge.device.scan import tile
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.variants.call import TORCH_DTYPES, place, to_bits
 from softcheck.variants.compile import compiling
@@ -96,9 +98,7 @@ def operations(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> tuple[torch.Ten
 
 def scanned(x: torch.Tensor, y: torch.Tensor, constants: Constants) -> Scan:
     """The judge's first look."""
-    if pairs.suits(constants):
-        return pairs.scan_pairs(x, y, constants, masked_gives_zero=False)
-    return scan(x, y, constants)
+    return choice.scan_in(choice.arithmetic_of(constants, x.device), x, y, constants, masked_gives_zero=False)
 
 
 def launched(x: torch.Tensor, y: torch.Tensor, constants: Constants) -> None:
@@ -193,6 +193,7 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
         "judge_share_of_limit": judged / limit,
         "rows_left_by_scan": left,
         "rejudged_rows": measured.rejudged_rows,
+        "judged_in": measured.judged_in,
         "disagreements": _compare(x[:CHECKED_ROWS], y[:CHECKED_ROWS], fmt),
     }
 
@@ -294,7 +295,12 @@ def main() -> int:
         "--only", default="", help='time shapes whose name holds this text, such as "float16 65536 x 1024"'
     )
     parser.add_argument("--output", type=Path, help="write the figures as JSON")
+    parser.add_argument(
+        "--arithmetic", choices=get_args(choice.JudgedIn), help="of the scan; default the faster by measured rates"
+    )
     options = parser.parse_args()
+    if options.arithmetic:
+        os.environ[choice.VARIABLE] = options.arithmetic
     if not torch.cuda.is_available():
         sys.stderr.write("no CUDA device; nothing was run\n")
         return 3

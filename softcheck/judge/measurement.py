@@ -44,6 +44,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """Rows handed to the Arb oracle because the everyday oracle's own uncertainty could have flipped their verdict."""
     violations: tuple[Violation, ...]
     max_abs_difference_to_torch: float | None = None
+    judged_in: str = "numpy"
+    """Which judge: numpy's, or the device's with the arithmetic of its scan, ``float64`` or ``double-float32``."""
 
 
 def unmeasured(shape: tuple[int, ...], violations: tuple[Violation, ...]) -> Measurement:

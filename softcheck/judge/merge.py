@@ -49,6 +49,7 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         rejudged_rows=a.rejudged_rows + b.rejudged_rows,
         violations=_violations(a.violations, b.violations),
         max_abs_difference_to_torch=_largest(a.max_abs_difference_to_torch, b.max_abs_difference_to_torch),
+        judged_in=" and ".join(dict.fromkeys([*a.judged_in.split(" and "), *b.judged_in.split(" and ")])),
     )
 
 

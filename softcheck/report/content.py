@@ -234,7 +234,7 @@ def exhaustive_lines(report: Report) -> list[str]:
             f"{one_line(result.name)} {one_line(result.dtype)}: {one_line(result.domain)}: "
             f"max {figures.max_ulp(result)} ULP, {result.rows:,} rows "
             f"({result.ordinary_rows:,} ordinary, {result.nan_rows:,} NaN, {result.fully_masked_rows:,} fully masked), "
-            f"{result.rows_per_second:,.0f} rows/s"
+            f"{result.rows_per_second:,.0f} rows/s, judged in {one_line(result.judged_in)}"
         )
         elements = sum(b.elements for b in result.histogram)
         shares = (

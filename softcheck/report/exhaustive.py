@@ -132,4 +132,5 @@ def behind(result: Exhausted) -> Exhaustive:
         fully_masked_rows=m.fully_masked_rows,
         histogram=octaves(m.histogram),
         rows_per_second=m.rows / result.seconds if result.seconds else 0.0,
+        judged_in=m.judged_in,
     )

@@ -152,6 +152,8 @@ class Exhaustive(msgspec.Struct, frozen=True, kw_only=True):
     fully_masked_rows: int
     histogram: tuple[Bin, ...]
     rows_per_second: float
+    judged_in: str = "numpy"
+    """``numpy``, or on a GPU the arithmetic of the judge's first look: ``float64`` or ``double-float32``."""
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,3 +55,23 @@ def judged(
 ) -> Measurement:
     """Judges output values, each rounded to the format, for logits rounded likewise."""
     return judge(matrix(rows, fmt), matrix(output, fmt), fmt)
+
+
+def hard(fmt: Format) -> Bits:
+    """Rows whose sum or answers lie next to powers of two, overflowing and vanishing distances, and subnormal answers."""
+    top, least, inf = fmt.max, fmt.least_subnormal, float("inf")
+    rows = [
+        [top, -top, top * 0.75, 0.0, -top, top],
+        [0.0, -87.0, -100.0, -103.9, -110.0, -125.0],
+        [0.0, -9.0, -9.7, -10.4, -11.1, -17.3],
+        [1.0, 1.0, 1.0, 1.0, -40.0, -60.0],
+        [1.0, 1.0, 1.0, 1.0, -16.0, -inf],
+        [1.0, 1.0, 1.0, 1.0, -22.5, -23.0],
+        [2.0, 2.0, 2.0, 1.9990, -3.5, -4.75],
+        [5.0, -inf, -inf, -inf, -inf, -inf],
+        [0.0, -0.0, least, -least, 2 * least, -inf],
+        [0.0, -(2.0**-20), -50.0, -inf, -inf, -inf],
+        [least, -least, -88.5, -90.25, -91.0, -1.0],
+        [100.0, 99.0, 3.0, -4.0, 12.5, -19.0],
+    ]
+    return matrix(rows, fmt)

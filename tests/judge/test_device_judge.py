@@ -5,7 +5,7 @@ import math
 import device_child
 import numpy as np
 import pytest
-from judge_helpers import kinds, matrix, rounded
+from judge_helpers import hard, kinds, matrix, rounded
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, decode, encode
 from softcheck.cases.case import Layout
@@ -315,3 +315,16 @@ def test_a_judge_that_skips_the_last_column_is_caught(child):
     output[2, -1] += 30
     ours = child.submit(device_child.measure, bits, output, FLOAT16.name, fault="short").result()
     assert {"elements", "max_ulp", "violations"} <= set(disagreements(ours, judge(bits, output, FLOAT16)))
+
+
+@pytest.mark.parametrize("fmt", THREE, ids=lambda f: f.name)
+def test_the_unit_of_an_error_is_right_next_to_powers_of_two(agree, child, fmt):
+    bits = hard(fmt)
+    right = rounded(bits, fmt)
+    assert agree(bits, right, fmt).violations == ()
+    # Errors of 1 ULP but for 2^-100 are at the edge of a bin.
+    for column, step in ((0, -1), (0, 1), (4, 1)):
+        output = right.copy()
+        output[:, column] += np.array(step).astype(output.dtype)
+        ours = child.submit(device_child.measure, bits, output, fmt.name).result()
+        assert set(disagreements(ours, judge(bits, output, fmt))) <= {"histogram"}

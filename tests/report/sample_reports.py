@@ -259,6 +259,7 @@ MEASURED = Report(
             fully_masked_rows=1,
             histogram=(Bin(below=0.0, elements=4), Bin(below=0.5, elements=12)),
             rows_per_second=1.5e9,
+            judged_in="float64",
         ),
     ),
     speed=(CopyBaseline(dtype="float16", rows=4096, columns=4096, gb_per_s=3221.0, torch_gb_per_s=1146.0),),

@@ -18,7 +18,7 @@ from oracles.reference import FullyMasked, RowClass
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge import bounds, ulp
-from softcheck.judge.device import bins, pairs, scan, table
+from softcheck.judge.device import bins, choice, scan, table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.finish import Numbers
 from softcheck.judge.histogram import merge
@@ -48,19 +48,20 @@ def judge_on_device(
     fully_masked: FullyMasked = "nan",
     arithmetic: Arithmetic = STANDARD,
     most_broken: int | None = None,
+    judged_in: choice.JudgedIn | None = None,
 ) -> Measurement:
     """Measures ``y`` as the softmax of ``x``: what ``softcheck.judge.judge.judge`` says of their bits.
 
     Both are [rows, columns] tensors of the format's dtype on one device, of any strides and offsets. Figures agree with
-    the numpy judge's within 1e-6 ULP, relative for those above 1; bins of the histogram may differ for errors that lie so
-    close to an edge, and errors below 2^-1022 ULP count as 0. Where several rows show the same largest figure, the witness
-    may be another one.
+    the numpy judge's within 1e-6 ULP, relative for those above 1; errors so close to an edge of the histogram may be counted
+    beside it, those below 2^-1022 ULP count as 0, and of several rows with the largest figure another may be the witness.
 
     Rows whose verdict, or whose ULP, the kernels' own error could change are judged by the numpy judge, and so are broken
     rows as long as they are few (``most_broken`` or MOST_BROKEN_ROWS, MOST_BROKEN_ELEMENTS); ``rejudged_rows`` counts both.
     Of many broken rows the numpy judge describes the worst of each kind; counts are the device's, except that of order
     violations, which is then of the described rows alone. float64, and arithmetics whose bounds the kernels can't compute
-    (prescaled exponents, 16-bit intermediates), are judged by the numpy judge altogether.
+    (prescaled exponents, 16-bit intermediates), are judged by the numpy judge altogether. ``judged_in`` is the scan's
+    arithmetic, where there are two (``choice.arithmetic_of``); the measurement says which it was.
 
     Raises UsageError where shapes, dtypes or devices don't match, SoftcheckError where the kernels' counts contradict.
     """
@@ -70,9 +71,10 @@ def judge_on_device(
     most = MOST_BROKEN_ROWS if most_broken is None else most_broken
     if rows == 0 or columns == 0 or not constants.supported:
         return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=fully_masked, arithmetic=arithmetic)
+    judged_in = choice.arithmetic_of(constants, x.device, judged_in)
     # Triton launches on the current device, wherever its tensors are.
     with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
-        return _Judgement(x, y, constants, fully_masked, arithmetic, most).measurement()
+        return _Judgement(x, y, constants, fully_masked, arithmetic, most).measurement(judged_in)
 
 
 def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> None:
@@ -141,25 +143,23 @@ class _Judgement:
         self.counts = np.zeros(bins.ALL, dtype=np.int64)
         self.rejudged: list[Rows] = []
 
-    def measurement(self) -> Measurement:
+    def measurement(self, judged_in: choice.JudgedIn) -> Measurement:
         """All steps, and their figures put together."""
         rows, columns = self.x.shape
         if columns > scan.MAX_COLUMNS:
             self._tabulate_all(range(rows))
         else:
-            self._scan()
+            self._scan(judged_in)
         rejudged = np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged])
         again = self._on_host(rejudged) if len(rejudged) else None
         witnesses = np.array(sorted(self.figures.witnesses), dtype=np.int64)
-        return self._merged(again, self._on_host(witnesses) if len(witnesses) else again)
+        merged = self._merged(again, self._on_host(witnesses) if len(witnesses) else again)
+        return msgspec.structs.replace(merged, judged_in=judged_in)
 
-    def _scan(self) -> None:
+    def _scan(self, judged_in: choice.JudgedIn) -> None:
         """Scans the rows, and looks closely at those that are left and those that show the largest figures."""
         x, y, constants, zero = self.x, self.y, self.constants, self.fully_masked == "zero"
-        if pairs.suits(constants):
-            found = pairs.scan_pairs(x, y, constants, masked_gives_zero=zero)
-        else:
-            found = scan.scan(x, y, constants)
+        found = choice.scan_in(judged_in, x, y, constants, masked_gives_zero=zero)
         few = found.listed[:_FEW_ROWS]
         close = table.tabulate(x, y, constants, few, self.histogram, masked_gives_zero=zero, counted=found.left)
         numbers = Numbers(found.found)

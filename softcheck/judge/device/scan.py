@@ -188,7 +188,14 @@ def _scan_kernel(
         row_part = additions + weighted
 
         exact = exponentials * (inverse * _UP)[:, None]
+        # float32 rounds up what lies just below a power of two. No r lies above the maximum's, so where the maximum's lies
+        # there, all that are rounded to the power belong below it.
+        largest = inverse * _UP * _UP
+        top = largest.to(tl.float32)
+        lower = (top.to(tl.int32, bitcast=True) - 1).to(tl.float32, bitcast=True)
+        edge = tl.where(is_power(top) & (largest < top.to(tl.float64)), top, -1.0)
         small = exact.to(tl.float32)
+        small = tl.where(small == edge[:, None], lower[:, None], small)
         per_ulp = inverse_of_small(small, MIN_EXPONENT, PRECISION)
         difference = tl.fma(output.to(tl.float64), tl.full(output.shape, _UP, tl.float64), -exact).to(tl.float32)
         error = tl.abs(difference) * per_ulp

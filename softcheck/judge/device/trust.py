@@ -17,7 +17,7 @@ from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError
 from softcheck.judge import bounds
-from softcheck.judge.device import builtin_rows, scan
+from softcheck.judge.device import builtin_rows, choice, scan
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.judge import judge_on_device
@@ -54,7 +54,8 @@ def distrust(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch
         return None
     block = scan.tile(width)[0] if width <= scan.MAX_COLUMNS else 0
     flags = (constants.underflows, constants.far, constants.few_terms)
-    key = (fmt.name, block, block == width, *flags, fully_masked, str(device))
+    judged_in = choice.arithmetic_of(constants, device)
+    key = (fmt.name, block, block == width, *flags, fully_masked, str(device), judged_in)
     if key not in _found:
         _found[key] = _compare(fmt, width, fully_masked, device)
     return _found[key]

@@ -1,0 +1,290 @@
+# ruff: noqa: N803, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
+"""The first look at every row without float64, for GPUs on which that is slow: ``scan``'s rules in sums of two float32.
+
+It passes a row as ``scan`` does, with its own error in the margin; rows with masked logits pass too, where the outputs
+there are 0, since what it leaves goes to ``table`` and so to float64. Exponentials, r and the outputs carry a factor 2^64:
+r is at least 2^-85 then where it is not less than the least ULP, 2^-149, and the products' remainders are exact.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from softcheck.judge.device import bins
+from softcheck.judge.device._jit import jit
+from softcheck.judge.device.bins import bin_of_small, count, open_table, store_table
+from softcheck.judge.device.constants import Constants
+from softcheck.judge.device.double_float import (
+    CLAMP,
+    EXACT,
+    UNIT_ROUNDOFF,
+    error,
+    exp_minus,
+    fast_two_sum,
+    fused,
+    inverse,
+    product,
+    row_sums,
+    two_sum,
+)
+from softcheck.judge.device.elements import is_power, ratio, scaled_binade, scaled_inverse_ulp
+from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, store_best, store_sums, workspace
+from softcheck.judge.device.scan import default_programs, degree, registers, tile
+
+_NARROW = 64
+"""Columns up to which the sum's bound is computed in full, as in ``scan``."""
+_REGISTERS = 128
+_THREADS = 512
+_STAGES = 3
+"""Rows that are loaded ahead, and the one in hand, where _SHARED bytes hold them."""
+_SHARED = 64 * 1024
+"""GPUs of this kind give a program 99 KiB; rows wait in shared memory."""
+
+_UP = tl.constexpr(2.0**64)
+_DOWN = tl.constexpr(2.0**-64)
+_CLAMP = tl.constexpr(CLAMP)
+_NEAR = tl.constexpr(2.0**-34)
+"""More than the relative error of a row's sum: farther than this from a power of two, its side is known."""
+_LEAST = tl.constexpr(2.0**-60)
+_LARGEST_ERROR = tl.constexpr(2.0**21)
+"""ULPs from which rows are left: the table of counts ends a little below 2^22. Only models that flush allow as much."""
+_INFINITY = tl.constexpr(float("inf"))
+_TABLE = tl.constexpr(bins.TABLE)
+
+
+@jit
+def _denominator(
+    total: tl.tensor, low: tl.tensor, rest: tl.tensor, weighted: tl.tensor, exponential: tl.tensor
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """The sum's leading part, its inverse in two parts whose signs tell the maxima's binade."""
+    total, low = two_sum(total * _DOWN, low * _DOWN)
+    total, low = fast_two_sum(total, low + rest * _DOWN)
+    high, high_low = inverse(total, low)
+    # Whether 1 / total is a power of two, or below it: with c copies of the maximum, c a power of two, and others whose
+    # exponentials vanish beside them, r of the maxima is below 1 / c, in the next binade.
+    close = is_power(total) & (weighted > 0) & (tl.abs(low) <= _NEAR * total)
+    high_low = tl.where(close, tl.minimum(high_low, -_LEAST * high), high_low)
+    # The others' exponentials sum to 1 at least where the copies are not all of the power of two.
+    odd = close & (weighted > _UP * 0.5 * exponential)
+    return high, high_low, (odd | ((total >= 0.5) == 0)).to(tl.int32)
+
+
+@jit
+def _scan_kernel(
+    x: tl.tensor,
+    y: tl.tensor,
+    left_rows: tl.tensor,
+    listed: tl.tensor,
+    floats: tl.tensor,
+    integers: tl.tensor,
+    histogram: tl.tensor,
+    counts: tl.tensor,
+    constants: tl.tensor,
+    tiles: tl.tensor,
+    rows: tl.tensor,
+    columns: tl.tensor,
+    x_row_stride: tl.tensor,
+    x_column_stride: tl.tensor,
+    y_row_stride: tl.tensor,
+    y_column_stride: tl.tensor,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    EVEN: tl.constexpr,
+    PRECISION: tl.constexpr,
+    MIN_EXPONENT: tl.constexpr,
+    ROUNDS: tl.constexpr,
+    UNDERFLOWS: tl.constexpr,
+    FAR: tl.constexpr,
+    MORE_TERMS: tl.constexpr,
+    EXACT_SUMS: tl.constexpr,
+    PRECISE: tl.constexpr,
+    STAGES: tl.constexpr,
+    NVIDIA: tl.constexpr,
+) -> None:
+    table = open_table(NVIDIA)
+    slope, exponential = tl.load(constants).to(tl.float32), tl.load(constants + 1).to(tl.float32)
+    additions, twice = tl.load(constants + 2).to(tl.float32), tl.load(constants + 3).to(tl.float32)
+    underflow = (tl.load(constants + 4) * _UP).to(tl.float32)
+    underflow_sum, margin = tl.load(constants + 5).to(tl.float32), tl.load(constants + 7).to(tl.float32)
+
+    lane = tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)[None, :].to(tl.int64)
+    inside = column < columns
+    best_error = tl.full([ROWS], -1.0, tl.float32)
+    best_share = tl.full([ROWS], -1.0, tl.float32)
+    best_deviation = tl.full([ROWS], -1.0, tl.float32)
+    error_row = tl.full([ROWS], 0, tl.int64)
+    share_row = tl.full([ROWS], 0, tl.int64)
+    deviation_row = tl.full([ROWS], 0, tl.int64)
+    error_sum = tl.full([ROWS], 0.0, tl.float32)
+    error_sum_low = tl.full([ROWS], 0.0, tl.float32)
+    passed_rows = tl.full([ROWS], 0, tl.int64)
+
+    for tile_number in tl.range(tl.program_id(0).to(tl.int64), tiles, tl.num_programs(0), num_stages=STAGES):
+        wanted = tile_number * ROWS + lane
+        valid = wanted < rows
+        row = tl.minimum(wanted, rows - 1)
+        logits = x + row[:, None] * x_row_stride + column * x_column_stride
+        outputs = y + row[:, None] * y_row_stride + column * y_column_stride
+        if EVEN:
+            logit = tl.load(logits).to(tl.float32)
+            output = tl.load(outputs).to(tl.float32)
+        else:
+            # Beyond the last column logits are masked and outputs 0, as masked ones ought to be.
+            logit = tl.load(logits, mask=inside, other=-float("inf")).to(tl.float32)
+            output = tl.load(outputs, mask=inside, other=0.0).to(tl.float32)
+        peak = tl.max(logit, axis=1)
+
+        # A difference that overflows is infinite, and its rest no number; both are replaced. A NaN or +inf in the logits
+        # makes a distance NaN, and with it all that the row is compared with.
+        masked = logit == -_INFINITY
+        distance, distance_low = two_sum(tl.broadcast_to(peak[:, None], logit.shape), -logit)
+        far = distance > _CLAMP
+        distance = tl.where(far, _CLAMP, distance)
+        distance_low = tl.where(far, 0.0, distance_low)
+        e, e_low = exp_minus(distance, distance_low, PRECISE)
+        e = tl.where(masked, 0.0, e)
+        e_low = tl.where(masked, 0.0, e_low)
+        below = distance > 0
+        own_error = slope * distance + tl.where(below, exponential, 0.0)
+        total, total_low, rest, weighted = row_sums(e, e_low, e * own_error)
+        inverse_high, inverse_low, odd = _denominator(total, total_low, rest, weighted, exponential)
+        weighted = weighted * _DOWN * inverse_high
+        row_part = additions + weighted
+
+        r, r_low = product(
+            e,
+            e_low,
+            tl.broadcast_to(inverse_high[:, None], e.shape),
+            tl.broadcast_to(inverse_low[:, None], e.shape),
+        )
+        r, r_low = fast_two_sum(r, r_low)
+        # Just below a power of two the rounded value is the power, and the rest negative.
+        truly = (r.to(tl.int32, bitcast=True) - (r_low < 0).to(tl.int32)).to(tl.float32, bitcast=True)
+        per_ulp = scaled_inverse_ulp(scaled_binade(truly, MIN_EXPONENT), PRECISION)
+        difference = fused(output, tl.full(output.shape, _UP, tl.float32), -r) - r_low
+        error = tl.abs(difference) * per_ulp
+        in_ulps = r * per_ulp
+        b = own_error + row_part[:, None]
+        growth = 1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24))) if MORE_TERMS else 1.0 + b * 0.5
+        bound = b * growth * in_ulps
+        if UNDERFLOWS:
+            bound += underflow * per_ulp
+        if ROUNDS:
+            rounding = 0.5 + 0.5 * b
+            if FAR:
+                rounding = tl.where(bound > 0.5, 1.0 + b * growth, rounding)
+            bound += rounding
+        # Negative outputs are at least one ULP off, and flushed ones half an ULP.
+        closer = ((output <= 0) & (error > 0.4999)) | (is_power(r) & below)
+        closer = tl.where(masked, output != 0, closer)
+        share = tl.where(closer, 4.0, tl.where(masked, 0.0, ratio(error, bound, NVIDIA)))
+        largest_error = tl.max(error.to(tl.int32, bitcast=True), axis=1).to(tl.float32, bitcast=True)
+        largest_share = tl.max(share.to(tl.int32, bitcast=True), axis=1).to(tl.float32, bitcast=True)
+        deviation = tl.abs(tl.sum(difference, axis=1)) * _DOWN
+        allowance = additions + twice * weighted
+        allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
+        if EXACT_SUMS:
+            costs = rounding / per_ulp if ROUNDS else 0.5 / per_ulp
+            allowance += tl.sum(tl.where(masked, 0.0, costs), axis=1) * _DOWN
+        else:
+            # Half an ULP is more than 2^-(p+1) r, and the sum of r is 1.
+            allowance += 2.0 ** -(PRECISION + 1)
+        passed = (largest_share <= 1.0 - margin) & (odd == 0) & (weighted <= 1.0) & (largest_error < _LARGEST_ERROR)
+        passed = passed & (deviation <= allowance * (1.0 - 2.0**-12))
+        left = valid & (passed == 0)
+        place = tl.atomic_add(left_rows + lane * 0, tl.full([ROWS], 1, tl.int64), mask=left, sem="relaxed")
+        tl.store(listed + place, row, mask=left)
+        passed = passed & valid
+
+        # Not a broadcast alone: Triton 3.6's interpreter reads an atomic operation's mask as if it were contiguous.
+        counted = passed[:, None] & tl.full([ROWS, BLOCK], 1, tl.int1)
+        if not EVEN:
+            counted = counted & inside
+        count(table, histogram, bin_of_small(error), counted, 1, NVIDIA, False)
+        passed_rows += passed.to(tl.int64)
+        error_sum, carried = two_sum(error_sum, tl.where(passed, tl.sum(error, axis=1), 0.0))
+        error_sum_low += carried
+        best_error, error_row = better(best_error, error_row, largest_error, row, passed)
+        best_share, share_row = better(best_share, share_row, largest_share, row, passed)
+        best_deviation, deviation_row = better(best_deviation, deviation_row, deviation, row, passed)
+
+    none = tl.zeros([ROWS], tl.int64)
+    errors = error_sum.to(tl.float64) + error_sum_low.to(tl.float64)
+    store_sums(errors, passed_rows, none, none, floats, integers)
+    store_best(best_error, error_row, 1, floats, integers)
+    store_best(best_share, share_row, 2, floats, integers)
+    store_best(best_deviation, deviation_row, 3, floats, integers)
+    store_table(table, counts + tl.program_id(0) * _TABLE, NVIDIA)
+
+
+def uncertainty(*, precise: bool) -> float:
+    """Largest relative error of the kernel's r, for r of at least the least ULP; docs/bounds.md derives it.
+
+    The exponential for the element and for the denominator, the denominator's sum, its inverse, and the product.
+    """
+    return 2 * error(precise=precise) + (2 + 7 + 11) * UNIT_ROUNDOFF**2
+
+
+def is_precise(constants: Constants) -> bool:
+    """Whether a format needs the longer exponential, for a reference within 2^-18 ULP; the shorter gives 2^-25."""
+    return constants.fmt.precision > 11
+
+
+def margin(constants: Constants) -> float:
+    """As ``Constants.margin``, with this kernel's own error."""
+    own = uncertainty(precise=is_precise(constants))
+    return constants.margin(degree(constants)) + 4 * own * 2.0**constants.fmt.precision
+
+
+def _vector(constants: Constants, device: torch.device) -> torch.Tensor:
+    """``Constants.vector`` with this kernel's error in the margin, in device memory; nothing is waited for."""
+    vector = constants.vector(degree(constants))
+    vector[7] = margin(constants)
+    return torch.from_numpy(vector).to(device, non_blocking=True)
+
+
+def _stages(tile_bytes: int) -> int:
+    """Stages of the loop: each but one holds a tile of logits and one of outputs."""
+    return min(_STAGES, 1 + _SHARED // (2 * tile_bytes))
+
+
+def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: int | None = None) -> Scan:
+    """As ``softcheck.judge.device.scan.scan``, of the same rows, without float64 operations for elements or rows."""
+    rows, columns = x.shape
+    block, tile_rows, warps = tile(columns)
+    tiles = triton.cdiv(rows, tile_rows)
+    space = workspace(rows, min(tiles, programs or default_programs(x.device, warps, _THREADS)), x.device)
+    _scan_kernel[(space.programs,)](
+        x,
+        y,
+        space.left,
+        space.listed,
+        space.floats,
+        space.integers,
+        space.histogram,
+        space.counts,
+        _vector(constants, x.device),
+        tiles,
+        rows,
+        columns,
+        *x.stride(),
+        *y.stride(),
+        tile_rows,
+        block,
+        block == columns,
+        constants.fmt.precision,
+        constants.fmt.min_exponent,
+        constants.model.rounds_result,
+        constants.underflows,
+        constants.far,
+        not constants.few_terms,
+        block <= _NARROW,
+        is_precise(constants),
+        _stages(block * tile_rows * x.element_size()),
+        is_nvidia(),
+        num_warps=warps,
+        **registers(_REGISTERS),
+        **EXACT,
+    )
+    return finish(space)
