@@ -113,14 +113,14 @@ class _Row:
                 reason=f"declares {', '.join(declaration.dtypes)}",
             )
         probes_run = probes.trials_of(self.probed)
-        if not self.results and not any(probes_run.values()):
+        findings = self._findings(declaration)
+        if not findings and not self.results and not any(probes_run.values()):
             return VariantResult(
                 name=self.name,
                 dtype=self.dtype,
                 verdict="error" if self.run.interrupted or self.run.errors else "unsupported",
                 reason=self._why_nothing(),
             )
-        findings = self._findings(declaration)
         verdict, reason = self._verdict(declaration, findings)
         together = merge(m for _, m in self.measured) if self.measured else None
         worst = self._worst()

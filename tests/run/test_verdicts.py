@@ -12,8 +12,9 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.probes.outcome import Conclusion, Shown
 from softcheck.report.build import build, exit_code
-from softcheck.run.check import Options, Run
+from softcheck.run.check import GivenUp, Options, Run
 from softcheck.run.exhaust import Exhausted
+from softcheck.run.patience import Over
 from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Result
@@ -222,6 +223,18 @@ def test_interrupted_run_says_so_and_calls_nothing_unsupported():
     report = build(run, command=["softcheck"])
     assert report.interrupted
     assert (report.variants[0].verdict, report.variants[0].reason) == ("error", "not run: interrupted")
+
+
+@pytest.mark.parametrize("later", ["cases", "probes"])
+def test_variant_that_was_given_up_before_its_first_call_in_a_dtype_fails_there(later):
+    """Timeouts count over all dtypes, so the last ones may have no result at all."""
+    over = Over(FindingKind.TIMEOUT, "3 calls ran out of time")
+    left = {"cases": (case("ties"),), "probes": ()} if later == "cases" else {"cases": (), "probes": ("empties",)}
+    run = run_of(defect(), [], given_up=[GivenUp(variant="v", dtype="float16", over=over, **left)])
+    report = build(run, command=["softcheck"])
+    (row,) = report.variants
+    assert (row.verdict, row.reason, row.cases_run) == ("fail", None, 0)
+    assert [(f.kind, f.count, f.known) for f in row.findings] == [(FindingKind.TIMEOUT, 1, None)]
 
 
 RAISED = Violation(FindingKind.RAISED, "no columns are not for me")
