@@ -233,17 +233,19 @@ def _run_cases(session: Session, run: Run, events: Events, record: Record) -> No
     kept = record.results
     run.results.extend(kept.values())
     left = [(case, [name for name in names if (name, case.id) not in kept]) for case, names in planned.tasks]
+    scouts, others = left[: planned.scouts], left[planned.scouts :]
+    first, total = 0, sum(bool(names) for _, names in left)
 
     def keep(result: Result) -> None:
         record.add_result(result)
         run.results.append(result)
 
-    for part, first in ((left[: planned.scouts], 0), (left[planned.scouts :], planned.scouts)):
+    def count(number: int, _total: int) -> None:
+        events.progress(first + number, total)
 
-        def count(number: int, _total: int, first: int = first) -> None:
-            events.progress(first + number, len(left))
-
+    for part in (scouts, others):
         run.errors.extend(session.run(part, keep, count))
+        first += sum(bool(names) for _, names in part)
 
 
 def _run_probes(session: Session, run: Run, events: Events, record: Record, *, exclusive: bool) -> None:
@@ -356,11 +358,14 @@ def _time(session: Session, run: Run, events: Events, record: Record) -> None:
         return
     events.stage("timing")
     for done, dtype in enumerate(run.options.dtypes, start=1):
-        names = [
+        able = [
             name
             for name, declaration in run.declarations.items()
             if dtype in declaration.dtypes and (declaration.column_limit(dtype) or TIMED_SHAPE[1]) >= TIMED_SHAPE[1]
         ]
+        over = {name: found.why for name in able if (found := session.patience.over(name, dtype)) is not None}
+        run.notes.extend(f"{name}, {dtype}: not timed: given up: {why}" for name, why in over.items())
+        names = [name for name in able if name not in over]
         if dtype in record.speeds:
             run.speeds.append(record.speeds[dtype])
         elif names:

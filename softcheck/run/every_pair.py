@@ -64,9 +64,12 @@ class EveryPair:
         kept = self._record.exhausted.get((each.variant, each.dtype))
         if kept is not None or self._session.patience.over(each.variant, each.dtype) is not None:
             return kept
+        name = f"{each.variant}, every pair of {each.dtype} patterns"
         try:
             found = exhaust_within(self._session, each.variant, each.declaration, domain(each.dtype, 2), SECONDS)
+            self._record.add_exhausted(found)
         except SoftcheckError as error:
-            return None if self._session.closed else f"{each.variant}, every pair of {each.dtype} patterns: {error}"
-        self._record.add_exhausted(found)
+            return None if self._session.closed else f"{name}: {error}"
+        except Exception as error:  # noqa: BLE001 - raised at the end, it would take the whole report with it
+            return f"{name}: internal error: {error!r}"
         return found

@@ -125,12 +125,20 @@ class Record:
 
     def remind(self, patience: Patience) -> None:
         """Counts again what ended workers or ran out of time before, and what did not."""
+        for judged in self.exhausted.values():
+            # First, since they begin beside the first cases; parts before one that failed gave answers.
+            dtype, measurement = judged.domain.dtype, judged.measurement
+            for violations in ((), measurement.violations) if measurement.elements else (measurement.violations,):
+                patience.count(judged.variant, dtype, violations)
         for result in self.results.values():
             patience.count(result.variant, result.case.dtype, result.measurement.violations)
         for task, outcomes in self.outcomes.items():
             for outcome in outcomes:
                 if outcome.skipped is None:
                     patience.count(task.variant, task.dtype, outcome.violations if outcome.fatal else ())
+        for search in self.searches.values():
+            for result in search.results:
+                patience.count(result.variant, result.case.dtype, result.measurement.violations)
 
     def add_result(self, result: Result) -> None:
         """Keeps a measurement on a saved case."""

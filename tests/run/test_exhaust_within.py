@@ -42,6 +42,8 @@ class Pretending:
         self.clock[0] += count / self.rows_per_second
         if variant == "refused":
             raise SoftcheckError("out of host memory")
+        if variant == "broken":
+            raise AssertionError("no such thing")
         if count > self.room:
             return unmeasured((count, judged.columns), (Violation(FindingKind.OUT_OF_MEMORY, "no room"),))
         died = self.dies_at is not None and start <= self.dies_at < start + count
@@ -112,9 +114,12 @@ def run_of(session, *, exhaustive=True, names=("v",)):
 
 
 def test_only_promised_16_bit_pairs_are_judged_and_one_failure_loses_no_other(clock):
-    run = run_of(Pretending(clock), names=("refused", "v"))
+    run = run_of(Pretending(clock), names=("refused", "broken", "v"))
     assert [(e.variant, e.domain.dtype) for e in run.exhausted] == [("v", "float16")]
-    assert run.errors == ["refused, every pair of float16 patterns: out of host memory"]
+    assert run.errors == [
+        "refused, every pair of float16 patterns: out of host memory",
+        "broken, every pair of float16 patterns: internal error: AssertionError('no such thing')",
+    ]
     session = Pretending(clock)
     for _ in range(MOST_DEATHS):
         session.patience.count("v", "float16", (Violation(FindingKind.CRASH, "gone"),))

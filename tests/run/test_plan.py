@@ -1,11 +1,18 @@
 """Plans cover every declared case and name what they leave out."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.importing import case_from_bits
+from softcheck.judge.measurement import unmeasured
+from softcheck.run import check
 from softcheck.run.patience import MOST_DEATHS
 from softcheck.run.plan import plan
+from softcheck.run.protocol import Ready
+from softcheck.run.record import Record
+from softcheck.run.session import Result
 from softcheck.variants.declaration import Declaration
 
 
@@ -58,3 +65,21 @@ def test_a_few_of_all_widths_come_first_and_then_the_largest():
 def test_few_cases_are_all_run_first():
     planned = plan(CASES, {"a": Declaration()}, ["float16"])
     assert (planned.scouts, len(planned.tasks)) == (3, 3)
+
+
+def test_progress_leaves_out_what_is_not_run_and_what_a_journal_holds():
+    options = check.Options(variants=("v",), dtypes=("float16",), cases=tuple(CASES), whole_corpus=False)
+    ready = Ready(backend="interpreter", device="CPU", torch="2", triton="3", python="3.11", driver=None)
+    run = check.Run(options=options, ready=ready, declarations={"v": Declaration(layouts=("contiguous",))})
+    record = Record(None, None)
+    for done in CASES[:1]:
+        record.results["v", done.id] = Result("v", done, unmeasured(done.shape, ()), 0.1)
+    shown = []
+
+    def each(tasks, _keep, progress):
+        for number, _ in enumerate([names for _, names in tasks if names], start=1):
+            progress(number, 0)
+        return []
+
+    check._run_cases(SimpleNamespace(run=each), run, check.Events(progress=lambda *now: shown.append(now)), record)
+    assert shown == [(1, 1)]
