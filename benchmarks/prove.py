@@ -10,6 +10,7 @@ softcheck must be installed (its pytest plugin is needed). Exits 1 where a step 
 # ruff: noqa: INP001, T201 - a script, not a package; it prints
 
 import argparse
+import contextlib
 import json
 import os
 import shlex
@@ -135,7 +136,7 @@ class Running:
         status = self._process.poll()
         if status is None:
             if seconds > self.step.limit + 20:
-                os.killpg(self._process.pid, signal.SIGKILL)
+                self.kill()
             elif seconds > self.step.limit and not self.interrupted:
                 self.interrupted = True
                 os.killpg(self._process.pid, signal.SIGINT)
@@ -146,6 +147,17 @@ class Running:
             self.step.name, self.step.command, "too slow" if self.interrupted else outcome, round(seconds, 1), status
         )
 
+    def kill(self) -> None:
+        """Ends it at once, with all that it started in its group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kills it and waits for its end."""
+        self.kill()
+        self._process.wait()
+        self._log.close()
+
 
 def run(steps: tuple[Step, ...], folder: Path, budget: float) -> list[Done]:
     """Runs the steps in order, neighbours that need not be alone side by side, and returns how each ended."""
@@ -153,20 +165,25 @@ def run(steps: tuple[Step, ...], folder: Path, budget: float) -> list[Done]:
     ended: list[Done] = []
     waiting = list(steps)
     running: list[Running] = []
-    while waiting or running:
-        for one in list(running):
-            done = one.done()
-            if done is not None:
-                running.remove(one)
-                record(done, ended, folder)
-        while waiting and (not running or not (waiting[0].alone or running[0].step.alone)):
-            step = waiting.pop(0)
-            left = budget - (time.monotonic() - begun)
-            if left < min(step.limit, 30.0):
-                record(Done(step.name, step.command, "left out"), ended, folder)
-                continue
-            running.append(Running(replace(step, limit=min(step.limit, left)), folder))
-        time.sleep(0.2)
+    try:
+        while waiting or running:
+            for one in list(running):
+                done = one.done()
+                if done is not None:
+                    running.remove(one)
+                    record(done, ended, folder)
+            while waiting and (not running or not (waiting[0].alone or running[0].step.alone)):
+                step = waiting.pop(0)
+                left = budget - (time.monotonic() - begun)
+                if left < min(step.limit, 30.0):
+                    record(Done(step.name, step.command, "left out"), ended, folder)
+                    continue
+                running.append(Running(replace(step, limit=min(step.limit, left)), folder))
+            time.sleep(0.2)
+    finally:
+        # Ctrl-C does not reach their groups, and the GPU is to be free when this has ended.
+        for one in running:
+            one.close()
     return ended
 
 

@@ -4,6 +4,7 @@ Other variants run in the same process afterwards. What torch, Triton or the sta
 names that a lazy import adds, is no variant's doing and is left alone.
 """
 
+import functools
 import os
 import sys
 import sysconfig
@@ -217,6 +218,8 @@ def _is_of_library(value: object) -> bool:
 def _is_foreign(thread: threading.Thread) -> bool:
     """Whether a thread runs code of the variant's, not of an installed library, which may keep some of its own."""
     runs = getattr(thread, "function", None) or getattr(thread, "_target", None) or type(thread)
+    while isinstance(runs, functools.partial):
+        runs = runs.func
     return thread.is_alive() and not _is_of_library(runs) and not _is_installed(runs)
 
 

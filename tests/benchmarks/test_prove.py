@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 from unittest.mock import patch
 
@@ -63,6 +64,24 @@ def test_endings_are_told_apart_and_saved(prove, tmp_path, monkeypatch):
     assert len(json.loads((tmp_path / "steps.json").read_text())) == 4
     (left,) = prove.run(steps[:1], tmp_path, budget=5.0)
     assert left.outcome == "left out"
+
+
+def test_ctrl_c_leaves_no_step_running(prove, tmp_path, monkeypatch):
+    monkeypatch.setattr(prove, "words", lambda command: [sys.executable, "-c", command])
+    begun = tmp_path / "begun"
+    step = prove.Step("long", f"import os, time; open({str(begun)!r}, 'w').write(str(os.getpid())); time.sleep(60)", 60)
+    sleep = time.sleep
+
+    def interrupted(seconds):
+        sleep(seconds)
+        if begun.exists() and begun.read_text():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(prove.time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        prove.run((step,), tmp_path, budget=1000.0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
 
 
 def test_without_a_gpu_it_exits_with_3_and_writes_nothing(tmp_path):

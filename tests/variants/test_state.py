@@ -1,5 +1,6 @@
 """Global state is put back as it was, and what can't be put back says so."""
 
+import functools
 import sys
 import sysconfig
 import threading
@@ -87,6 +88,31 @@ def test_thread_of_an_installed_library_is_its_own_business(monkeypatch, tmp_pat
     try:
         assert any("running threads" in changed for changed in before.restore()) == named
         assert before.is_restored != named
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "started",
+    [
+        lambda wait: threading.Thread(target=wait, daemon=True),
+        lambda wait: threading.Thread(target=functools.partial(functools.partial(wait), 60), daemon=True),
+        lambda wait: threading.Timer(0, wait),
+    ],
+    ids=["function", "partial", "timer"],
+)
+def test_thread_of_ones_own_is_named_however_it_is_started(started):
+    done = threading.Event()
+
+    def wait(seconds=60):
+        done.wait(seconds)
+
+    before = Snapshot()
+    thread = started(wait)
+    thread.start()
+    try:
+        assert any("running threads" in changed for changed in before.restore())
     finally:
         done.set()
         thread.join()
