@@ -20,6 +20,7 @@ from softcheck.judge import bounds
 from softcheck.judge.device import scan, scan_double_float
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
+from softcheck.judge.device.trust import DistrustedError
 from softcheck.judge.judge import STANDARD, judge
 
 
@@ -144,6 +145,17 @@ def test_faults_in_its_arithmetic_are_caught(child, fault):
     output = rounded(bits, FLOAT32)
     ours = child.submit(double_float_child.with_fault, bits, output, FLOAT32.name, fault).result()
     assert (disagreements(ours, judge(bits, output, FLOAT32)) != []) == (fault != "right")
+
+
+@pytest.mark.parametrize(("fmt", "columns"), [(FLOAT16, 1), (FLOAT32, 1), (BFLOAT16, 3), (FLOAT32, 33)], ids=str)
+def test_its_kernels_are_believed_where_they_are_right_alone(child, fmt, columns):
+    bits = normal(fmt, columns, 3)
+    judged = (device_child.trusted, bits, rounded(bits, fmt), fmt.name)
+    assert child.submit(*judged).result().judged_in == "double-float32"
+    # exp(0) is 1 whatever a coefficient is, so one column shows only what the table counts wrongly.
+    fault = ("double_float._C3", 0.1667) if columns > 1 else ("bins._FIRST", 1013 * 64 - 4)
+    with pytest.raises(DistrustedError, match=f"{fmt.name} rows of {columns} columns"):
+        child.submit(*judged, constants=[fault]).result()
 
 
 @pytest.mark.parametrize(("fault", "seen"), [("tolerant", "violations"), ("short", "elements")])

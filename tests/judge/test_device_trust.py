@@ -25,7 +25,9 @@ def some(fmt, columns):
 
 @pytest.mark.parametrize("convention", ["nan", "zero"])
 @pytest.mark.parametrize(
-    ("fmt", "columns"), [(FLOAT16, 2), (FLOAT32, 2), (BFLOAT16, 2), (FLOAT16, 3), (BFLOAT16, 8), (FLOAT32, 33)], ids=str
+    ("fmt", "columns"),
+    [(FLOAT16, 1), (FLOAT32, 1), (FLOAT16, 2), (FLOAT32, 2), (BFLOAT16, 2), (FLOAT16, 3), (BFLOAT16, 8), (FLOAT32, 33)],
+    ids=str,
 )
 def test_right_kernels_are_believed(child, fmt, columns, convention):
     bits, output = some(fmt, columns)
@@ -63,6 +65,12 @@ def test_planted_faults_are_told_with_row_and_both_values(child, fault):
     assert "Report this as an error of softcheck, with: " in str(caught.value)
 
 
+def test_planted_faults_show_in_one_column_too(child):
+    bits, output = some(FLOAT16, 1)
+    with pytest.raises(DistrustedError, match="float16 rows of 1 columns"):
+        child.submit(device_child.trusted, bits, output, "float16", constants=[("bins._FIRST", 1013 * 64 - 4)]).result()
+
+
 def test_kernels_that_do_not_run_are_not_believed(child):
     bits, output = some(FLOAT16, 3)
     with pytest.raises(DistrustedError, match="right outputs: InterpreterError"):
@@ -96,7 +104,7 @@ def test_builtin_rows_hold_what_they_say(fmt):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("columns", [2, 3, 64, 1000, 1024, 16384, 20000])
+@pytest.mark.parametrize("columns", [1, 2, 3, 64, 1000, 1024, 16384, 20000])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_kernels_on_this_gpu_are_believed(dtype, columns):
     import torch

@@ -26,7 +26,7 @@ CLASSES = (
 
 
 def rows(fmt: Format, columns: int) -> Bits:
-    """The logits, [len(CLASSES), columns], with at least two columns; the same at every call."""
+    """The logits, [len(CLASSES), columns], the same at every call. Of one column each has as much of its class as fits."""
     rng = np.random.default_rng(0)
     found: Values = rng.standard_normal((len(CLASSES), columns)) * 2
     huge, subnormal, equal, power, masked, one, fully, nan, inf = found[3:]
@@ -36,7 +36,7 @@ def rows(fmt: Format, columns: int) -> Bits:
     subnormal[0] = 0.0
     equal[:] = 1.5
     power[:] = -math.inf
-    power[:2] = 0.0, fmt.least_normal
+    power[:2] = (0.0, fmt.least_normal)[:columns]
     masked[1::2] = -math.inf
     one[:-1] = -math.inf
     fully[:] = -math.inf
@@ -51,14 +51,14 @@ def right(logits: Bits, fmt: Format, fully_masked: FullyMasked) -> Bits:
 
 
 def wrong(answers: Bits, fmt: Format) -> Bits:
-    """The answers with one fault to a row, but none in the third and the seventh."""
+    """The answers with one fault to a row, but none in the third and the seventh, and in the fifth only beside a maximum."""
     found = answers.copy()
-    middle = answers.shape[1] // 2
+    middle, second = answers.shape[1] // 2, min(1, answers.shape[1] - 1)
     found[0, -1] += fmt.storage.type(40)
     found[1, middle] |= fmt.storage.type(1 << (fmt.width - 1))
     found[3, -1] = encode(np.array(math.nan), fmt)
     found[4, decode(answers[4], fmt) < fmt.least_normal] = 0
     found[5] = encode(decode(answers[5], fmt) * (1 + 2.0 ** (6 - fmt.precision)), fmt)
-    for row, column, value in ((7, 1, 0.25), (8, 0, math.inf), (9, middle, 2.0), (10, 0, 0.5), (11, -1, 0.0)):
+    for row, column, value in ((7, second, 0.25), (8, 0, math.inf), (9, middle, 2.0), (10, 0, 0.5), (11, -1, 0.0)):
         found[row, column] = encode(np.array(value), fmt)
     return found

@@ -50,7 +50,7 @@ def distrust(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch
     # Wider rows than the scan's have kernels of their own, which are the same for all of them.
     width = min(columns, scan.MAX_COLUMNS + 1)
     constants = Constants(fmt, bounds.model(STANDARD, fmt), width)
-    if width < 2 or not constants.supported:
+    if width < 1 or not constants.supported:
         return None
     block = scan.tile(width)[0] if width <= scan.MAX_COLUMNS else 0
     flags = (constants.underflows, constants.far, constants.few_terms)
