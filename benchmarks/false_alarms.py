@@ -4,7 +4,7 @@
     python benchmarks/false_alarms.py --resume FILE
 
 Correct are the built-in variants that declare no defect for the dtype, but for those that only probes show. Rows are drawn on the device
-(``softcheck.search.random_rows``) at widths from 1 to 2^17, run, and judged where they lie with ``judge_on_device``; with
+(``softcheck.search.random_rows``) at widths from 1 to 2^17, run, and judged where they lie with ``judge_trusted``; with
 ``--device cpu``, on small launches, with the numpy judge. Families take turns by the time that they have used, until a
 variant has ``--elements`` in a dtype or has used ``--seconds``. The file is written anew every few seconds, and a run that
 was ended goes on with ``--resume``, which takes its settings from the file.

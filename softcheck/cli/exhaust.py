@@ -1,4 +1,4 @@
-"""``softcheck exhaust``: judge every input of one or two columns."""
+"""``softcheck exhaust``: judge every input of one or two columns, or the first ones of three."""
 
 import re
 import sys

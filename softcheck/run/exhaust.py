@@ -107,8 +107,8 @@ def exhaust_within(
 ) -> Exhausted:
     """A variant judged on a domain from its beginning, for as long as the time lasts.
 
-    What is left is left out of the result's domain. Ends early at a part that gave no output; one that did not fit into
-    the device's memory is tried in halves first. Raises SoftcheckError where a part can't be run.
+    What is left is left out of the result's domain. Ends early at a part that gave no output; one for which the variant
+    ran out of the device's memory is tried in halves first. Raises SoftcheckError where a part can't be run or judged.
     """
     begun = time.monotonic()
     parts: list[Measurement] = []

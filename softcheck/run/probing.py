@@ -12,7 +12,7 @@ from softcheck.run.process import Worker, WorkerDiedError
 from softcheck.run.protocol import Failed, Probed, ProbePlanned, RunProbe, TrialDone, TrialStarted
 from softcheck.run.session import death
 
-MOST_DEATHS = 3
+MOST_DEATHS_IN_A_PROBE = 3
 """After so many trials that ended their worker a probe gives a variant up: each replacement takes seconds."""
 
 
@@ -72,8 +72,8 @@ def run_probe(
         over = pool.patience.over(task.variant, task.dtype)
         if over is not None and not progress.planned:
             return None
-        if over is not None or progress.deaths >= MOST_DEATHS:
-            progress.abandon(f"{MOST_DEATHS} trials ended their process" if over is None else over.why)
+        if over is not None or progress.deaths >= MOST_DEATHS_IN_A_PROBE:
+            progress.abandon(f"{MOST_DEATHS_IN_A_PROBE} trials ended their process" if over is None else over.why)
         before = progress.begin()
         worker = pool.take(fresh=alone)
         try:

@@ -142,7 +142,11 @@ class _Session:
 
     def _run_domain(self, request: RunDomain) -> Iterator[Reply]:
         variant = self._variant(request.variant)
-        rows = rows_on(request.domain, request.start, request.count, self.device)
+        try:
+            rows = rows_on(request.domain, request.start, request.count, self.device)
+        except torch.OutOfMemoryError as error:
+            # No variant has run: it is not to blame.
+            raise UsageError(f"the device has no memory left for {request.count} rows: {error}") from None
         yield Started(request.variant)
         begun = time.perf_counter()
         with nan_filled():

@@ -8,7 +8,7 @@ from test_session import TWO, hostile
 from softcheck.contract import FindingKind, Violation
 from softcheck.run import probing
 from softcheck.run.patience import MOST_TIMEOUTS
-from softcheck.run.probing import MOST_DEATHS, ProbeTask, run_probe, run_probes
+from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, ProbeTask, run_probe, run_probes
 from softcheck.run.session import Session
 
 ALL = 10
@@ -57,9 +57,9 @@ def test_trial_that_ends_its_worker_costs_one_finding_and_the_others_are_made(na
 def test_variant_that_ends_every_worker_is_given_up_and_says_so(session):
     result = run_probe(session, task("exits_on_empty"))
     assert shown(result) == [("0x5", FindingKind.CRASH)]
-    assert result.conclusion.trials == MOST_DEATHS
-    assert result.abandoned == ALL - MOST_DEATHS
-    assert result.conclusion.skipped == (f"given up: {MOST_DEATHS} trials ended their process",)
+    assert result.conclusion.trials == MOST_DEATHS_IN_A_PROBE
+    assert result.abandoned == ALL - MOST_DEATHS_IN_A_PROBE
+    assert result.conclusion.skipped == (f"given up: {MOST_DEATHS_IN_A_PROBE} trials ended their process",)
 
 
 def test_variant_that_shared_a_process_with_a_culprit_is_not_blamed(session):

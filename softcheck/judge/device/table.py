@@ -368,7 +368,7 @@ def tabulate(
     listed = isinstance(rows, torch.Tensor)
     figures = torch.empty((len(FIELDS), len(rows)), dtype=torch.float64, device=x.device)
     tiles = triton.cdiv(len(rows), tile_rows)
-    grid = min(tiles, default_programs(x.device, 4, _THREADS))
+    grid = min(tiles, default_programs(x.device, _WARPS, _THREADS))
     _table_kernel[(grid,)](
         x,
         y,
