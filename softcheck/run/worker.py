@@ -21,7 +21,7 @@ from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge.judge import judge, reference
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.judge.merge import shifted
+from softcheck.judge.merge import merge, shifted
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
 from softcheck.run import evolution, timing
@@ -52,6 +52,9 @@ from softcheck.run.trials import make_trials
 from softcheck.variants.call import Placed, call, call_on_device, is_usable, place, returned_wrongly, to_bits
 from softcheck.variants.registry import LoadedVariant, load
 from softcheck.variants.state import Snapshot, is_lost, preserved
+
+_FEWEST_ROWS = 2**16
+"""Rows with which the device judge must get along on any device."""
 
 
 class _Session:
@@ -163,18 +166,24 @@ class _Session:
     def _judge_where_it_is(
         self, rows: torch.Tensor, output: torch.Tensor, fmt: Format, variant: LoadedVariant
     ) -> Measurement:
+        """In halves where the judge finds no memory for all. Raises UsageError where it finds none for few rows."""
         masked = variant.declaration.fully_masked
-        if self.device.type == "cuda":
-            # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
-            from softcheck.judge.device.trust import judge_trusted
+        if self.device.type != "cuda":
+            return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked)
+        # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
+        from softcheck.judge.device.trust import judge_trusted
 
-            try:
-                return judge_trusted(rows, output, fmt, fully_masked=masked)
-            except torch.OutOfMemoryError as error:
+        try:
+            return judge_trusted(rows, output, fmt, fully_masked=masked)
+        except torch.OutOfMemoryError as error:
+            if len(rows) < 2 * _FEWEST_ROWS:
                 raise UsageError(
                     f"the device has no memory left to judge {list(rows.shape)} outputs: {error}"
                 ) from None
-        return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked)
+        # Not in the handler: the exception there holds what the failed call had taken.
+        half = len(rows) // 2
+        first = self._judge_where_it_is(rows[:half], output[:half], fmt, variant)
+        return merge([first, shifted(self._judge_where_it_is(rows[half:], output[half:], fmt, variant), half)])
 
     def _measure(
         self, variant: LoadedVariant, request: RunCase, bits: Bits, exact: Reference

@@ -1,12 +1,20 @@
 """What the worker itself can't do is no variant's fault."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from oracles.formats import FLOAT16
 from softcheck.cases.exhaustive import domain
 from softcheck.errors import UsageError
+from softcheck.judge.judge import judge
 from softcheck.run import worker
 from softcheck.run.protocol import RunDomain
+from softcheck.variants.call import to_bits
+from softcheck.variants.declaration import Declaration
+from softcheck.variants.registry import LoadedVariant
 
 
 def test_rows_that_do_not_fit_the_device_are_blamed_on_no_variant(monkeypatch):
@@ -17,3 +25,43 @@ def test_rows_that_do_not_fit_the_device_are_blamed_on_no_variant(monkeypatch):
     session = worker._Session(torch.device("cpu"))
     with pytest.raises(UsageError, match="no memory left for 16 rows: of 40 GB"):
         list(session.answer(RunDomain(domain("float16", 2), 0, 16, "torch")))
+
+
+def judging(rows, most, monkeypatch):
+    """The worker's measurement of so many pairs, on a pretended GPU that judges at most so many at once."""
+    calls = []
+
+    def judge_trusted(x, y, fmt, *, fully_masked):
+        calls.append(len(x))
+        if len(x) > most:
+            raise torch.OutOfMemoryError("of 2 GB")
+        return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=fully_masked)
+
+    # In place of the module, which would import Triton into this process.
+    monkeypatch.setitem(sys.modules, "softcheck.judge.device.trust", SimpleNamespace(judge_trusted=judge_trusted))
+    session = worker._Session(torch.device("cpu"))
+    session.device = SimpleNamespace(type="cuda")
+    x = torch.arange(2 * rows).view(rows, 2).remainder(7).to(torch.float16)
+    y = torch.softmax(x.double(), dim=-1).to(torch.float16)
+    y[rows - 2, 1] = 0.75
+    variant = LoadedVariant("v", torch.softmax, Declaration())
+    return (
+        session._judge_where_it_is(x, y, FLOAT16, variant),
+        judge(to_bits(x, FLOAT16), to_bits(y, FLOAT16), FLOAT16),
+        calls,
+    )
+
+
+def test_outputs_that_the_judge_has_no_memory_for_are_judged_in_halves(monkeypatch):
+    monkeypatch.setattr(worker, "_FEWEST_ROWS", 2)
+    found, expected, calls = judging(9, 4, monkeypatch)
+    assert calls == [9, 4, 5, 2, 3]
+    assert found.violations == expected.violations
+    assert found.violations[0].row == 7
+    assert (found.rows, found.elements, found.max_ulp) == (9, 18, expected.max_ulp)
+    assert found.histogram == expected.histogram
+
+
+def test_a_judge_that_has_no_memory_for_few_rows_says_so(monkeypatch):
+    with pytest.raises(UsageError, match=r"no memory left to judge \[9, 2\] outputs: of 2 GB"):
+        judging(9, 4, monkeypatch)

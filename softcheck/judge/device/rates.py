@@ -5,7 +5,6 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 
 from softcheck.judge.device._jit import jit
@@ -67,5 +66,5 @@ def launch(dtype: torch.dtype, device: torch.device, programs: int, times: int) 
     """Launches programs of 512 lanes, each with 4 ``times`` multiply-adds; their results, [programs * 512]."""
     start = torch.full((_BLOCK,), 0.25, dtype=dtype, device=device)
     out = torch.empty(programs * _BLOCK, dtype=dtype, device=device)
-    _multiply_add_kernel[(programs,)](start, out, times, triton.next_power_of_2(_BLOCK), num_warps=4)
+    _multiply_add_kernel[(programs,)](start, out, times, _BLOCK, num_warps=4)
     return out
