@@ -71,7 +71,7 @@ def exit_code(report: Report) -> int:
     """
     if report.errors:
         return 2
-    if not any(row.was_run for row in report.variants):
+    if not any(row.was_run or row.verdict == "fail" for row in report.variants):
         return 2 if any(row.verdict == "error" for row in report.variants) else 3
     if any(row.verdict == "error" and not row.was_run for row in report.variants):
         return 2

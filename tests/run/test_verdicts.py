@@ -235,6 +235,7 @@ def test_variant_that_was_given_up_before_its_first_call_in_a_dtype_fails_there(
     (row,) = report.variants
     assert (row.verdict, row.reason, row.cases_run) == ("fail", None, 0)
     assert [(f.kind, f.count, f.known) for f in row.findings] == [(FindingKind.TIMEOUT, 1, None)]
+    assert exit_code(report) == 1
 
 
 RAISED = Violation(FindingKind.RAISED, "no columns are not for me")
