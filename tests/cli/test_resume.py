@@ -27,7 +27,7 @@ import pathlib, time, torch
 def f(x):
     with open({calls!r}, "a") as calls:
         calls.write(f"{{tuple(x.shape)}}\\n")
-    time.sleep(0.1)
+    time.sleep(0.02)
     if 5 < x.shape[1] < 9:
         raise ValueError("not this width")
     return torch.softmax(x, -1)
@@ -51,8 +51,8 @@ HEADER = Header(
     sources={},
     settings={},
 )
-OPTIONS = ["--device", "interpreter", "--dtype", "float16", "--generate", "12", "--jobs", "2", "--seed", "3"]
-CHOICE = ["--family", "widths", "--family", "ties", "--probe", "empties"]
+OPTIONS = ["--device", "interpreter", "--dtype", "float16", "--generate", "3", "--jobs", "2", "--seed", "2"]
+CHOICE = ["--family", "widths", "--probe", "empties"]
 
 
 @pytest.fixture
@@ -82,10 +82,10 @@ def killed(words, journal, at):
         stdout=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    for _ in range(1200):
+    for _ in range(6000):
         if entries(journal) >= at or running.poll() is not None:
             break
-        time.sleep(0.05)
+        time.sleep(0.01)
     running.send_signal(signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL, "it ended by itself before it could be killed"
 
@@ -135,11 +135,11 @@ def test_ctrl_c_names_the_command_that_goes_on(kernel, tmp_path):
         # A suite that a shell started in the background inherits SIGINT ignored, and so would this process.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs here
     )
-    for _ in range(1200):
+    for _ in range(6000):
         (journal,) = list((tmp_path / "state" / "softcheck").glob("*")) or [tmp_path / "none"]
         if entries(journal) >= 3:
             break
-        time.sleep(0.05)
+        time.sleep(0.01)
     running.send_signal(signal.SIGINT)
     output, said = running.communicate(timeout=60)
     assert running.returncode == 130
@@ -154,7 +154,7 @@ def test_ctrl_c_names_the_command_that_goes_on(kernel, tmp_path):
 @pytest.mark.parametrize(
     ("more", "change", "said"),
     [
-        (["--seed", "4"], None, "seed 3, and now it is 4"),
+        (["--seed", "4"], None, "seed 2, and now it is 4"),
         (["--dtype", "float32"], None, "dtypes float16, and now it is float32"),
         (["--quick"], None, "quick False, and now it is True"),
         ([], "a comment", "slow.py:f has changed since"),
