@@ -4,7 +4,7 @@ import torch
 
 EXPECTED = ()
 SHOWN_BY = ()
-DTYPES = ("float32",)
+DTYPES = ("float16",)
 BACKENDS = ("interpreter", "cuda")
 
 _streams = {}
