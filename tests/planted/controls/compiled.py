@@ -4,7 +4,7 @@ import torch
 
 EXPECTED = ()
 SHOWN_BY = ()
-DTYPES = ("float16", "float32")
+DTYPES = ("float16", "bfloat16")
 BACKENDS = ("interpreter", "cuda")
 
 torch._dynamo.config.recompile_limit = 2048
