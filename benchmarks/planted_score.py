@@ -39,6 +39,7 @@ from softcheck.run.session import Session
 
 from planted import Planted, bugs, controls  # isort: skip - peer_judges puts its folder on the path
 
+ROOT = Path(__file__).resolve().parents[1]
 APART = tuple(name for name in PROBES if name in EXCLUSIVE)
 TOGETHER = tuple(name for name in PROBES if name not in EXCLUSIVE)
 
@@ -130,7 +131,8 @@ class _Check:
 
     def _note(self, where: str, violation: Violation) -> None:
         kind = str(violation.kind)
-        self.score.found.setdefault(kind, f"{where}: {violation.message}")
+        # Saved results name no folder of the machine.
+        self.score.found.setdefault(kind, f"{where}: {violation.message}".replace(f"{ROOT}/", ""))
         now = self.score.seconds + time.monotonic() - self.begun
         if self.score.refused_after is None:
             self.score.refused_after = now

@@ -1,5 +1,6 @@
 """The README keeps its word: its commands are valid, and the outputs that it quotes as checked are what they print."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -83,3 +84,17 @@ def test_headline_numbers_are_those_of_the_saved_results():
     assert f"| {timed.times_faster.mid:.2f} × torch |" in README  # noqa: RUF001 - as it is printed
     assert f"{timed.copy_share.mid * 100:.0f} % of a copy's speed" in README
     assert timed.times_faster.high / timed.times_faster.low < 1.02
+
+
+def test_score_is_that_of_the_saved_run():
+    saved = json.loads((ROOT / "results" / "interpreter" / "planted.json").read_text(encoding="utf-8"))
+    wrong = {s["name"]: s["caught_after"] is not None for s in saved["scores"] if s["expected"]}
+    right = {s["name"]: bool(s["found"]) for s in saved["scores"] if not s["expected"]}
+    assert f"{sum(wrong.values())} of {len(wrong)} wrong kernels are caught" in README
+    assert f"{sum(right.values())} of {len(right)} right ones accused" in README
+    judges = list(next(iter(saved["peers"].values())))
+    passed = {j: sum(bool(saved["peers"][name][j]) for name in wrong) for j in judges}
+    together = sum(all(saved["peers"][name].values()) for name in wrong)
+    assert f"let {min(passed.values())} to {max(passed.values())} of the {len(wrong)} through" in README
+    assert f"all five together {together}" in README
+    assert len(judges) == 5
