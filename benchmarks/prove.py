@@ -5,7 +5,7 @@
 Steps that only check run side by side, steps whose seconds matter run alone. Each step runs in FOLDER, so that results hold
 no path of the machine, and has a log there, STEP.log. A step that would not fit into ``--budget`` is left out and named. The
 table of all steps, FOLDER/steps.json, is written anew whenever one ends, so that a run which is cut off leaves what it has.
-softcheck must be installed (its pytest plugin is needed). Exits 1 where a step failed or was left out, 3 without a GPU.
+softcheck need not be installed, what it depends on must be. Exits 1 where a step failed or was left out, 3 without a GPU.
 """
 # ruff: noqa: INP001, T201 - a script, not a package; it prints
 
@@ -19,12 +19,14 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Literal
 
 from softcheck.variants.registry import BUILTIN
 
 ROOT = Path(__file__).resolve().parents[1]
+_PLUGIN = "softcheck.pytest_plugin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +99,14 @@ def words(command: str) -> list[str]:
     if first == "softcheck":
         return [sys.executable, "-m", "softcheck.cli.main", *rest]
     if first == "pytest":
-        return [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            f"--rootdir={ROOT}",
-            f"-c{ROOT}/pyproject.toml",
-        ] + [
+        # pytest-benchmark, where it is installed, warns beside pytest-xdist, and warnings are errors.
+        options = ["-p", "no:cacheprovider", "-p", "no:benchmark", f"--rootdir={ROOT}", f"-c{ROOT}/pyproject.toml"]
+        if not any(point.value == _PLUGIN for point in entry_points(group="pytest11")):
+            options += ["-p", _PLUGIN]
+        paths = [
             f"{ROOT / word}" if word.startswith("tests") else word.replace("=tests", f"={ROOT}/tests") for word in rest
         ]
+        return [sys.executable, "-m", "pytest", *options, *paths]
     return [sys.executable, str(ROOT / rest[0]), *rest[1:]]
 
 
