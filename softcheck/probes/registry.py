@@ -32,8 +32,9 @@ PROBES: dict[str, str] = {
 EXCLUSIVE: frozenset[str] = frozenset({"addresses"})
 """Probes that fill a GPU's memory or time, so that none may run beside them on one."""
 
-TELLING: frozenset[str] = frozenset({"sizes", "grid_limits"})
-"""Probes whose findings say for which sizes they hold: of several that show the same, a reader sees these first."""
+TELLING: tuple[str, ...] = ("sizes", "grid_limits")
+"""Probes whose findings say for which sizes they hold: of several that show the same, a reader sees these first, widths
+before row counts, since a row count may fail for what its last row holds."""
 
 
 def load(name: str) -> "Probe":

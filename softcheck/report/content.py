@@ -149,7 +149,8 @@ def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
 
 
 def _group(result: VariantResult, noun: str, found: list[Finding]) -> FindingGroup:
-    first = min(found, key=lambda finding: finding.probe not in TELLING)
+    telling = {probe: place for place, probe in enumerate(TELLING)}
+    first = min(found, key=lambda finding: telling.get(finding.probe or "", len(telling)))
     probes = dict.fromkeys(f.probe for f in found if f.case != first.case and f.probe is not None)
     return FindingGroup(result, first, len({f.case for f in found}), noun, tuple(probes))
 

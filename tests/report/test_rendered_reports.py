@@ -223,12 +223,12 @@ def test_of_trials_that_show_the_same_the_one_that_names_the_sizes_comes_first(n
     kind = FindingKind.SUM_VIOLATION
     findings = (
         finding(kind, "probe/appended_masks/leading-513", "500 columns with 13 leading ones"),
+        finding(kind, "probe/grid_limits/few", "rows >= 2"),
         finding(kind, "probe/sizes/columns-1-100", "N not a power of two"),
-        finding(kind, "probe/shifts/up", "a constant added"),
     )
     result = msgspec.structs.replace(PROBED, findings=findings)
     drawn = formats.render(msgspec.structs.replace(INTERPRETED, variants=(result,)), name, PLAIN)
     text = " ".join(drawn.replace("\\", "").replace("`", "").split())
     assert "sum_violation in 3 trials: N not a power of two" in text
-    assert "and 2 more trials of appended_masks, shifts: see --format json" in text
+    assert "and 2 more trials of appended_masks, grid_limits: see --format json" in text
     assert "leading ones" not in text
