@@ -47,6 +47,39 @@ def inverse_ulp_down(exponent: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
 
 
 @jit
+def bound_in_ulps(
+    b: tl.tensor,
+    r_in_ulps: tl.tensor,
+    underflow: tl.tensor,
+    ROUNDS: tl.constexpr,
+    UNDERFLOWS: tl.constexpr,
+    FAR: tl.constexpr,
+    MORE_TERMS: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """Bound in ULPs, and the cost of rounding to the format in ULPs, both float32; see softcheck.judge.bounds.
+
+    All arguments are float32: the error B before the rounding, r in ULPs, and tau in ULPs. UNDERFLOWS says that tau shows,
+    FAR (with ROUNDS alone) that errors before the rounding may exceed half an ULP; ``Constants`` knows.
+    """
+    growth = 1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24))) if MORE_TERMS else 1.0 + b * 0.5
+    rounding = tl.full(b.shape, 0.5, tl.float32)
+    if ROUNDS:
+        rounding = 0.5 + 0.5 * b
+    if ROUNDS and not FAR and not UNDERFLOWS:
+        # The sum of both parts, in one operation less.
+        bound = 0.5 + b * (0.5 + growth * r_in_ulps)
+    else:
+        bound = b * growth * r_in_ulps
+        if UNDERFLOWS:
+            bound += underflow
+        if FAR:
+            rounding = tl.where(bound > 0.5, 1.0 + b * growth, rounding)
+        if ROUNDS:
+            bound += rounding
+    return bound, rounding
+
+
+@jit
 def bound_of(
     distance: tl.tensor,
     r_in_ulps: tl.tensor,
@@ -61,24 +94,14 @@ def bound_of(
     FAR: tl.constexpr,
     MORE_TERMS: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
-    """Bound in ULPs, and the cost of rounding to the format in ULPs, both float32; see softcheck.judge.bounds.
+    """``bound_in_ulps`` of an element, from its distance below the row's maximum.
 
-    All arguments are float32: the distance below the row's maximum, r in ULPs, and the model's constants. The cap of 2
-    in softcheck.judge.bounds has no counterpart: models for which it matters are not supported here. UNDERFLOWS says
-    that tau shows, FAR that errors before the rounding may exceed half an ULP; ``Constants`` knows.
+    All arguments are float32: the distance, r in ULPs, and the model's constants. The cap of 2 in softcheck.judge.bounds has
+    no counterpart: models for which it matters are not supported here.
     """
-    a = slope * tl.minimum(distance, 800.0) + tl.where(distance > 0, exponential, 0.0)
-    b = a + row_part
-    growth = b * (1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24)))) if MORE_TERMS else b * (1.0 + b * 0.5)
-    bound = growth * r_in_ulps
-    if UNDERFLOWS:
-        bound += (underflow * _SCALE) * inverse_ulp_down(exponent, PRECISION)
-    rounding = tl.full(distance.shape, 0.5, tl.float32)
-    if ROUNDS:
-        rounding = 0.5 + 0.5 * b
-        if FAR:
-            rounding = tl.where(bound > 0.5, 1.0 + growth, rounding)
-        bound += rounding
+    b = slope * tl.minimum(distance, 800.0) + tl.where(distance > 0, exponential, 0.0) + row_part
+    tau = (underflow * _SCALE) * inverse_ulp_down(exponent, PRECISION)
+    bound, rounding = bound_in_ulps(b, r_in_ulps, tau, ROUNDS, UNDERFLOWS, FAR, MORE_TERMS)
     return bound, rounding
 
 

@@ -26,6 +26,13 @@ _NO_ROW = tl.constexpr(2**62)
 
 
 @jit
+def leave(row: tl.tensor, left: tl.tensor, left_rows: tl.tensor, listed: tl.tensor) -> None:
+    """Lists the rows, int64, of the lanes that are left, behind those that are listed already."""
+    place = tl.atomic_add(left_rows + row * 0, tl.full(row.shape, 1, tl.int64), mask=left, sem="relaxed")
+    tl.store(listed + place, row, mask=left)
+
+
+@jit
 def better(
     best: tl.tensor, best_row: tl.tensor, value: tl.tensor, row: tl.tensor, passed: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor]:

@@ -14,16 +14,21 @@ from softcheck.judge.device import bins
 from softcheck.judge.device._jit import OPTIONS, jit
 from softcheck.judge.device.bins import bin_of, count, open_table, store_table
 from softcheck.judge.device.constants import Constants
-from softcheck.judge.device.elements import is_power, quick_inverse, ratio, scaled_binade, scaled_inverse_ulp
+from softcheck.judge.device.elements import (
+    bound_in_ulps,
+    is_power,
+    quick_inverse,
+    ratio,
+    scaled_binade,
+    scaled_inverse_ulp,
+)
 from softcheck.judge.device.exp64 import clamped, exp_minus
-from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, store_best, store_sums, workspace
-from softcheck.judge.device.scan import CLAMP, LARGEST_ERROR, default_programs, degree, registers
+from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
+from softcheck.judge.device.scan import CLAMP, LARGEST_ERROR, REGISTERS, THREADS, default_programs, degree, registers
 
 _WARPS = 4
 _ROWS = 512
 """Rows of a program's tile: four to a thread."""
-_REGISTERS = 128
-_THREADS = 512
 
 _CLAMP = tl.constexpr(CLAMP)
 _CLAMPED = tl.constexpr(120.0)
@@ -42,26 +47,6 @@ def _error(output: tl.tensor, exact: tl.tensor, per_ulp: tl.tensor) -> tuple[tl.
     """(y - r) 2^64, and |y - r| in ULPs; ``exact`` is r 2^64. Both float64: many errors are next to a bin's edge."""
     difference = tl.fma(output.to(tl.float64), tl.full(exact.shape, _UP, tl.float64), -exact)
     return difference, tl.abs(difference) * per_ulp.to(tl.float64)
-
-
-@jit
-def _bound(
-    b: tl.tensor,
-    in_ulps: tl.tensor,
-    per_ulp: tl.tensor,
-    underflow: tl.tensor,
-    ROUNDS: tl.constexpr,
-    UNDERFLOWS: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor]:
-    """Bound in ULPs and the cost of rounding to the format, of models with few terms and no far errors."""
-    bound = b * (1.0 + b * 0.5) * in_ulps
-    if UNDERFLOWS:
-        bound += underflow * per_ulp
-    rounding = tl.full(b.shape, 0.5, tl.float32)
-    if ROUNDS:
-        rounding = 0.5 + 0.5 * b
-        bound += rounding
-    return bound, rounding
 
 
 @jit
@@ -143,11 +128,12 @@ def _pairs_kernel(
         low_per_ulp = scaled_inverse_ulp(binade, PRECISION)
         high_difference, high_error = _error(high_output, high_exact, high_per_ulp)
         low_difference, low_error = _error(low_output, low_exact, low_per_ulp)
-        high_bound, high_rounding = _bound(
-            row_part, high_exact.to(tl.float32) * high_per_ulp, high_per_ulp, underflow, ROUNDS, UNDERFLOWS
+        high_in_ulps = high_exact.to(tl.float32) * high_per_ulp
+        high_bound, high_rounding = bound_in_ulps(
+            row_part, high_in_ulps, underflow * high_per_ulp, ROUNDS, UNDERFLOWS, False, False
         )
-        low_bound, low_rounding = _bound(
-            own_error + row_part, small * low_per_ulp, low_per_ulp, underflow, ROUNDS, UNDERFLOWS
+        low_bound, low_rounding = bound_in_ulps(
+            own_error + row_part, small * low_per_ulp, underflow * low_per_ulp, ROUNDS, UNDERFLOWS, False, False
         )
         high_share = ratio(high_error.to(tl.float32), high_bound, NVIDIA)
         low_share = tl.where(masked, 0.0, ratio(low_error.to(tl.float32), low_bound, NVIDIA))
@@ -172,8 +158,7 @@ def _pairs_kernel(
             zeros = fully_masked & (valid == 0)
             conventional = (not_a_number | fully_masked) & both_nan
         left = valid & ((right | zeros | conventional) == 0)
-        place = tl.atomic_add(left_rows + lane * 0, tl.full([ROWS], 1, tl.int64), mask=left, sem="relaxed")
-        tl.store(listed + place, row, mask=left)
+        leave(row, left, left_rows, listed)
 
         right = right & valid
         zeros = zeros & valid
@@ -208,7 +193,7 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
     """Scans ``y`` as the softmax of ``x``, both [rows, 2] with at least one row. Nothing is waited for."""
     rows = len(x)
     tiles = triton.cdiv(rows, _ROWS)
-    space = workspace(rows, min(tiles, default_programs(x.device, _WARPS, _THREADS)), x.device)
+    space = workspace(rows, min(tiles, default_programs(x.device, _WARPS, THREADS)), x.device)
     chosen = degree(constants)
     _pairs_kernel[(space.programs,)](
         x,
@@ -233,7 +218,7 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
         chosen,
         is_nvidia(),
         num_warps=_WARPS,
-        **registers(_REGISTERS),
+        **registers(REGISTERS),
         **OPTIONS,
     )
     return finish(space)

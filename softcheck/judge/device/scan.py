@@ -16,13 +16,14 @@ from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
 from softcheck.judge.device.bins import bin_of_small, count, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
+    bound_in_ulps,
     inverse_of_small,
     is_power,
     quick_inverse,
     ratio,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
-from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, store_best, store_sums, workspace
+from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
 
 MAX_COLUMNS = 16384
 """Widest row whose exponentials fit the registers of one program: 32 float64 per thread of 16 warps."""
@@ -31,11 +32,11 @@ WARP_ELEMENTS = 512
 """Elements of a wide row that one warp holds: fewer take fewer registers, but more steps of reduction per element."""
 _WARP = 32
 _MOST_WARPS = 16
-"""Warps of a program: more would not find _REGISTERS for each of their threads."""
-_NARROW = 64
+"""Warps of a program: more would not find REGISTERS for each of their threads."""
+NARROW = 64
 """Columns up to which the sum's bound is computed in full: in short rows few roundings can't average out."""
-_REGISTERS = 128
-_THREADS = 512
+REGISTERS = 128
+THREADS = 512
 """Registers per thread, and threads per multiprocessor that have so many."""
 _STAGES = 3
 """Rows that are loaded ahead, and the one in hand."""
@@ -77,35 +78,6 @@ def _inverse(
     others = power_of_two & (weighted > 0)
     below = (inverse.to(tl.int64, bitcast=True) - 1).to(tl.float64, bitcast=True)
     return tl.where(others, below, inverse), others & (weighted > _UP * 0.5 * exponential)
-
-
-@jit
-def _bound(
-    b: tl.tensor,
-    in_ulps: tl.tensor,
-    underflow: tl.tensor,
-    ROUNDS: tl.constexpr,
-    UNDERFLOWS: tl.constexpr,
-    FAR: tl.constexpr,
-    MORE_TERMS: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor]:
-    """Bound in ULPs and the cost of rounding to the format, of the error B before it, r, and tau in ULPs; all float32."""
-    growth = 1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24))) if MORE_TERMS else 1.0 + b * 0.5
-    rounding = tl.full(b.shape, 0.5, tl.float32)
-    if ROUNDS:
-        rounding = 0.5 + 0.5 * b
-    if ROUNDS and not FAR and not UNDERFLOWS:
-        # The sum of both parts, in one operation less.
-        bound = 0.5 + b * (0.5 + growth * in_ulps)
-    else:
-        bound = b * growth * in_ulps
-        if UNDERFLOWS:
-            bound += underflow
-        if FAR:
-            rounding = tl.where(bound > 0.5, 1.0 + b * growth, rounding)
-        if ROUNDS:
-            bound += rounding
-    return bound, rounding
 
 
 @jit
@@ -202,7 +174,7 @@ def _scan_kernel(
         # Beyond the clamp nothing is left of r, and so no error of its own; float16's logits give none that would show.
         own_part = tl.minimum(own_error, most) if WIDE_RANGE else own_error
         b = own_part + row_part[:, None]
-        bound, rounding = _bound(b, small * per_ulp, underflow * per_ulp, ROUNDS, UNDERFLOWS, FAR, MORE_TERMS)
+        bound, rounding = bound_in_ulps(b, small * per_ulp, underflow * per_ulp, ROUNDS, UNDERFLOWS, FAR, MORE_TERMS)
         # Negative outputs are at least one ULP off, and flushed ones half an ULP. Only maxima have no error of their own.
         closer = ((output <= 0) & (error > 0.4999)) | (is_power(small) & (own_error > 0))
         share = tl.where(closer, 4.0, ratio(error, bound, NVIDIA))
@@ -225,8 +197,7 @@ def _scan_kernel(
         passed = passed & (largest_error < _LARGEST_ERROR)
         passed = passed & (deviation <= allowance * (1.0 - 2.0**-12))
         left = valid & (passed == 0)
-        place = tl.atomic_add(left_rows + lane * 0, tl.full([ROWS], 1, tl.int64), mask=left, sem="relaxed")
-        tl.store(listed + place, row, mask=left)
+        leave(row, left, left_rows, listed)
         passed = passed & valid
 
         if EVEN:
@@ -261,7 +232,7 @@ def tile(columns: int, warp_elements: int = WARP_ELEMENTS) -> tuple[int, int, in
     block = int(triton.next_power_of_2(columns))
     if block >= warp_elements:
         return block, 1, min(_MOST_WARPS, block // warp_elements)
-    warps = 4 if block <= _NARROW else 1
+    warps = 4 if block <= NARROW else 1
     per_warp = min(warp_elements // 2, 2 * _WARP * block)
     return block, warps * per_warp // block, warps
 
@@ -282,7 +253,7 @@ def scan(
     rows, columns = x.shape
     block, tile_rows, warps = tile(columns, warp_elements)
     tiles = triton.cdiv(rows, tile_rows)
-    space = workspace(rows, min(tiles, programs or default_programs(x.device, warps, _THREADS)), x.device)
+    space = workspace(rows, min(tiles, programs or default_programs(x.device, warps, THREADS)), x.device)
     chosen = degree(constants)
     _scan_kernel[(space.programs,)](
         x,
@@ -309,12 +280,12 @@ def scan(
         constants.underflows,
         constants.far,
         not constants.few_terms,
-        block <= _NARROW,
+        block <= NARROW,
         chosen,
         stages(block, constants.fmt.itemsize),
         is_nvidia(),
         num_warps=warps,
-        **registers(_REGISTERS),
+        **registers(REGISTERS),
         **OPTIONS,
     )
     return finish(space)

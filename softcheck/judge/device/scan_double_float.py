@@ -27,18 +27,19 @@ from softcheck.judge.device.double_float import (
     row_sums,
     two_sum,
 )
-from softcheck.judge.device.elements import is_power, ratio, scaled_binade, scaled_inverse_ulp
-from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, store_best, store_sums, workspace
-from softcheck.judge.device.scan import default_programs, degree, registers, tile
-
-_NARROW = 64
-"""Columns up to which the sum's bound is computed in full, as in ``scan``."""
-_REGISTERS = 128
-_THREADS = 512
-_STAGES = 3
-"""Rows that are loaded ahead, and the one in hand, where _SHARED bytes hold them."""
-_SHARED = 64 * 1024
-"""GPUs of this kind give a program 99 KiB; rows wait in shared memory."""
+from softcheck.judge.device.elements import bound_in_ulps, is_power, ratio, scaled_binade, scaled_inverse_ulp
+from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
+from softcheck.judge.device.scan import (
+    LARGEST_ERROR,
+    NARROW,
+    REGISTERS,
+    THREADS,
+    default_programs,
+    degree,
+    registers,
+    stages,
+    tile,
+)
 
 _UP = tl.constexpr(2.0**64)
 _DOWN = tl.constexpr(2.0**-64)
@@ -46,8 +47,7 @@ _CLAMP = tl.constexpr(CLAMP)
 _NEAR = tl.constexpr(2.0**-34)
 """More than the relative error of a row's sum: farther than this from a power of two, its side is known."""
 _LEAST = tl.constexpr(2.0**-60)
-_LARGEST_ERROR = tl.constexpr(2.0**21)
-"""ULPs from which rows are left: the table of counts ends a little below 2^22. Only models that flush allow as much."""
+_LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
 _INFINITY = tl.constexpr(float("inf"))
 _TABLE = tl.constexpr(bins.TABLE)
 
@@ -166,15 +166,7 @@ def _scan_kernel(
         error = tl.abs(difference) * per_ulp
         in_ulps = r * per_ulp
         b = own_error + row_part[:, None]
-        growth = 1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24))) if MORE_TERMS else 1.0 + b * 0.5
-        bound = b * growth * in_ulps
-        if UNDERFLOWS:
-            bound += underflow * per_ulp
-        if ROUNDS:
-            rounding = 0.5 + 0.5 * b
-            if FAR:
-                rounding = tl.where(bound > 0.5, 1.0 + b * growth, rounding)
-            bound += rounding
+        bound, rounding = bound_in_ulps(b, in_ulps, underflow * per_ulp, ROUNDS, UNDERFLOWS, FAR, MORE_TERMS)
         # Negative outputs are at least one ULP off, and flushed ones half an ULP.
         closer = ((output <= 0) & (error > 0.4999)) | (is_power(r) & below)
         closer = tl.where(masked, output != 0, closer)
@@ -185,16 +177,14 @@ def _scan_kernel(
         allowance = additions + twice * weighted
         allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
         if EXACT_SUMS:
-            costs = rounding / per_ulp if ROUNDS else 0.5 / per_ulp
-            allowance += tl.sum(tl.where(masked, 0.0, costs), axis=1) * _DOWN
+            allowance += tl.sum(tl.where(masked, 0.0, rounding / per_ulp), axis=1) * _DOWN
         else:
             # Half an ULP is more than 2^-(p+1) r, and the sum of r is 1.
             allowance += 2.0 ** -(PRECISION + 1)
         passed = (largest_share <= 1.0 - margin) & (odd == 0) & (weighted <= 1.0) & (largest_error < _LARGEST_ERROR)
         passed = passed & (deviation <= allowance * (1.0 - 2.0**-12))
         left = valid & (passed == 0)
-        place = tl.atomic_add(left_rows + lane * 0, tl.full([ROWS], 1, tl.int64), mask=left, sem="relaxed")
-        tl.store(listed + place, row, mask=left)
+        leave(row, left, left_rows, listed)
         passed = passed & valid
 
         # Not a broadcast alone: Triton 3.6's interpreter reads an atomic operation's mask as if it were contiguous.
@@ -244,17 +234,12 @@ def _vector(constants: Constants, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(vector).to(device, non_blocking=True)
 
 
-def _stages(tile_bytes: int) -> int:
-    """Stages of the loop: each but one holds a tile of logits and one of outputs."""
-    return min(_STAGES, 1 + _SHARED // (2 * tile_bytes))
-
-
 def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: int | None = None) -> Scan:
     """As ``softcheck.judge.device.scan.scan``, of the same rows, without float64 operations for elements or rows."""
     rows, columns = x.shape
     block, tile_rows, warps = tile(columns)
     tiles = triton.cdiv(rows, tile_rows)
-    space = workspace(rows, min(tiles, programs or default_programs(x.device, warps, _THREADS)), x.device)
+    space = workspace(rows, min(tiles, programs or default_programs(x.device, warps, THREADS)), x.device)
     _scan_kernel[(space.programs,)](
         x,
         y,
@@ -279,12 +264,12 @@ def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: in
         constants.underflows,
         constants.far,
         not constants.few_terms,
-        block <= _NARROW,
+        block <= NARROW,
         is_precise(constants),
-        _stages(block * tile_rows * x.element_size()),
+        stages(block, constants.fmt.itemsize),
         is_nvidia(),
         num_warps=warps,
-        **registers(_REGISTERS),
+        **registers(REGISTERS),
         **EXACT,
     )
     return finish(space)
