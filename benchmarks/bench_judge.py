@@ -35,7 +35,7 @@ from oracles.formats import FORMATS, Format
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.judge import bounds
-from softcheck.judge.device import bins, choice, table
+from softcheck.judge.device import bins, choice, rates, table
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.finish import Numbers, Scan
@@ -72,19 +72,6 @@ def _read_kernel(x: tl.tensor, y: tl.tensor, out: tl.tensor, elements: tl.tensor
         place = start + tl.arange(0, BLOCK)
         total += tl.load(x + place, mask=place < elements, other=0) ^ tl.load(y + place, mask=place < elements, other=0)
     tl.store(out + tl.program_id(0), tl.sum(total, axis=0))
-
-
-@triton.jit
-def _multiply_add_kernel(out: tl.tensor, times: tl.tensor, BLOCK: tl.constexpr) -> None:
-    a = tl.arange(0, BLOCK).to(tl.float64)
-    b, c, d = a + 1, a + 2, a + 3
-    factor = a * 1e-9
-    for _ in range(times):
-        a = tl.fma(a, factor, b)
-        b = tl.fma(b, factor, c)
-        c = tl.fma(c, factor, d)
-        d = tl.fma(d, factor, a)
-    tl.store(out + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), a + b + c + d)
 
 
 def operations(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> tuple[torch.Tensor, torch.Tensor]:
@@ -138,14 +125,6 @@ def float64_operations(dtype: str, columns: int) -> float:
     block, rows, warps = tile(columns) if columns != PAIR else (PAIR, 512, 4)
     pattern = r"\b(?:add|sub|mul|fma|div|setp\.\w+|max|min)(?:\.rn)?\.f64"
     return len(re.findall(pattern, str(kernels[0].asm["ptx"]))) / (block * rows / (32 * warps))
-
-
-def multiply_add_rate() -> float:
-    """float64 multiply-adds per second."""
-    programs, block, times = 132 * 16, 512, 2000
-    out = torch.empty(programs * block, dtype=torch.float64, device="cuda")
-    taken = seconds({"fma": lambda: _multiply_add_kernel[(programs,)](out, times, block, num_warps=4)})["fma"]
-    return programs * block * 4 * times / taken
 
 
 def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]:
@@ -311,7 +290,7 @@ def main() -> int:
         parser.error(
             f"no shape's name holds {options.only!r}; expected a part of: {', '.join(_name(*s) for s in SHAPES)}"
         )
-    rate = multiply_add_rate()
+    rate = rates.rate(torch.float64, torch.device("cuda", torch.cuda.current_device()), times=2000)
     results, late = _timed_within(options.only, options.seconds, rate)
     _say(f"{torch.cuda.get_device_name()}, {2 * rate / 1e12:.1f} Tflop/s float64 measured, torch {torch.__version__}")
     _say(_table(results))

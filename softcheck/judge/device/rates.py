@@ -44,10 +44,13 @@ def rate_ratio(index: int) -> float:
     return rate(torch.float64, device) / rate(torch.float32, device)
 
 
-def rate(dtype: torch.dtype, device: torch.device) -> float:
-    """Multiply-adds per second on a CUDA device: the best of a few runs after one that compiles."""
+def rate(dtype: torch.dtype, device: torch.device, *, times: int | None = None) -> float:
+    """Multiply-adds per second on a CUDA device: the best of a few runs after one that compiles.
+
+    ``times`` is the number of rounds in a run, by default few: more spread what a launch takes.
+    """
     programs = torch.cuda.get_device_properties(device).multi_processor_count * _PROGRAMS_PER_MULTIPROCESSOR
-    times = _TIMES[dtype]
+    times = _TIMES[dtype] if times is None else times
     best = float("inf")
     event: Any = torch.cuda.Event
     with torch.cuda.device(device):
