@@ -1,6 +1,6 @@
 """Exact arithmetic on fractions, and shorthand for judging, shared by the judge's tests."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -75,3 +75,14 @@ def hard(fmt: Format) -> Bits:
         [100.0, 99.0, 3.0, -4.0, 12.5, -19.0],
     ]
     return matrix(rows, fmt)
+
+
+def off_by_one_ulp(right: Bits) -> Iterator[Bits]:
+    """Outputs for ``hard``: the unit of their error tells on which side of a power of two a judge takes the answer to lie.
+
+    Errors of 1 ULP but for 2^-100 are at the edge of a bin of the histogram.
+    """
+    for column, step in ((0, -1), (0, 1), (4, 1)):
+        output = right.copy()
+        output[:, column] += np.array(step).astype(output.dtype)
+        yield output
