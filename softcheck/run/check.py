@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
-from softcheck.probes.registry import EXCLUSIVE
 from softcheck.run.every_pair import EveryPair, wanted
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated, generate
@@ -141,9 +140,7 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
         _load(session, run, events)
         pairs = _begin_pairs(session, run, record)
         _run_cases(session, run, events, record)
-        _run_probes(session, run, events, record, exclusive=False)
-        _wait_for_pairs(pairs, events)
-        _run_probes(session, run, events, record, exclusive=True)
+        _run_probes(session, run, events, record, pairs)
         _generate(session, run, events, record)
         _note_given_up(session, run)
         _time(session, run, events, record)
@@ -248,28 +245,40 @@ def _run_cases(session: Session, run: Run, events: Events, record: Record) -> No
         first += sum(bool(names) for _, names in part)
 
 
-def _run_probes(session: Session, run: Run, events: Events, record: Record, *, exclusive: bool) -> None:
-    """The probes that need a GPU to themselves, or the others."""
-    apart = EXCLUSIVE if run.ready.backend == "cuda" else frozenset()
+def _run_probes(session: Session, run: Run, events: Events, record: Record, pairs: EveryPair | None) -> None:
+    """Every probe; the pairs are at their end before those that need a GPU to themselves, and when this returns."""
     tasks = [
         ProbeTask(variant=name, dtype=dtype, probe=probe, quick=run.options.quick, seed=run.options.seed)
         for name, declaration in run.declarations.items()
         for dtype in run.options.dtypes
         if dtype in declaration.dtypes
         for probe in run.options.probes
-        if (probe in apart) == exclusive
     ]
     if not tasks:
+        _wait_for_pairs(pairs, events)
         return
     events.stage("running probes")
-    run.probed.extend(record.probed[task] for task in tasks if task in record.probed)
+    run.probed.extend(record.probed.values())
     left = [task for task in tasks if task not in record.probed]
 
     def keep(result: ProbeResult) -> None:
         record.add_probed(result)
         run.probed.append(result)
 
-    errors = run_probes(session, left, keep, events.progress, done=record.outcomes, on_outcome=record.add_outcome)
+    def before_exclusive() -> None:
+        if pairs is not None:
+            _wait_for_pairs(pairs, events)
+            events.stage("running probes")
+
+    errors = run_probes(
+        session,
+        left,
+        keep,
+        events.progress,
+        done=record.outcomes,
+        on_outcome=record.add_outcome,
+        before_exclusive=before_exclusive,
+    )
     run.errors.extend(errors)
 
 

@@ -104,11 +104,13 @@ def run_probes(
     *,
     done: Mapping[ProbeTask, Sequence[Outcome]] | None = None,
     on_outcome: Callable[[ProbeTask, int, Outcome], None] = lambda _task, _index, _outcome: None,
+    before_exclusive: Callable[[], None] = lambda: None,
 ) -> list[str]:
     """Every task on the pool; on a GPU those of exclusive probes after the others, one at a time.
 
-    ``done`` holds outcomes that are there already. New ones reach ``on_outcome`` in a thread of their own as they come,
-    results ``on_result`` in the calling one. Returns one message per task that could not be carried out.
+    ``before_exclusive`` returns when nothing else uses the GPU. ``done`` holds outcomes that are there already. New ones
+    reach ``on_outcome`` in a thread of their own as they come, results ``on_result`` in the calling one. Returns one message
+    per task that could not be carried out.
     """
     before = {} if done is None else done
 
@@ -127,14 +129,16 @@ def run_probes(
 
     apart = [task for task in tasks if task.probe in EXCLUSIVE and pool.ready.backend == "cuda"]
     together = [task for task in tasks if task not in apart]
-    errors = []
-    for part, first, threads in ((together, 0, pool.jobs), (apart, len(together), 1)):
 
-        def count(number: int, _total: int, first: int = first) -> None:
+    def part(part_tasks: Sequence[ProbeTask], first: int, threads: int) -> list[str]:
+        def count(number: int, _total: int) -> None:
             progress(first + number, len(tasks))
 
-        errors += spread(pool, [job(task) for task in part], on_result, count, threads=threads)
-    return errors
+        return spread(pool, [job(task) for task in part_tasks], on_result, count, threads=threads)
+
+    errors = part(together, 0, pool.jobs)
+    before_exclusive()
+    return errors + part(apart, len(together), 1)
 
 
 class _Progress:

@@ -124,3 +124,15 @@ def test_exclusive_probes_run_one_at_a_time_on_a_gpu(monkeypatch, backend, expec
     pool = SimpleNamespace(ready=SimpleNamespace(backend=backend), jobs=6)
     run_probes(pool, [ProbeTask(variant="v", dtype="float16", probe=p) for p in "abc"], ran.append, print)
     assert ran == expected
+
+
+def test_what_else_uses_a_gpu_is_waited_for_before_exclusive_probes(monkeypatch):
+    order = []
+    monkeypatch.setattr(
+        probing, "spread", lambda _pool, jobs, *_, **__: order.append([j.name.split()[1] for j in jobs]) or []
+    )
+    monkeypatch.setattr(probing, "EXCLUSIVE", frozenset({"b"}))
+    pool = SimpleNamespace(ready=SimpleNamespace(backend="cuda"), jobs=6)
+    tasks = [ProbeTask(variant="v", dtype="float16", probe=p) for p in "abc"]
+    assert run_probes(pool, tasks, print, print, before_exclusive=lambda: order.append("waited")) == []
+    assert order == [["a", "c"], "waited", ["b"]]
