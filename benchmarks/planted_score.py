@@ -93,16 +93,16 @@ class _Check:
         self.planted, self.score, self.options = planted, score, options
         self.begun = time.monotonic()
 
-    def run(self, cases: list[Case], probes: tuple[str, ...]) -> None:
-        """Everything on one session; what goes wrong with the check itself is recorded."""
-        session = None
+    def run(self, cases: list[Case], probes: tuple[str, ...], given: Session | None = None) -> None:
+        """Everything on the given session or one of its own; what goes wrong with the check itself is recorded."""
+        session = given
         try:
-            session = Session(self.options.device, jobs=1, seconds_per_call=self.options.seconds)
+            session = session or Session(self.options.device, jobs=1, seconds_per_call=self.options.seconds)
             self._run(session, cases, probes)
         except SoftcheckError as error:
             self.score.error = str(error)
         finally:
-            if session is not None:
+            if session is not None and given is None:
                 session.close()
             self.score.seconds += time.monotonic() - self.begun
 
@@ -166,11 +166,16 @@ def run_all(chosen: list[Planted], options: argparse.Namespace, save: Callable[[
 
     with concurrent.futures.ThreadPoolExecutor(options.parallel) as pool:
         list(pool.map(together, zip(chosen, scores, strict=True)))
-    for one, score in zip(chosen, scores, strict=True):
-        if score.error is None and not score.is_done:
-            _Check(one, score, options).run([], APART)
-        score.is_checked = True
-        save(scores)
+    # One session for all: those that are left are right or wrong quietly, and starting takes longer than the probe.
+    session = Session(options.device, jobs=1, seconds_per_call=options.seconds)
+    try:
+        for one, score in zip(chosen, scores, strict=True):
+            if score.error is None and not score.is_done:
+                _Check(one, score, options).run([], APART, session)
+            score.is_checked = True
+            save(scores)
+    finally:
+        session.close()
     return scores
 
 

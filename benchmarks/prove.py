@@ -41,9 +41,18 @@ class Step:
     """Nothing else may use the GPU meanwhile: its seconds matter, or it fills the memory."""
 
 
+_APART = ("accuracy", "planted", "speed")
+"""Tests with steps of their own."""
+
 STEPS = (
-    Step("gpu-tests", "pytest -m gpu -n 6 --ignore=tests/accuracy --ignore=tests/planted tests", 240, alone=False),
+    Step(
+        "gpu-tests",
+        f"pytest -m gpu -n 6 {' '.join(f'--ignore=tests/{folder}' for folder in _APART)} tests",
+        240,
+        alone=False,
+    ),
     Step("ptx", "pytest -n 4 tests/variants tests/judge -k 'ptx or device or arithmetic'", 240, alone=False),
+    Step("speed-tests", "pytest -m gpu -n 0 tests/speed", 120),
     Step(
         "planted", "python benchmarks/planted_score.py --device cuda --parallel 10 --seconds 100 --output planted", 420
     ),
@@ -78,7 +87,6 @@ STEPS = (
     ),
     Step("sources", "python benchmarks/source_tables.py . --table blog --table odd --table notebook", 150),
     Step("ncu", "python benchmarks/ncu_agreement.py --output ncu-agreement.json", 90),
-    Step("planted-faults-in-timing", "pytest -n 0 tests/speed/test_speed_on_gpu.py -k ruins", 60),
 )
 
 

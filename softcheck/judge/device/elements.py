@@ -16,7 +16,6 @@ _MANTISSA_OF_FLOAT32 = tl.constexpr(0x7FFFFF)
 _EXPONENT_OF_FLOAT32 = tl.constexpr(0x7F800000)
 _MANTISSA = tl.constexpr((1 << 52) - 1)
 _BIAS = tl.constexpr(1023)
-_SCALE = tl.constexpr(2.0**64)
 
 
 @jit
@@ -96,11 +95,12 @@ def bound_of(
 ) -> tuple[tl.tensor, tl.tensor]:
     """``bound_in_ulps`` of an element, from its distance below the row's maximum.
 
-    All arguments are float32: the distance, r in ULPs, and the model's constants. The cap of 2 in softcheck.judge.bounds has
-    no counterpart: models for which it matters are not supported here.
+    All arguments are float32: the distance, r in ULPs, and the model's constants, of which ``underflow`` is tau times 2^64,
+    since tau itself may be a subnormal of few bits. The cap of 2 in softcheck.judge.bounds has no counterpart: models for
+    which it matters are not supported here.
     """
     b = slope * tl.minimum(distance, 800.0) + tl.where(distance > 0, exponential, 0.0) + row_part
-    tau = (underflow * _SCALE) * inverse_ulp_down(exponent, PRECISION)
+    tau = underflow * inverse_ulp_down(exponent, PRECISION)
     bound, rounding = bound_in_ulps(b, r_in_ulps, tau, ROUNDS, UNDERFLOWS, FAR, MORE_TERMS)
     return bound, rounding
 

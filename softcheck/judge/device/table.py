@@ -68,7 +68,8 @@ _MAX_ROWS = 32 * _WARPS
 """Rows of a program's tile: one to a thread, since the figures of each take some 60 registers."""
 _THREADS = 1024
 _FIELD = {name: tl.constexpr(place) for place, name in enumerate(FIELDS)}
-_UP = tl.constexpr(2.0**-64)
+_UP = tl.constexpr(2.0**64)
+_DOWN = tl.constexpr(2.0**-64)
 _INFINITY = tl.constexpr(float("inf"))
 
 _CLASS, _COMPARABLE, _ERROR, _ERROR_SUM, _SHARE = (_FIELD[f] for f in FIELDS[:5])
@@ -166,7 +167,7 @@ def _table_kernel(
     slope64, exponential64 = tl.load(constants), tl.load(constants + 1)
     slope, exponential = slope64.to(tl.float32), exponential64.to(tl.float32)
     additions, twice = tl.load(constants + 2), tl.load(constants + 3)
-    underflow, underflow_sum = tl.load(constants + 4).to(tl.float32), tl.load(constants + 5)
+    underflow, underflow_sum = (tl.load(constants + 4) * _UP).to(tl.float32), tl.load(constants + 5)
     largest_sum, margin = tl.load(constants + 6), tl.load(constants + 7)
     uncertainty = tl.load(constants + 8)
     lane = tl.arange(0, ROWS)
@@ -257,7 +258,7 @@ def _table_kernel(
             native = subnormal & ((output == 0) | (output == 2.0**MIN_EXPONENT))
             as_flushing = tl.where(native, error * 2.0 ** (1 - PRECISION), error)
             outside = tl.maximum(-output, output - 1.0)
-            absolute_bound = bound.to(tl.float64) * ulp_up(exponent, PRECISION).to(tl.float64) * _UP
+            absolute_bound = bound.to(tl.float64) * ulp_up(exponent, PRECISION).to(tl.float64) * _DOWN
             allowed_above = (output > 1.0) & bounded & (outside <= absolute_bound)
             broken_range = comparable & (outside > 0) & (allowed_above == 0)
             near = lies_near_power(exact, uncertainty, MIN_EXPONENT) & (below > 0) & bounded
@@ -296,7 +297,7 @@ def _table_kernel(
                 True,
             )
 
-        allowed = roundings * _UP + expm1_small(additions + twice * weighted) + underflow_sum
+        allowed = roundings * _DOWN + expm1_small(additions + twice * weighted) + underflow_sum
         allowed = tl.minimum(allowed, largest_sum)
         summed = ordinary & (comparables == columns)
         deviation = tl.where(summed, output_sum - 1.0, float("nan"))

@@ -1,4 +1,7 @@
-"""exp2 with log2(e) multiplied after the maximum is subtracted."""
+"""exp2 with log2(e) multiplied after the maximum is subtracted.
+
+Only in float16, whose results are far above what ex2.approx.ftz takes for zero; in float32 see exponentials_flushed.
+"""
 
 import torch
 import triton
@@ -8,7 +11,7 @@ from softcheck import variant
 
 EXPECTED = ()
 SHOWN_BY = ()
-DTYPES = ("float16", "float32")
+DTYPES = ("float16",)
 BACKENDS = ("interpreter", "cuda")
 
 
@@ -23,7 +26,7 @@ def softmax_kernel(out, x, stride_row, stride_col, n_cols, BLOCK: tl.constexpr):
     tl.store(out + row * n_cols + cols, numerator / tl.sum(numerator, axis=0), mask=mask)
 
 
-@variant(max_columns=32768)
+@variant(dtypes=("float16",), max_columns=32768)
 def softmax(x):
     n_rows, n_cols = x.shape
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
