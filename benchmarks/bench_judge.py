@@ -8,7 +8,7 @@ Both stop in time: after ``--seconds`` no other shape or output is begun. Shapes
 whose name holds a text, such as "16384 x 4096"; a check says with which ``--from`` to go on.
 
 Needs a CUDA device. Input and output come from DRAM: twice the L2 is overwritten before every timed launch, and each
-figure is the median of the times between two device events. The limits are measured in the same run: how fast a kernel
+figure is the median of the times between two device events, with all launches in the device's queue before the first. The limits are measured in the same run: how fast a kernel
 reads two tensors, and how fast it does float64 multiply-adds. ``scan`` is the judge's kernel alone, ``judge`` the whole
 function with its host part, in wall time; ``kernels`` is everything that it has to launch on such an input, up to the
 few numbers that the host reads. ``scan/limit`` and ``judge/limit`` are shares of the lower limit. Exits 1 where judges
@@ -56,6 +56,8 @@ PAIR = 2
 ROUNDS = 15
 CHECKED_ROWS = 64
 UNFINISHED = 4
+_HEAD_START = 8_000_000
+"""Clock cycles, some 4 ms."""
 
 Launch = Callable[[], object]
 
@@ -103,9 +105,12 @@ def seconds(launches: dict[str, Launch]) -> dict[str, float]:
     for launch in launches.values():
         for _ in range(3):
             launch()
+    cuda: Any = torch.cuda
     for round_number in range(ROUNDS):
         for name, launch in launches.items():
             flush.fill_(round_number + 1)
+            # Launching takes longer than some of these run: the device waits until everything is in its queue.
+            cuda._sleep(_HEAD_START)
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
             launch()

@@ -94,18 +94,17 @@ def count(
 def count_rows(
     table: tl.tensor, histogram: tl.tensor, number: tl.tensor, passed: tl.tensor, NVIDIA: tl.constexpr
 ) -> None:
-    """Counts every element of the rows that passed; ``number`` is [rows, columns] and inside the table, ``passed`` [rows]."""
+    """Counts every element of the rows that passed; ``number`` is [rows, columns] and inside the table, ``passed`` [rows, 1] or
+    a scalar."""
     if NVIDIA:
         # One multiplication and addition takes the other rows' elements to the place beyond the table.
-        step = tl.where(passed, 4, 0)
-        base = tl.where(passed, table, table + _TABLE * 4)
-        address = number * step[:, None] + base[:, None]
+        address = number * tl.where(passed, 4, 0) + tl.where(passed, table, table + _TABLE * 4)
         tl.inline_asm_elementwise(
             "red.shared.add.u32 [$1], 1;\nmov.u32 $0, 0;", "=r,r", [address], dtype=tl.int32, is_pure=False, pack=1
         )
     else:
-        # Not a broadcast alone: Triton 3.6's interpreter reads an atomic operation's mask as if it were contiguous.
-        counted = passed[:, None] & tl.full(number.shape, 1, tl.int1)
+        # Not a broadcast: Triton 3.6's interpreter reads an atomic operation's mask as if it were contiguous.
+        counted = tl.where(passed, number, _TABLE) < _TABLE
         tl.atomic_add(histogram + number, tl.full(number.shape, 1, tl.int64), mask=counted, sem="relaxed")
 
 

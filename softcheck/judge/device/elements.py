@@ -147,11 +147,13 @@ def scaled_binade(small: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def inverse_of_small(small: tl.tensor, MIN_EXPONENT: tl.constexpr, PRECISION: tl.constexpr) -> tl.tensor:
-    """2^-64 / ulp(r) as float32, of r * 2^64 as float32: ``scaled_inverse_ulp`` of ``scaled_binade``, in fewer operations."""
+def inverse_of_small(
+    small: tl.tensor, MIN_EXPONENT: tl.constexpr, PRECISION: tl.constexpr, UP_EXPONENT: tl.constexpr
+) -> tl.tensor:
+    """2^-UP_EXPONENT / ulp(r) as float32, of r * 2^UP_EXPONENT as float32, in fewer operations than ``scaled_inverse_ulp``."""
     # The inverted exponent is 255 less the exponent.
     inverted = ~small.to(tl.int32, bitcast=True) & _EXPONENT_OF_FLOAT32
-    largest = (254 + PRECISION - 1 - (MIN_EXPONENT + 64 + 127)) << 23
+    largest = (254 + PRECISION - 1 - (MIN_EXPONENT + UP_EXPONENT + 127)) << 23
     return tl.minimum(inverted + ((PRECISION - 2) << 23), largest).to(tl.float32, bitcast=True)
 
 
@@ -166,6 +168,26 @@ def scaled_inverse_ulp(binade: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
 def is_power(small: tl.tensor) -> tl.tensor:
     """Whether a float32 > 0 is a power of two: true where what was rounded to it is within a relative 2^-25 of one."""
     return (small.to(tl.int32, bitcast=True) & _MANTISSA_OF_FLOAT32) == 0
+
+
+@jit
+def next_to_power(small: tl.tensor) -> tl.tensor:
+    """Whether a float32 > 0 is at most 4 units in its last place below a power of two, or 3 above: true also of powers."""
+    return ((small.to(tl.int32, bitcast=True) + 4) & (_MANTISSA_OF_FLOAT32 - 7)) == 0
+
+
+@jit
+def truncated(value: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
+    """float64 values > 0 as float32, rounded toward zero, in the range of normal numbers."""
+    if NVIDIA:
+        cut = tl.inline_asm_elementwise(
+            "cvt.rz.f32.f64 $0, $1;", "=r,d", [value], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        near = value.to(tl.float32)
+        less = (near.to(tl.int32, bitcast=True) - 1).to(tl.float32, bitcast=True)
+        cut = tl.where(near.to(tl.float64) > value, less, near)
+    return cut
 
 
 @jit

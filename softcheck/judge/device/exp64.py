@@ -78,8 +78,9 @@ def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr, SCALE: tl.constexpr = 0
     """2^SCALE e^-d of float64 values in [0, 700 + 2^-11], within the bound of the module's text. Degree 8 or 10."""
     minus_log2e = _constant(distance, _MINUS_LOG2E)
     shifted = tl.fma(distance, minus_log2e, _constant(distance, _ROUNDER + SCALE))
-    n = shifted - _constant(distance, _ROUNDER + SCALE)
-    f = tl.fma(distance, minus_log2e, -n)
+    # The other way round than one would write it: an operand's sign costs an operation in some versions of Triton.
+    minus_n = _constant(distance, _ROUNDER + SCALE) - shifted
+    f = tl.fma(distance, minus_log2e, minus_n)
     if DEGREE == 8:
         p = _step(_constant(f, 1.3344185294057598e-06), f, 1.531420923120997e-05)
         p = _step(p, f, 0.00015403098277581433)

@@ -13,14 +13,15 @@ import triton.language as tl
 
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
-from softcheck.judge.device.bins import bin_of_small, count, count_rows, open_table, store_table
+from softcheck.judge.device.bins import bin_of_small, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
     bound_in_ulps,
     inverse_of_small,
-    is_power,
+    next_to_power,
     quick_inverse,
     ratio,
+    truncated,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
 from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
@@ -47,14 +48,15 @@ LARGEST_ERROR = 2.0**21
 """ULPs from which rows are left: the table of counts ends a little below 2^22. No bound of a scan's models but those that
 flush, whose subnormal results may be 2^(p-1) ULPs off, reaches it."""
 
-_MANTISSA = tl.constexpr((1 << 52) - 1)
-_UP_EXPONENT = tl.constexpr(64)
-_UP = tl.constexpr(2.0**64)
-_DOWN = tl.constexpr(2.0**-64)
 CLAMP = 0x405E0000
 """The high word of the float64 120: e^-120 is 2^-24 of the least ULP, 2^-149."""
+_MANTISSA = tl.constexpr((1 << 52) - 1)
 _CLAMP = tl.constexpr(CLAMP)
 _CLAMPED = tl.constexpr(120.0)
+_CLAMP_OF_FLOAT16 = tl.constexpr(0x40540000)
+"""The high word of the float64 80: e^-80 is 2^-91 of the least ULP, and still a normal float32."""
+_UP_EXPONENT = tl.constexpr(64)
+"""Exponentials, r and errors are scaled by 2 to this power, but for float16: its least ULP, 2^-24, does not need it."""
 _LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
 _TABLE = tl.constexpr(bins.TABLE)
 
@@ -66,18 +68,75 @@ def _add_both(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) -> tuple[t
 
 @jit
 def _inverse(
-    total: tl.tensor, weighted: tl.tensor, exponential: tl.tensor, NVIDIA: tl.constexpr
+    total: tl.tensor, weighted: tl.tensor, exponential: tl.tensor, UP: tl.constexpr, NVIDIA: tl.constexpr
 ) -> tuple[tl.tensor, tl.tensor]:
     """As ``inverse_denominator``, from the sum of the exponentials' errors, which tells what else is in the row.
 
-    Sum and inverse are scaled by 2^64 and its inverse. Where the total is a power of two and the maximum's copies are not
+    Sum and inverse are scaled by UP and its inverse. Where the total is a power of two and the maximum's copies are not
     all of it, the others' exponentials sum to 1 at least, and so their errors to ``exponential``.
     """
     inverse = quick_inverse(total, NVIDIA)
     power_of_two = (total.to(tl.int64, bitcast=True) & _MANTISSA) == 0
     others = power_of_two & (weighted > 0)
     below = (inverse.to(tl.int64, bitcast=True) - 1).to(tl.float64, bitcast=True)
-    return tl.where(others, below, inverse), others & (weighted > _UP * 0.5 * exponential)
+    return tl.where(others, below, inverse), others & (weighted > UP * 0.5 * exponential)
+
+
+@jit
+def _lanes(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """[1, BLOCK] as [BLOCK / (LANES INNER), LANES, INNER], of which each lane holds the whole first and last dimension."""
+    return tl.reshape(value, [value.shape[1] // (LANES * INNER), LANES, INNER])
+
+
+@jit
+def _maxima(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """Maxima of [ROWS, BLOCK]: of each row, [ROWS, 1], or where a program has one row, of each lane's columns, [LANES]."""
+    if LANES == 1:
+        largest = tl.max(value, axis=1)[:, None]
+    else:
+        largest = tl.max(tl.max(_lanes(value, LANES, INNER), axis=2), axis=0)
+    return largest
+
+
+@jit
+def _largest(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """``_maxima`` of float32 values >= 0, of which a NaN counts as the largest."""
+    return _maxima(value.to(tl.int32, bitcast=True), LANES, INNER).to(tl.float32, bitcast=True)
+
+
+@jit
+def _sums(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """As ``_maxima``, sums."""
+    if LANES == 1:
+        total = tl.sum(value, axis=1)[:, None]
+    else:
+        total = tl.sum(tl.sum(_lanes(value, LANES, INNER), axis=2), axis=0)
+    return total
+
+
+@jit
+def _peak(logit: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """Largest of each row, NaN left out: [ROWS], or a scalar where a program has one row."""
+    if LANES == 1:
+        peak = tl.max(logit, axis=1)
+    else:
+        # In the order of integers, of which a warp finds the largest in one instruction.
+        bits = _maxima(logit, LANES, INNER).to(tl.int32, bitcast=True)
+        largest = tl.max(bits ^ ((bits >> 31) & 0x7FFFFFFF), axis=0)
+        peak = (largest ^ ((largest >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+    return peak
+
+
+@jit
+def _row(value: tl.tensor, ONE: tl.constexpr) -> tl.tensor:
+    """A figure of every row, [ROWS]; a scalar where a program has one row, which costs no change of layout."""
+    return tl.sum(value, axis=0) if ONE else value
+
+
+@jit
+def _beside(value: tl.tensor, ONE: tl.constexpr) -> tl.tensor:
+    """A figure of every row beside the row's columns: [ROWS, 1], or the scalar where a program has one row."""
+    return value if ONE else value[:, None]
 
 
 @jit
@@ -100,6 +159,8 @@ def _scan_kernel(
     y_column_stride: tl.tensor,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    LANES: tl.constexpr,
+    INNER: tl.constexpr,
     EVEN: tl.constexpr,
     WIDE_RANGE: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -113,107 +174,109 @@ def _scan_kernel(
     STAGES: tl.constexpr,
     NVIDIA: tl.constexpr,
 ) -> None:
+    UP_EXPONENT: tl.constexpr = _UP_EXPONENT if WIDE_RANGE else 0
+    UP: tl.constexpr = 2.0**UP_EXPONENT
+    DOWN: tl.constexpr = 2.0**-UP_EXPONENT
     table = open_table(NVIDIA)
     slope, exponential = tl.load(constants).to(tl.float32), tl.load(constants + 1).to(tl.float32)
     additions, twice = tl.load(constants + 2).to(tl.float32), tl.load(constants + 3).to(tl.float32)
     most = slope * _CLAMPED + exponential
-    underflow = (tl.load(constants + 4) * _UP).to(tl.float32)
+    underflow = (tl.load(constants + 4) * UP).to(tl.float32)
     underflow_sum, margin = tl.load(constants + 5).to(tl.float32), tl.load(constants + 7).to(tl.float32)
 
-    lane = tl.arange(0, ROWS)
-    column = tl.arange(0, BLOCK)[None, :].to(tl.int64)
+    ONE: tl.constexpr = LANES > 1
+    column = tl.arange(0, BLOCK)[None, :]
     inside = column < columns
-    best_error = tl.full([ROWS], -1.0, tl.float32)
-    best_share = tl.full([ROWS], -1.0, tl.float32)
+    lanes: tl.constexpr = [LANES] if ONE else [ROWS, 1]
+    best_error = tl.full(lanes, -1.0, tl.float32)
+    best_share = tl.full(lanes, -1.0, tl.float32)
     best_deviation = tl.full([ROWS], -1.0, tl.float32)
-    error_row = tl.full([ROWS], 0, tl.int64)
-    share_row = tl.full([ROWS], 0, tl.int64)
+    error_row = tl.full(lanes, 0, tl.int64)
+    share_row = tl.full(lanes, 0, tl.int64)
     deviation_row = tl.full([ROWS], 0, tl.int64)
-    error_sum = tl.full([ROWS], 0.0, tl.float64)
+    error_sum = tl.full(lanes, 0.0, tl.float64)
     passed_rows = tl.full([ROWS], 0, tl.int64)
 
     for tile in tl.range(tl.program_id(0).to(tl.int64), tiles, tl.num_programs(0), num_stages=STAGES):
-        wanted = tile * ROWS + lane
-        valid = wanted < rows
-        row = tl.minimum(wanted, rows - 1)
-        logits = x + row[:, None] * x_row_stride + column * x_column_stride
-        outputs = y + row[:, None] * y_row_stride + column * y_column_stride
+        wanted = tile if ONE else tile * ROWS + tl.arange(0, ROWS)
+        row = wanted if ONE else tl.minimum(wanted, rows - 1)
+        logits = x + _beside(row, ONE) * x_row_stride + column.to(tl.int64) * x_column_stride
+        outputs = y + _beside(row, ONE) * y_row_stride + column.to(tl.int64) * y_column_stride
         if EVEN:
             logit = tl.load(logits).to(tl.float32)
             output = tl.load(outputs)
         else:
             logit = tl.load(logits, mask=inside, other=-float("inf")).to(tl.float32)
             output = tl.load(outputs, mask=inside, other=0.0)
-        peak = tl.max(logit, axis=1)
+        peak = _peak(logit, LANES, INNER)
 
-        below = peak[:, None] - logit
-        distance = clamped(peak.to(tl.float64)[:, None] - logit.to(tl.float64), _CLAMP)
-        exponentials = exp_minus(distance, DEGREE, _UP_EXPONENT)
+        below = _beside(peak, ONE) - logit
+        distance = _beside(peak.to(tl.float64), ONE) - logit.to(tl.float64)
+        exponentials = exp_minus(clamped(distance, _CLAMP if WIDE_RANGE else _CLAMP_OF_FLOAT16), DEGREE, UP_EXPONENT)
         if not EVEN:
-            exponentials = tl.where(inside, exponentials, 0.0)
+            # Beyond the last column nothing more is left out: what the clamped exponential adds there vanishes in every sum.
             below = tl.where(inside, below, 0.0)
+        rounded = exponentials.to(tl.float32)
         # A NaN or an infinity in the logits makes this sum NaN, and with it all that the row is compared with.
         own_error = slope * below + tl.where(below > 0, exponential, 0.0)
-        total, weighted = tl.reduce((exponentials, exponentials.to(tl.float32) * own_error), 1, _add_both)
-        inverse, odd = _inverse(total, weighted, exponential, NVIDIA)
+        total, weighted = tl.reduce((exponentials, rounded * own_error), 1, _add_both)
+        total, weighted = _row(total, ONE), _row(weighted, ONE)
+        inverse, odd = _inverse(total, weighted, exponential, UP, NVIDIA)
         weighted = weighted * inverse.to(tl.float32)
         row_part = additions + weighted
 
-        exact = exponentials * (inverse * _UP)[:, None]
-        # float32 rounds up what lies just below a power of two. No r lies above the maximum's, so where the maximum's lies
-        # there, all that are rounded to the power belong below it.
-        largest = inverse * _UP * _UP
-        top = largest.to(tl.float32)
-        lower = (top.to(tl.int32, bitcast=True) - 1).to(tl.float32, bitcast=True)
-        edge = tl.where(is_power(top) & (largest < top.to(tl.float64)), top, -1.0)
-        small = exact.to(tl.float32)
-        small = tl.where(small == edge[:, None], lower[:, None], small)
-        per_ulp = inverse_of_small(small, MIN_EXPONENT, PRECISION)
-        difference = tl.fma(output.to(tl.float64), tl.full(output.shape, _UP, tl.float64), -exact).to(tl.float32)
+        # Of the maxima r is exactly this inverse, and cut off it is in the same binade. Of all others ``small`` is within a
+        # relative 2^-22 of r below and 2^-23 above, and so in the same binade unless it is ``next_to_power``.
+        inverse = inverse * UP
+        small = rounded * _beside(truncated(inverse, NVIDIA), ONE)
+        per_ulp = inverse_of_small(small, MIN_EXPONENT, PRECISION, UP_EXPONENT)
+        scaled = output.to(tl.float32) * UP if WIDE_RANGE else output
+        difference = tl.fma(exponentials, _beside(-inverse, ONE), scaled.to(tl.float64)).to(tl.float32)
         error = tl.abs(difference) * per_ulp
         # Beyond the clamp nothing is left of r, and so no error of its own; float16's logits give none that would show.
         own_part = tl.minimum(own_error, most) if WIDE_RANGE else own_error
-        b = own_part + row_part[:, None]
+        b = own_part + _beside(row_part, ONE)
         bound, rounding = bound_in_ulps(b, small * per_ulp, underflow * per_ulp, ROUNDS, UNDERFLOWS, FAR, MORE_TERMS)
         # Negative outputs are at least one ULP off, and flushed ones half an ULP. Only maxima have no error of their own.
-        closer = ((output <= 0) & (error > 0.4999)) | (is_power(small) & (own_error > 0))
+        closer = ((output <= 0) & (error > 0.4999)) | (next_to_power(small) & (own_error > 0))
         share = tl.where(closer, 4.0, ratio(error, bound, NVIDIA))
-        if not EVEN:
-            share = tl.where(inside, share, 0.0)
-            error = tl.where(inside, error, 0.0)
-            difference = tl.where(inside, difference, 0.0)
-        largest_error = tl.max(error.to(tl.int32, bitcast=True), axis=1).to(tl.float32, bitcast=True)
-        largest_share = tl.max(share.to(tl.int32, bitcast=True), axis=1).to(tl.float32, bitcast=True)
-        deviation = tl.abs(tl.sum(difference, axis=1)) * _DOWN
+        largest_error, largest_share = _largest(error, LANES, INNER), _largest(share, LANES, INNER)
+        # Any lane's doubt makes the row's sum infinite: one reduction for both.
+        sure = (largest_share <= 1.0 - margin) & (largest_error < _LARGEST_ERROR)
+        differences = tl.where(sure, _sums(difference, LANES, INNER), float("inf"))
+        deviation = tl.abs(tl.sum(differences, axis=0 if ONE else 1)) * DOWN
         allowance = additions + twice * weighted
         allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
         if EXACT_SUMS:
             costs = rounding / per_ulp
-            allowance += tl.sum(costs if EVEN else tl.where(inside, costs, 0.0), axis=1) * _DOWN
+            allowance += tl.sum(costs if EVEN else tl.where(inside, costs, 0.0), axis=1) * DOWN
         else:
             # Half an ULP is more than 2^-(p+1) r, and the sum of r is 1.
             allowance += 2.0 ** -(PRECISION + 1)
-        passed = (largest_share <= 1.0 - margin) & (odd == 0) & (weighted <= 1.0)
-        passed = passed & (largest_error < _LARGEST_ERROR)
-        passed = passed & (deviation <= allowance * (1.0 - 2.0**-12))
-        left = valid & (passed == 0)
-        leave(row, left, left_rows, listed)
-        passed = passed & valid
-
-        if EVEN:
-            count_rows(table, histogram, bin_of_small(error), passed, NVIDIA)
+        passed = (deviation <= allowance * (1.0 - 2.0**-12)) & (odd == 0) & (weighted <= 1.0)
+        # By way of integers, since the interpreter broadcasts a comparison of float32 scalars as if it were one.
+        passed = tl.where(passed, 1, 0) != 0
+        if ONE:
+            if passed == 0:
+                leave(row, passed == 0, left_rows, listed)
         else:
-            count(table, histogram, bin_of_small(error), passed[:, None] & inside, 1, NVIDIA, False)
+            leave(row, (wanted < rows) & (passed == 0), left_rows, listed)
+            passed = passed & (wanted < rows)
+
+        counted = _beside(passed, ONE)
+        number = bin_of_small(error)
+        count_rows(table, histogram, number if EVEN else tl.where(inside, number, _TABLE), counted, NVIDIA)
         passed_rows += passed.to(tl.int64)
-        error_sum += tl.where(passed, tl.sum(error, axis=1), 0.0).to(tl.float64)
-        best_error, error_row = better(best_error, error_row, largest_error, row, passed)
-        best_share, share_row = better(best_share, share_row, largest_share, row, passed)
+        error_sum += tl.where(counted, _sums(error, LANES, INNER), 0.0).to(tl.float64)
+        best_error, error_row = better(best_error, error_row, largest_error, _beside(row, ONE), counted)
+        best_share, share_row = better(best_share, share_row, largest_share, _beside(row, ONE), counted)
         best_deviation, deviation_row = better(best_deviation, deviation_row, deviation, row, passed)
 
     none = tl.zeros([ROWS], tl.int64)
-    store_sums(error_sum, passed_rows, none, none, floats, integers)
-    store_best(best_error, error_row, 1, floats, integers)
-    store_best(best_share, share_row, 2, floats, integers)
+    every: tl.constexpr = [ROWS * LANES]
+    store_sums(tl.reshape(error_sum, every), passed_rows, none, none, floats, integers)
+    store_best(tl.reshape(best_error, every), tl.reshape(error_row, every), 1, floats, integers)
+    store_best(tl.reshape(best_share, every), tl.reshape(share_row, every), 2, floats, integers)
     store_best(best_deviation, deviation_row, 3, floats, integers)
     store_table(table, counts + tl.program_id(0) * _TABLE, NVIDIA)
 
@@ -235,6 +298,18 @@ def tile(columns: int, warp_elements: int = WARP_ELEMENTS) -> tuple[int, int, in
     warps = 4 if block <= NARROW else 1
     per_warp = min(warp_elements // 2, 2 * _WARP * block)
     return block, warps * per_warp // block, warps
+
+
+def lanes(x: torch.Tensor, y: torch.Tensor, block: int, tile_rows: int, warps: int) -> tuple[int, int]:
+    """Lanes that share a row, 1 where a program has several rows, and how many neighbouring columns each of them loads.
+
+    Should Triton spread the columns in another way, figures are the same but have to be exchanged between lanes.
+    """
+    if tile_rows > 1:
+        return 1, 1
+    threads = _WARP * warps
+    aligned = all(t.stride(1) == 1 and t.stride(0) % 16 == 0 and t.data_ptr() % 16 == 0 for t in (x, y))
+    return threads, min(16 // x.element_size(), block // threads) if aligned else 1
 
 
 def scan(
@@ -272,6 +347,7 @@ def scan(
         *y.stride(),
         tile_rows,
         block,
+        *lanes(x, y, block, tile_rows, warps),
         block == columns,
         constants.fmt.max > 2.0**16,
         constants.fmt.precision,

@@ -13,7 +13,7 @@ import triton.language as tl
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import jit
 from softcheck.judge.device.bins import bin_of_small, count, open_table, store_table
-from softcheck.judge.device.constants import Constants
+from softcheck.judge.device.constants import Constants, copied
 from softcheck.judge.device.double_float import (
     CLAMP,
     EXACT,
@@ -231,7 +231,7 @@ def _vector(constants: Constants, device: torch.device) -> torch.Tensor:
     """``Constants.vector`` with this kernel's error in the margin, in device memory; nothing is waited for."""
     vector = constants.vector(degree(constants))
     vector[7] = margin(constants)
-    return torch.from_numpy(vector).to(device, non_blocking=True)
+    return copied(vector, device)
 
 
 def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: int | None = None) -> Scan:
