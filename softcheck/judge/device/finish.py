@@ -10,7 +10,9 @@ import triton.language as tl
 from numpy.typing import NDArray
 
 from softcheck.judge.device import bins
+from oracles.formats import Values
 from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
+from softcheck.judge.device.constants import copied
 
 FLOATS = 4
 """Figures per program: error sum, and the largest error, share of the bound, and distance of a sum from 1."""
@@ -21,7 +23,8 @@ INTEGERS = SUMS + 3
 
 _FLOATS, _SUMS, _INTEGERS = tl.constexpr(FLOATS), tl.constexpr(SUMS), tl.constexpr(INTEGERS)
 _TABLE = tl.constexpr(bins.TABLE)
-_BINS = 32
+_BINS, _ROWS = 16, 256
+"""Of the table of every program's counts, what a program of the last kernel adds up at once."""
 _NO_ROW = tl.constexpr(2**62)
 
 
@@ -81,18 +84,19 @@ def _finish_kernel(
     numbers: tl.tensor,
     histogram: tl.tensor,
     BINS: tl.constexpr,
+    ROWS: tl.constexpr,
     PROGRAMS: tl.constexpr,
-    COUNTED: tl.constexpr,
 ) -> None:
-    if COUNTED:
+    # The last program does what is not of the histogram, beside the others.
+    if tl.program_id(0) < tl.num_programs(0) - 1:
         number = tl.program_id(0) * BINS + tl.arange(0, BINS)
         found = tl.zeros([BINS], tl.int64)
-        for first in range(0, programs, 64):
-            row = first + tl.arange(0, 64)[:, None]
+        for first in range(0, programs, ROWS):
+            row = first + tl.arange(0, ROWS)[:, None]
             part = tl.load(counts + row * _TABLE + number[None, :], mask=row < programs, other=0)
             found += tl.sum(part.to(tl.int64), axis=0)
         tl.store(histogram + number, found)
-    if tl.program_id(0) == 0:
+    else:
         program = tl.arange(0, PROGRAMS)
         inside = program < programs
         floats_at, integers_at = floats + program * _FLOATS, integers + program * _INTEGERS
@@ -116,6 +120,8 @@ class Workspace:
     """Device memory that a scan of some rows by so many programs writes to."""
 
     programs: int
+    constants: torch.Tensor
+    """float64, as the scan's kernel takes them."""
     left: torch.Tensor
     """Count of rows that did not pass, 0 at first; int64 [1]."""
     listed: torch.Tensor
@@ -127,7 +133,7 @@ class Workspace:
     counts: torch.Tensor
     """Counts of elements by bin, int32 [programs, bins.TABLE]; not used where ``counts_per_program`` is false."""
     found: torch.Tensor
-    """``Scan.found``, 0 at first."""
+    """``Scan.found``; 0 at first where programs have no tables of counts."""
 
     @property
     def histogram(self) -> torch.Tensor:
@@ -171,12 +177,17 @@ def is_nvidia() -> bool:
     return bool(triton.runtime.driver.active.get_current_target().backend == "cuda")
 
 
-def workspace(rows: int, programs: int, device: torch.device) -> Workspace:
-    """Memory for a scan."""
-    found = torch.zeros(bins.TABLE + INTEGERS + 1 + FLOATS, dtype=torch.int64, device=device)
+def workspace(vector: Values, rows: int, programs: int, device: torch.device) -> Workspace:
+    """Memory for a scan with these constants."""
+    # The count of rows left begins as the 0 behind the constants, and where programs have tables everything else is written:
+    # one copy is all that has to go before the scan.
+    start = copied(np.append(vector, 0.0), device)
+    fresh = torch.empty if is_nvidia() else torch.zeros
+    found = fresh(bins.TABLE + INTEGERS + 1 + FLOATS, dtype=torch.int64, device=device)
     return Workspace(
         programs=programs,
-        left=torch.zeros(1, dtype=torch.int64, device=device),
+        constants=start[:-1],
+        left=start[-1:].view(torch.int64),
         listed=torch.empty(rows + FLOATS - 1, dtype=torch.int64, device=device),
         floats=torch.empty((programs, FLOATS), dtype=torch.float64, device=device),
         integers=torch.empty((programs, INTEGERS), dtype=torch.int64, device=device),
@@ -189,7 +200,7 @@ def finish(space: Workspace) -> Scan:
     """Adds up what the programs stored; nothing is waited for."""
     numbers = space.found[bins.TABLE :]
     figures = numbers[INTEGERS + 1 :].view(torch.float64)
-    _finish_kernel[(bins.TABLE // _BINS if is_nvidia() else 1,)](
+    _finish_kernel[(bins.TABLE // _BINS + 1 if is_nvidia() else 1,)](
         space.floats,
         space.integers,
         space.counts,
@@ -200,9 +211,9 @@ def finish(space: Workspace) -> Scan:
         numbers,
         space.histogram,
         _BINS,
+        _ROWS,
         triton.next_power_of_2(space.programs),
-        is_nvidia(),
-        num_warps=4,
+        num_warps=8,
         **OPTIONS,
     )
     return Scan(space.listed, space.left, space.found)

@@ -193,8 +193,9 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
     """Scans ``y`` as the softmax of ``x``, both [rows, 2] with at least one row. Nothing is waited for."""
     rows = len(x)
     tiles = triton.cdiv(rows, _ROWS)
-    space = workspace(rows, min(tiles, default_programs(x.device, _WARPS, THREADS)), x.device)
     chosen = degree(constants)
+    fitting = default_programs(x.device, _WARPS, THREADS)
+    space = workspace(constants.vector(chosen), rows, min(tiles, fitting), x.device)
     _pairs_kernel[(space.programs,)](
         x,
         y,
@@ -204,7 +205,7 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
         space.integers,
         space.histogram,
         space.counts,
-        constants.tensor(chosen, x.device),
+        space.constants,
         tiles,
         rows,
         *x.stride(),

@@ -29,8 +29,10 @@ from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave
 MAX_COLUMNS = 16384
 """Widest row whose exponentials fit the registers of one program: 32 float64 per thread of 16 warps."""
 
-WARP_ELEMENTS = 512
+WARP_ELEMENTS = 1024
 """Elements of a wide row that one warp holds: fewer take fewer registers, but more steps of reduction per element."""
+_SHORT = 512
+"""Columns below which a program has several rows."""
 _WARP = 32
 _MOST_WARPS = 16
 """Warps of a program: more would not find REGISTERS for each of their threads."""
@@ -39,6 +41,9 @@ NARROW = 64
 REGISTERS = 128
 THREADS = 512
 """Registers per thread, and threads per multiprocessor that have so many."""
+_MOST_REGISTERS = 255
+_ELEMENTS = 32
+"""Elements per thread that need them."""
 _STAGES = 3
 """Rows that are loaded ahead, and the one in hand."""
 _OTHER_SHARED = 16384
@@ -289,15 +294,24 @@ def degree(constants: Constants) -> int:
 def tile(columns: int, warp_elements: int = WARP_ELEMENTS) -> tuple[int, int, int]:
     """Columns and rows of a program's tile, and its warps: no row is split between warps that one could hold.
 
-    A warp has ``warp_elements`` of a wide row, half as many of several rows, and at most two rows to a thread, since each
-    row in hand takes registers of its own.
+    A warp has ``warp_elements`` of a wide row, 256 of short ones, and at most two rows to a thread, since each row in hand
+    takes registers of its own.
     """
     block = int(triton.next_power_of_2(columns))
-    if block >= warp_elements:
-        return block, 1, min(_MOST_WARPS, block // warp_elements)
+    if block >= _SHORT:
+        return block, 1, max(1, min(_MOST_WARPS, block // warp_elements))
     warps = 4 if block <= NARROW else 1
-    per_warp = min(warp_elements // 2, 2 * _WARP * block)
+    per_warp = min(_SHORT // 2, 2 * _WARP * block)
     return block, warps * per_warp // block, warps
+
+
+def _registers(elements: int, warps: int) -> int:
+    """Registers for each thread of a program whose threads hold so many elements: twice as many where a multiprocessor has them."""
+    return (
+        _MOST_REGISTERS
+        if elements >= _ELEMENTS and _WARP * warps * _MOST_REGISTERS <= REGISTERS * THREADS
+        else REGISTERS
+    )
 
 
 def lanes(x: torch.Tensor, y: torch.Tensor, block: int, tile_rows: int, warps: int) -> tuple[int, int]:
@@ -328,8 +342,10 @@ def scan(
     rows, columns = x.shape
     block, tile_rows, warps = tile(columns, warp_elements)
     tiles = triton.cdiv(rows, tile_rows)
-    space = workspace(rows, min(tiles, programs or default_programs(x.device, warps, THREADS)), x.device)
+    most = _registers(block * tile_rows // (_WARP * warps), warps)
     chosen = degree(constants)
+    fitting = programs or default_programs(x.device, warps, REGISTERS * THREADS // most)
+    space = workspace(constants.vector(chosen), rows, min(tiles, fitting), x.device)
     _scan_kernel[(space.programs,)](
         x,
         y,
@@ -339,7 +355,7 @@ def scan(
         space.integers,
         space.histogram,
         space.counts,
-        constants.tensor(chosen, x.device),
+        space.constants,
         tiles,
         rows,
         columns,
@@ -361,7 +377,7 @@ def scan(
         stages(block, constants.fmt.itemsize),
         is_nvidia(),
         num_warps=warps,
-        **registers(REGISTERS),
+        **registers(most),
         **OPTIONS,
     )
     return finish(space)

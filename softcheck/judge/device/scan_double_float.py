@@ -10,10 +10,11 @@ import torch
 import triton
 import triton.language as tl
 
+from oracles.formats import Values
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import jit
 from softcheck.judge.device.bins import bin_of_small, count, open_table, store_table
-from softcheck.judge.device.constants import Constants, copied
+from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.double_float import (
     CLAMP,
     EXACT,
@@ -41,6 +42,7 @@ from softcheck.judge.device.scan import (
     tile,
 )
 
+_WARP_ELEMENTS = 512
 _UP = tl.constexpr(2.0**64)
 _DOWN = tl.constexpr(2.0**-64)
 _CLAMP = tl.constexpr(CLAMP)
@@ -227,19 +229,21 @@ def margin(constants: Constants) -> float:
     return constants.margin(degree(constants)) + 4 * own * 2.0**constants.fmt.precision
 
 
-def _vector(constants: Constants, device: torch.device) -> torch.Tensor:
-    """``Constants.vector`` with this kernel's error in the margin, in device memory; nothing is waited for."""
+def _vector(constants: Constants) -> Values:
+    """``Constants.vector`` with this kernel's error in the margin."""
     vector = constants.vector(degree(constants))
     vector[7] = margin(constants)
-    return copied(vector, device)
+    return vector
 
 
 def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: int | None = None) -> Scan:
     """As ``softcheck.judge.device.scan.scan``, of the same rows, without float64 operations for elements or rows."""
     rows, columns = x.shape
-    block, tile_rows, warps = tile(columns)
+    block, tile_rows, warps = tile(columns, _WARP_ELEMENTS)
     tiles = triton.cdiv(rows, tile_rows)
-    space = workspace(rows, min(tiles, programs or default_programs(x.device, warps, THREADS)), x.device)
+    space = workspace(
+        _vector(constants), rows, min(tiles, programs or default_programs(x.device, warps, THREADS)), x.device
+    )
     _scan_kernel[(space.programs,)](
         x,
         y,
@@ -249,7 +253,7 @@ def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: in
         space.integers,
         space.histogram,
         space.counts,
-        _vector(constants, x.device),
+        space.constants,
         tiles,
         rows,
         columns,
