@@ -133,9 +133,19 @@ def _peak(logit: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tens
 
 
 @jit
-def _row(value: tl.tensor, ONE: tl.constexpr) -> tl.tensor:
-    """A figure of every row, [ROWS]; a scalar where a program has one row, which costs no change of layout."""
-    return tl.sum(value, axis=0) if ONE else value
+def _totals(
+    a: tl.tensor, b: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor]:
+    """Sums of both [ROWS, BLOCK] over each row, [ROWS], or scalars where a program has one row.
+
+    In two steps per lane: a chain of additions over all of its columns would keep it waiting.
+    """
+    if LANES == 1:
+        a_total, b_total = tl.reduce((a, b), 1, _add_both)
+    else:
+        parts = tl.reduce((_lanes(a, LANES, INNER), _lanes(b, LANES, INNER)), 2, _add_both)
+        a_total, b_total = tl.reduce(tl.reduce(parts, 0, _add_both), 0, _add_both)
+    return a_total, b_total
 
 
 @jit
@@ -209,10 +219,8 @@ def _scan_kernel(
         outputs = y + _beside(row, ONE) * y_row_stride + column.to(tl.int64) * y_column_stride
         if EVEN:
             logit = tl.load(logits).to(tl.float32)
-            output = tl.load(outputs)
         else:
             logit = tl.load(logits, mask=inside, other=-float("inf")).to(tl.float32)
-            output = tl.load(outputs, mask=inside, other=0.0)
         peak = _peak(logit, LANES, INNER)
 
         below = _beside(peak, ONE) - logit
@@ -224,12 +232,13 @@ def _scan_kernel(
         rounded = exponentials.to(tl.float32)
         # A NaN or an infinity in the logits makes this sum NaN, and with it all that the row is compared with.
         own_error = slope * below + tl.where(below > 0, exponential, 0.0)
-        total, weighted = tl.reduce((exponentials, rounded * own_error), 1, _add_both)
-        total, weighted = _row(total, ONE), _row(weighted, ONE)
+        total, weighted = _totals(exponentials, rounded * own_error, LANES, INNER)
         inverse, odd = _inverse(total, weighted, exponential, UP, NVIDIA)
         weighted = weighted * inverse.to(tl.float32)
         row_part = additions + weighted
 
+        # Not earlier, since registers are short.
+        output = tl.load(outputs) if EVEN else tl.load(outputs, mask=inside, other=0.0)
         # Of the maxima r is exactly this inverse, and cut off it is in the same binade. Of all others ``small`` is within a
         # relative 2^-22 of r below and 2^-23 above, and so in the same binade unless it is ``next_to_power``.
         inverse = inverse * UP
