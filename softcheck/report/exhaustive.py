@@ -14,7 +14,7 @@ from softcheck.report.figures_of import with_figures
 from softcheck.report.model import CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import bits_command, finding_id
 from softcheck.run.check import explanation
-from softcheck.run.exhaust import Exhausted
+from softcheck.run.exhaust import Exhausted, LeftOut
 from softcheck.run.protocol import Ready
 
 
@@ -49,7 +49,10 @@ def _row(result: Exhausted, ready: Ready) -> VariantResult:
 
 def findings(result: Exhausted, ready: Ready, *, of_row: bool) -> tuple[Finding, ...]:
     """Findings of one domain. The reproducing command saves the failing row (``of_row``), or runs the domain again."""
-    return tuple(_finding(result, violation, ready, of_row=of_row) for violation in result.measurement.violations)
+    found = [_finding(result, violation, ready, of_row=of_row) for violation in result.measurement.violations]
+    if result.left_out is not None:
+        found.append(_not_run(result, result.left_out, ready))
+    return tuple(sorted(found, key=lambda f: f.known is not None))
 
 
 def _finding(result: Exhausted, violation: Violation, ready: Ready, *, of_row: bool) -> Finding:
@@ -71,10 +74,27 @@ def _finding(result: Exhausted, violation: Violation, ready: Ready, *, of_row: b
     )
 
 
+def _not_run(result: Exhausted, left: LeftOut, ready: Ready) -> Finding:
+    """One finding for all that was not run. No declared defect explains it: what was not run shows nothing."""
+    return Finding(
+        id=finding_id(result.variant, result.domain.dtype, left.over.kind, f"not run: {result.case_id}"),
+        kind=left.over.kind,
+        case=result.case_id,
+        message=f"given up: {left.over.why}; {left.parts} of {left.of} parts were not run, {left.rows:,} rows, row "
+        f"{left.first_row} the first; expected an output of each",
+        reproduce=_run_again(result, ready),
+        count=left.parts,
+    )
+
+
+def _is_complete(result: Exhausted) -> bool:
+    return result.domain.is_complete and result.left_out is None
+
+
 def _ulp_is(result: Exhausted) -> Literal["exact", "at least"]:
     """The maximum found is the maximum there is only where every row gave an output that was judged."""
     unjudged = any(violation.row is None for violation in result.measurement.violations)
-    return "exact" if result.domain.is_complete and not unjudged else "at least"
+    return "exact" if _is_complete(result) and not unjudged else "at least"
 
 
 def _save_row(result: Exhausted, row: int) -> str:
@@ -118,12 +138,13 @@ def _case(result: Exhausted) -> CaseResult:
 
 def behind(result: Exhausted) -> Exhaustive:
     """What stands behind the figures of one domain."""
-    m = result.measurement
+    m, left = result.measurement, result.left_out
+    described = result.domain.describe()
     return Exhaustive(
         name=result.variant,
         dtype=result.domain.dtype,
-        domain=result.domain.describe(),
-        is_complete=result.domain.is_complete,
+        domain=described if left is None else f"{described}, {left.parts} of {left.of} parts left out",
+        is_complete=_is_complete(result),
         max_ulp=m.max_ulp.value if m.max_ulp else None,
         ulp_is=_ulp_is(result),
         rows=m.rows,

@@ -13,6 +13,7 @@ from softcheck.contract import FindingKind
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
 from softcheck.run.journal import Journal
+from softcheck.run.patience import MOST_DEATHS, Over
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 
@@ -72,6 +73,18 @@ def _refusal(found: Header, now: Header) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What was not run of a domain because the variant was given up."""
+
+    over: Over
+    parts: int
+    of: int
+    """Parts of the whole domain."""
+    rows: int
+    first_row: int
+
+
+@dataclass(frozen=True, slots=True)
 class Exhausted:
     """One variant judged on one domain."""
 
@@ -80,6 +93,7 @@ class Exhausted:
     domain: Domain
     measurement: Measurement
     seconds: float
+    left_out: LeftOut | None = None
 
     @property
     def case_id(self) -> str:
@@ -89,17 +103,31 @@ class Exhausted:
 
 def exhaust(
     session: Session, variant: str, domain: Domain, parts: Parts, *, progress: Callable[[int, int], None]
-) -> Measurement:
-    """The merged measurement of a variant over a domain, parts already in the journal not run again."""
-    size = ROWS_AT_ONCE[session.ready.backend]
-    todo = [chunk for chunk in chunks(domain, size) if chunk[0] not in parts.measured]
+) -> tuple[Measurement, LeftOut | None]:
+    """The merged measurement of a variant over a domain, parts already in the journal not run again.
+
+    With it, what was left out because the variant was given up (``patience``); None where every part was run. Raises
+    SoftcheckError where a part can't be run or judged; the parts before it are in the journal.
+    """
+    cut = chunks(domain, ROWS_AT_ONCE[session.ready.backend])
+    todo = [chunk for chunk in cut if chunk[0] not in parts.measured]
+    for _, measurement in sorted(parts.measured.items()):
+        session.patience.count(variant, domain.dtype, measurement.violations)
     done = sum(m.rows for m in parts.measured.values())
     progress(done, domain.first)
-    for start, measurement in _measured(session, variant, domain, todo):
-        parts.add(start, measurement)
-        done += measurement.rows
-        progress(done, domain.first)
-    return merge(m for _, m in sorted(parts.measured.items()))
+    for start, found in _measured(session, variant, domain, todo):
+        if found is not None:
+            parts.add(start, found)
+            done += found.rows
+            progress(done, domain.first)
+    left = [(start, rows) for start, rows in cut if start not in parts.measured]
+    over = session.patience.over(variant, domain.dtype)
+    left_out = (
+        LeftOut(over, parts=len(left), of=len(cut), rows=sum(rows for _, rows in left), first_row=left[0][0])
+        if left and over is not None
+        else None
+    )
+    return merge(m for _, m in sorted(parts.measured.items())), left_out
 
 
 def exhaust_within(
@@ -139,12 +167,22 @@ _SHORT = 0.25
 
 def _measured(
     session: Session, variant: str, domain: Domain, todo: list[tuple[int, int]]
-) -> Iterator[tuple[int, Measurement]]:
+) -> Iterator[tuple[int, Measurement | None]]:
+    """Each part's first row and measurement; None for one that was left out because the variant was given up."""
+
+    def run(chunk: tuple[int, int]) -> Measurement | None:
+        return (
+            session.run_domain(variant, domain, *chunk)
+            if session.patience.over(variant, domain.dtype) is None
+            else None
+        )
+
     # One GPU is kept busy by one process; a second would only halve the memory.
     pool = ThreadPoolExecutor(1 if session.ready.backend == "cuda" else session.jobs)
     try:
-        measurements = pool.map(lambda chunk: session.run_domain(variant, domain, *chunk), todo)
-        yield from zip((start for start, _ in todo), measurements, strict=True)
+        # The others wait for the first ones, after which a variant that ends every process is given up.
+        for group in (todo[:MOST_DEATHS], todo[MOST_DEATHS:]):
+            yield from zip((start for start, _ in group), pool.map(run, group), strict=True)
     finally:
         # Ctrl-C must not wait for parts that no one will read.
         pool.shutdown(wait=False, cancel_futures=True)
