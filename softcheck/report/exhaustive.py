@@ -10,6 +10,7 @@ from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
 from softcheck.report.bins import octaves
 from softcheck.report.environment import environment
+from softcheck.report.figures import plural
 from softcheck.report.figures_of import with_figures
 from softcheck.report.model import CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import bits_command, finding_id
@@ -88,7 +89,16 @@ def _not_run(result: Exhausted, left: LeftOut, ready: Ready) -> Finding:
 
 
 def _is_complete(result: Exhausted) -> bool:
-    return result.domain.is_complete and result.left_out is None
+    return result.domain.is_complete and result.left_out is None and result.ended is None
+
+
+def _described(result: Exhausted) -> str:
+    words = [result.domain.describe()]
+    if result.left_out is not None:
+        words.append(f"{result.left_out.parts} of {result.left_out.of} parts left out")
+    if result.ended is not None:
+        words.append(f"ended after {plural(result.ended.parts, 'part')}")
+    return ", ".join(words)
 
 
 def _ulp_is(result: Exhausted) -> Literal["exact", "at least"]:
@@ -138,12 +148,11 @@ def _case(result: Exhausted) -> CaseResult:
 
 def behind(result: Exhausted) -> Exhaustive:
     """What stands behind the figures of one domain."""
-    m, left = result.measurement, result.left_out
-    described = result.domain.describe()
+    m = result.measurement
     return Exhaustive(
         name=result.variant,
         dtype=result.domain.dtype,
-        domain=described if left is None else f"{described}, {left.parts} of {left.of} parts left out",
+        domain=_described(result),
         is_complete=_is_complete(result),
         max_ulp=m.max_ulp.value if m.max_ulp else None,
         ulp_is=_ulp_is(result),

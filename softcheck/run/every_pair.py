@@ -43,7 +43,9 @@ class EveryPair:
         self._record = record
         # One GPU is kept busy by one process; a second would only halve the memory.
         self._thread = ThreadPoolExecutor(1)
-        self._found: list[Future[Exhausted | str | None]] = [self._thread.submit(self._judge, each) for each in todo]
+        self._found: list[Future[tuple[Exhausted | None, str | None]]] = [
+            self._thread.submit(self._judge, each) for each in todo
+        ]
 
     def wait(self, progress: Callable[[int, int], None]) -> None:
         """Returns when all is judged."""
@@ -52,24 +54,31 @@ class EveryPair:
             progress(done, len(self._found))
 
     def end(self) -> tuple[list[Exhausted], list[str]]:
-        """What was judged, and a message for each that could not be; what an interruption cut off is left out.
+        """What was judged, and a message for each that could not be, or not to its end.
 
-        After an interruption the session must be closed first, or a part that no one will read is waited for.
+        What an interruption cut off is kept as far as it came, without a message. The session must be closed first then, or
+        a part that no one will read is waited for.
         """
         self._thread.shutdown(wait=True, cancel_futures=True)
         found = [future.result() for future in self._found if not future.cancelled()]
-        return [f for f in found if isinstance(f, Exhausted)], [f for f in found if isinstance(f, str)]
+        return [judged for judged, _ in found if judged is not None], [said for _, said in found if said is not None]
 
-    def _judge(self, each: Wanted) -> Exhausted | str | None:
+    def _judge(self, each: Wanted) -> tuple[Exhausted | None, str | None]:
         kept = self._record.exhausted.get((each.variant, each.dtype))
         if kept is not None or self._session.patience.over(each.variant, each.dtype) is not None:
-            return kept
+            return kept, None
         name = f"{each.variant}, every pair of {each.dtype} patterns"
         try:
             found = exhaust_within(self._session, each.variant, each.declaration, domain(each.dtype, 2), SECONDS)
-            self._record.add_exhausted(found)
+            if found.ended is None:
+                self._record.add_exhausted(found)
+                return found, None
         except SoftcheckError as error:
-            return None if self._session.closed else f"{name}: {error}"
+            return None, None if self._session.closed else f"{name}: {error}"
         except Exception as error:  # noqa: BLE001 - raised at the end, it would take the whole report with it
-            return f"{name}: internal error: {error!r}"
-        return found
+            return None, f"{name}: internal error: {error!r}"
+        if self._session.closed:
+            return found, None
+        parts, first, total = found.ended.parts, found.domain.first, found.domain.total
+        judged = f"{parts} part{'' if parts == 1 else 's'}, {first:,} of {total:,} rows"
+        return found, f"{name}: ended after {judged}: {found.ended.why}"

@@ -10,6 +10,7 @@ import msgspec
 
 from softcheck.cases.exhaustive import Domain, chunks
 from softcheck.contract import FindingKind
+from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
 from softcheck.run.journal import Journal
@@ -85,6 +86,15 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """An end before a part that could not be run or judged, through no fault of the variant."""
+
+    parts: int
+    """How many were judged by then."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Exhausted:
     """One variant judged on one domain."""
 
@@ -94,6 +104,7 @@ class Exhausted:
     measurement: Measurement
     seconds: float
     left_out: LeftOut | None = None
+    ended: Ended | None = None
 
     @property
     def case_id(self) -> str:
@@ -136,14 +147,22 @@ def exhaust_within(
     """A variant judged on a domain from its beginning, for as long as the time lasts.
 
     What is left is left out of the result's domain. Ends early at a part that gave no output; one for which the variant
-    ran out of the device's memory is tried in halves first. Raises SoftcheckError where a part can't be run or judged.
+    ran out of the device's memory is tried in halves first. A part that can't be run or judged ends it too, and the
+    result says so (``ended``). Raises SoftcheckError where that is the first part.
     """
     begun = time.monotonic()
     parts: list[Measurement] = []
+    ended: Ended | None = None
     start, size, most = 0, _FIRST_PART, ROWS_AT_ONCE[session.ready.backend]
     while start < domain.first and (not parts or time.monotonic() - begun < seconds):
         part_begun = time.monotonic()
-        part = session.run_domain(variant, domain, start, min(size, domain.first - start))
+        try:
+            part = session.run_domain(variant, domain, start, min(size, domain.first - start))
+        except SoftcheckError as error:
+            if not parts:
+                raise
+            ended = Ended(len(parts), str(error))
+            break
         if size > _LEAST_PART and any(v.kind is FindingKind.OUT_OF_MEMORY for v in part.violations):
             size = most = size // 2
             continue
@@ -154,7 +173,7 @@ def exhaust_within(
         if time.monotonic() - part_begun < _SHORT:
             size = min(2 * size, most)
     judged = msgspec.structs.replace(domain, first=start)
-    return Exhausted(variant, declaration, judged, merge(parts), time.monotonic() - begun)
+    return Exhausted(variant, declaration, judged, merge(parts), time.monotonic() - begun, ended=ended)
 
 
 _FIRST_PART = 2**22
