@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from oracles.formats import FORMATS
-from softcheck.cases.exhaustive import domain
+from softcheck.cases.exhaustive import Domain, domain
 from softcheck.errors import SoftcheckError
 from softcheck.run.exhaust import Exhausted, exhaust_within
 from softcheck.run.record import Record
@@ -18,17 +18,17 @@ SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A variant and a dtype of it that have pairs to judge."""
+    """A variant and the pairs to judge it on."""
 
     variant: str
     declaration: Declaration
-    dtype: str
+    domain: Domain
 
 
 def wanted(declarations: dict[str, Declaration], dtypes: Sequence[str]) -> list[Wanted]:
     """What declares a 16-bit dtype and rows of two columns."""
     return [
-        Wanted(name, declaration, dtype)
+        Wanted(name, declaration, domain(dtype, 2))
         for name, declaration in declarations.items()
         for dtype in dtypes
         if FORMATS[dtype].width == 16 and dtype in declaration.dtypes and (declaration.column_limit(dtype) or 2) >= 2
@@ -64,12 +64,13 @@ class EveryPair:
         return [judged for judged, _ in found if judged is not None], [said for _, said in found if said is not None]
 
     def _judge(self, each: Wanted) -> tuple[Exhausted | None, str | None]:
-        kept = self._record.exhausted.get((each.variant, each.dtype))
-        if kept is not None or self._session.patience.over(each.variant, each.dtype) is not None:
+        variant, dtype = each.variant, each.domain.dtype
+        kept = self._record.exhausted.get((variant, dtype))
+        if kept is not None or self._session.patience.over(variant, dtype) is not None:
             return kept, None
-        name = f"{each.variant}, every pair of {each.dtype} patterns"
+        name = f"{variant}, every pair of {dtype} patterns"
         try:
-            found = exhaust_within(self._session, each.variant, each.declaration, domain(each.dtype, 2), SECONDS)
+            found = exhaust_within(self._session, variant, each.declaration, each.domain, SECONDS)
             if found.ended is None:
                 self._record.add_exhausted(found)
                 return found, None

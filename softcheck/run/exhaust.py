@@ -153,7 +153,8 @@ def exhaust_within(
     begun = time.monotonic()
     parts: list[Measurement] = []
     ended: Ended | None = None
-    start, size, most = 0, _FIRST_PART, ROWS_AT_ONCE[session.ready.backend]
+    most = ROWS_AT_ONCE[session.ready.backend]
+    start, size = 0, min(_FIRST_PART, most)
     while start < domain.first and (not parts or time.monotonic() - begun < seconds):
         part_begun = time.monotonic()
         try:

@@ -217,7 +217,7 @@ class Blocking(Pretending):
 @pytest.mark.parametrize(("wait_at", "kept"), [(0, ["quick"]), (2**23, ["quick", "slow"])])
 def test_it_goes_on_beside_other_work_and_an_interruption_keeps_what_was_judged(clock, wait_at, kept):
     session = Blocking(clock, wait_at=wait_at)
-    todo = [Wanted(name, Declaration(), "float16") for name in ("quick", "slow", "never begun")]
+    todo = [Wanted(name, Declaration(), PAIRS) for name in ("quick", "slow", "never begun")]
     pairs = EveryPair(session, todo, Record(None, None))
     assert session.begun.wait(30), "nothing ran before it was waited for"
     session.close()
@@ -229,7 +229,7 @@ def test_it_goes_on_beside_other_work_and_an_interruption_keeps_what_was_judged(
 
 def test_what_failed_is_said_though_the_session_is_closed_by_then(clock):
     session = Blocking(clock)
-    pairs = EveryPair(session, [Wanted("refused", Declaration(), "float16")], Record(None, None))
+    pairs = EveryPair(session, [Wanted("refused", Declaration(), PAIRS)], Record(None, None))
     pairs.wait(lambda *_: None)
     session.close()
     assert pairs.end() == ([], ["refused, every pair of float16 patterns: out of host memory"])
