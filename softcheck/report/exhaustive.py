@@ -94,8 +94,9 @@ def _is_complete(result: Exhausted) -> bool:
 
 def _described(result: Exhausted) -> str:
     words = [result.domain.describe()]
-    if result.left_out is not None:
-        words.append(f"{result.left_out.parts} of {result.left_out.of} parts left out")
+    left = result.left_out
+    if left is not None:
+        words.append(f"{left.parts} of {left.of} parts left out ({left.over.why})")
     if result.ended is not None:
         words.append(f"ended after {plural(result.ended.parts, 'part')}")
     return ", ".join(words)
