@@ -53,10 +53,12 @@ def command(
 ) -> None:
     """Judge every row of one column, or of two, in a 16-bit format; the maximum found is then the maximum there is.
 
+    A variant whose first five parts all end their process is given up; what was not run is a finding, and the exit code 1.
+
     Without a GPU, pairs are taken from a sub-lattice of patterns at the edges of binades.
     """
     check_writable(output)
-    names = [resolve(spec).name for spec in dict.fromkeys(variants)]
+    names = list(dict.fromkeys(resolve(spec).name for spec in variants))
     if journal is not None and len(names) > 1:
         raise UsageError("--journal is for one variant; leave it out and each gets its own below .softcheck")
     domain(dtype, columns, differences=differences, first=sample_first)
@@ -68,7 +70,11 @@ def command(
         results = [_one(session, name, judged, journal, resume=resume) for name in names]
     finally:
         session.close()
-    notes += [_projection(result) for result in results if result.domain.first < result.domain.total]
+    notes += [
+        _projection(result)
+        for result in results
+        if result.domain.first < result.domain.total and result.left_out is None
+    ]
     report = build(results, session.ready, command=command_line(), notes=notes)
     write(render(report, output_format, display_of(output)), output)
     sys.exit(exit_code(report))
@@ -94,7 +100,7 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
     try:
         with progress.shown() as events:
             events.stage(f"{name}, {judged.describe()}")
-            measurement = exhaust(session, name, judged, kept, progress=events.progress)
+            measurement, left_out = exhaust(session, name, judged, kept, progress=events.progress)
     except KeyboardInterrupt:
         click.echo(
             f"softcheck: interrupted; go on with --resume ({len(kept.measured)} parts are in {kept.path})", err=True
@@ -104,7 +110,7 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
     finally:
         kept.close()
     kept.path.unlink()
-    return Exhausted(name, declaration, judged, measurement, time.monotonic() - begun)
+    return Exhausted(name, declaration, judged, measurement, time.monotonic() - begun, left_out)
 
 
 def _default_journal(name: str, judged: Domain) -> Path:

@@ -22,7 +22,7 @@ from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.kit import call_on, concluded, free_bytes, only, ordinary_rows, prefixed, wrong_values
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import TORCH_DTYPES, Placed, Returned, call_on_device, to_bits, to_tensor
+from softcheck.variants.call import TORCH_DTYPES, Placed, Returned, call_on_device, is_out_of_memory, to_bits, to_tensor
 
 _FAR = 2**30
 """Stride in elements: itself below 2^31, so that Triton passes it in 32 bits, and twice it is not."""
@@ -67,7 +67,9 @@ class Addresses(Probe):
             if trial.parameters is None:
                 return _dense(subject)
             return _far(subject, trial.parameters)
-        except (torch.OutOfMemoryError, MemoryError, OSError) as error:
+        except (RuntimeError, MemoryError, OSError) as error:
+            if not isinstance(error, OSError) and not is_out_of_memory(error):
+                raise
             return Outcome(skipped=f"elements beyond 2^31: the memory could not be had: {error}")
         finally:
             if subject.device.type == "cuda":

@@ -7,7 +7,7 @@ import torch
 from oracles.formats import Bits, Format
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.allocation import bytes_of
-from softcheck.variants.call import TORCH_DTYPES, Placed, to_tensor
+from softcheck.variants.call import TORCH_DTYPES, Placed, is_out_of_memory, to_tensor
 
 MARGIN = 1 << 16
 """Least bytes on either side: several tiles of any kernel. A multiple of every alignment that kernels ask for."""
@@ -52,7 +52,9 @@ class Bands:
         body = -(-size // MARGIN) * MARGIN
         try:
             whole = torch.full((2 * self.margin + body,), self.canary, dtype=torch.uint8, device=tensor.device)
-        except torch.OutOfMemoryError:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             # That there is too little memory for two of it is not the variant's fault.
             return tensor
         begin = self.margin // tensor.element_size() + tensor.storage_offset()

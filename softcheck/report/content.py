@@ -238,6 +238,8 @@ def exhaustive_lines(report: Report) -> list[str]:
             f"{result.rows_per_second:,.0f} rows/s, judged in {one_line(result.judged_in)}"
         )
         elements = sum(b.elements for b in result.histogram)
+        if elements == 0:
+            continue
         shares = (
             f"{'0' if b.below == 0 else f'< {b.below:.3g}'}: {b.elements / elements:.3g}" for b in result.histogram
         )

@@ -10,11 +10,12 @@ from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
 from softcheck.report.bins import octaves
 from softcheck.report.environment import environment
+from softcheck.report.figures import plural
 from softcheck.report.figures_of import with_figures
 from softcheck.report.model import CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import bits_command, finding_id
 from softcheck.run.check import explanation
-from softcheck.run.exhaust import Exhausted
+from softcheck.run.exhaust import Exhausted, LeftOut
 from softcheck.run.protocol import Ready
 
 
@@ -49,7 +50,10 @@ def _row(result: Exhausted, ready: Ready) -> VariantResult:
 
 def findings(result: Exhausted, ready: Ready, *, of_row: bool) -> tuple[Finding, ...]:
     """Findings of one domain. The reproducing command saves the failing row (``of_row``), or runs the domain again."""
-    return tuple(_finding(result, violation, ready, of_row=of_row) for violation in result.measurement.violations)
+    found = [_finding(result, violation, ready, of_row=of_row) for violation in result.measurement.violations]
+    if result.left_out is not None:
+        found.append(_not_run(result, result.left_out, ready))
+    return tuple(sorted(found, key=lambda f: f.known is not None))
 
 
 def _finding(result: Exhausted, violation: Violation, ready: Ready, *, of_row: bool) -> Finding:
@@ -71,10 +75,37 @@ def _finding(result: Exhausted, violation: Violation, ready: Ready, *, of_row: b
     )
 
 
+def _not_run(result: Exhausted, left: LeftOut, ready: Ready) -> Finding:
+    """One finding for all that was not run. No declared defect explains it: what was not run shows nothing."""
+    return Finding(
+        id=finding_id(result.variant, result.domain.dtype, left.over.kind, f"not run: {result.case_id}"),
+        kind=left.over.kind,
+        case=result.case_id,
+        message=f"given up: {left.over.why}; {left.parts} of {left.of} parts were not run, {left.rows:,} rows, row "
+        f"{left.first_row} the first; expected an output of each",
+        reproduce=_run_again(result, ready),
+        count=left.parts,
+    )
+
+
+def _is_complete(result: Exhausted) -> bool:
+    return result.domain.is_complete and result.left_out is None and result.ended is None
+
+
+def _described(result: Exhausted) -> str:
+    words = [result.domain.describe()]
+    left = result.left_out
+    if left is not None:
+        words.append(f"{left.parts} of {left.of} parts left out ({left.over.why})")
+    if result.ended is not None:
+        words.append(f"ended after {plural(result.ended.parts, 'part')}")
+    return ", ".join(words)
+
+
 def _ulp_is(result: Exhausted) -> Literal["exact", "at least"]:
     """The maximum found is the maximum there is only where every row gave an output that was judged."""
     unjudged = any(violation.row is None for violation in result.measurement.violations)
-    return "exact" if result.domain.is_complete and not unjudged else "at least"
+    return "exact" if _is_complete(result) and not unjudged else "at least"
 
 
 def _save_row(result: Exhausted, row: int) -> str:
@@ -122,8 +153,8 @@ def behind(result: Exhausted) -> Exhaustive:
     return Exhaustive(
         name=result.variant,
         dtype=result.domain.dtype,
-        domain=result.domain.describe(),
-        is_complete=result.domain.is_complete,
+        domain=_described(result),
+        is_complete=_is_complete(result),
         max_ulp=m.max_ulp.value if m.max_ulp else None,
         ulp_is=_ulp_is(result),
         rows=m.rows,

@@ -142,7 +142,7 @@ class Exhaustive(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     """The set in words."""
     is_complete: bool
-    """Whether the set is every row of this many columns that the format has."""
+    """Whether the set is every row of this many columns that the format has, and none was left out."""
     max_ulp: float | None = None
     ulp_is: Literal["exact", "at least"] = "at least"
     rows: int

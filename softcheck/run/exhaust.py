@@ -10,9 +10,11 @@ import msgspec
 
 from softcheck.cases.exhaustive import Domain, chunks
 from softcheck.contract import FindingKind
+from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
 from softcheck.run.journal import Journal
+from softcheck.run.patience import MOST_DEATHS, Over
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 
@@ -72,6 +74,27 @@ def _refusal(found: Header, now: Header) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What was not run of a domain because the variant was given up."""
+
+    over: Over
+    parts: int
+    of: int
+    """Parts of the whole domain."""
+    rows: int
+    first_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An end before a part that could not be run or judged, through no fault of the variant."""
+
+    parts: int
+    """How many were judged by then."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Exhausted:
     """One variant judged on one domain."""
 
@@ -80,6 +103,8 @@ class Exhausted:
     domain: Domain
     measurement: Measurement
     seconds: float
+    left_out: LeftOut | None = None
+    ended: Ended | None = None
 
     @property
     def case_id(self) -> str:
@@ -89,17 +114,31 @@ class Exhausted:
 
 def exhaust(
     session: Session, variant: str, domain: Domain, parts: Parts, *, progress: Callable[[int, int], None]
-) -> Measurement:
-    """The merged measurement of a variant over a domain, parts already in the journal not run again."""
-    size = ROWS_AT_ONCE[session.ready.backend]
-    todo = [chunk for chunk in chunks(domain, size) if chunk[0] not in parts.measured]
+) -> tuple[Measurement, LeftOut | None]:
+    """The merged measurement of a variant over a domain, parts already in the journal not run again.
+
+    With it, what was left out because the variant was given up (``patience``); None where every part was run. Raises
+    SoftcheckError where a part can't be run or judged; the parts before it are in the journal.
+    """
+    cut = chunks(domain, ROWS_AT_ONCE[session.ready.backend])
+    todo = [chunk for chunk in cut if chunk[0] not in parts.measured]
+    for _, measurement in sorted(parts.measured.items()):
+        session.patience.count(variant, domain.dtype, measurement.violations)
     done = sum(m.rows for m in parts.measured.values())
     progress(done, domain.first)
-    for start, measurement in _measured(session, variant, domain, todo):
-        parts.add(start, measurement)
-        done += measurement.rows
-        progress(done, domain.first)
-    return merge(m for _, m in sorted(parts.measured.items()))
+    for start, found in _measured(session, variant, domain, todo):
+        if found is not None:
+            parts.add(start, found)
+            done += found.rows
+            progress(done, domain.first)
+    left = [(start, rows) for start, rows in cut if start not in parts.measured]
+    over = session.patience.over(variant, domain.dtype)
+    left_out = (
+        LeftOut(over, parts=len(left), of=len(cut), rows=sum(rows for _, rows in left), first_row=left[0][0])
+        if left and over is not None
+        else None
+    )
+    return merge(m for _, m in sorted(parts.measured.items())), left_out
 
 
 def exhaust_within(
@@ -108,14 +147,23 @@ def exhaust_within(
     """A variant judged on a domain from its beginning, for as long as the time lasts.
 
     What is left is left out of the result's domain. Ends early at a part that gave no output; one for which the variant
-    ran out of the device's memory is tried in halves first. Raises SoftcheckError where a part can't be run or judged.
+    ran out of the device's memory is tried in halves first. A part that can't be run or judged ends it too, and the
+    result says so (``ended``). Raises SoftcheckError where that is the first part.
     """
     begun = time.monotonic()
     parts: list[Measurement] = []
-    start, size, most = 0, _FIRST_PART, ROWS_AT_ONCE[session.ready.backend]
+    ended: Ended | None = None
+    most = ROWS_AT_ONCE[session.ready.backend]
+    start, size = 0, min(_FIRST_PART, most)
     while start < domain.first and (not parts or time.monotonic() - begun < seconds):
         part_begun = time.monotonic()
-        part = session.run_domain(variant, domain, start, min(size, domain.first - start))
+        try:
+            part = session.run_domain(variant, domain, start, min(size, domain.first - start))
+        except SoftcheckError as error:
+            if not parts:
+                raise
+            ended = Ended(len(parts), str(error))
+            break
         if size > _LEAST_PART and any(v.kind is FindingKind.OUT_OF_MEMORY for v in part.violations):
             size = most = size // 2
             continue
@@ -126,7 +174,7 @@ def exhaust_within(
         if time.monotonic() - part_begun < _SHORT:
             size = min(2 * size, most)
     judged = msgspec.structs.replace(domain, first=start)
-    return Exhausted(variant, declaration, judged, merge(parts), time.monotonic() - begun)
+    return Exhausted(variant, declaration, judged, merge(parts), time.monotonic() - begun, ended=ended)
 
 
 _FIRST_PART = 2**22
@@ -139,12 +187,22 @@ _SHORT = 0.25
 
 def _measured(
     session: Session, variant: str, domain: Domain, todo: list[tuple[int, int]]
-) -> Iterator[tuple[int, Measurement]]:
+) -> Iterator[tuple[int, Measurement | None]]:
+    """Each part's first row and measurement; None for one that was left out because the variant was given up."""
+
+    def run(chunk: tuple[int, int]) -> Measurement | None:
+        return (
+            session.run_domain(variant, domain, *chunk)
+            if session.patience.over(variant, domain.dtype) is None
+            else None
+        )
+
     # One GPU is kept busy by one process; a second would only halve the memory.
     pool = ThreadPoolExecutor(1 if session.ready.backend == "cuda" else session.jobs)
     try:
-        measurements = pool.map(lambda chunk: session.run_domain(variant, domain, *chunk), todo)
-        yield from zip((start for start, _ in todo), measurements, strict=True)
+        # The others wait for the first ones, after which a variant that ends every process is given up.
+        for group in (todo[:MOST_DEATHS], todo[MOST_DEATHS:]):
+            yield from zip((start for start, _ in group), pool.map(run, group), strict=True)
     finally:
         # Ctrl-C must not wait for parts that no one will read.
         pool.shutdown(wait=False, cancel_futures=True)

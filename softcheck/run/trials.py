@@ -14,7 +14,7 @@ from softcheck.probes import registry
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.run.protocol import Probed, ProbePlanned, Reply, RunProbe, TrialDone, TrialStarted
-from softcheck.variants.call import describe, is_usable
+from softcheck.variants.call import describe, is_out_of_memory, is_usable
 from softcheck.variants.registry import LoadedVariant
 from softcheck.variants.state import is_lost
 
@@ -88,14 +88,15 @@ def _outcome(name: str, probe: Probe, subject: Subject, trial: Trial) -> Outcome
     """A trial's outcome. Memory that the probe itself asks for and does not get is a reason to skip the trial."""
     try:
         outcome = probe.run(subject, trial)
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        outcome = Outcome(skipped=f"too little memory: {' '.join(str(error).split())[:200]}")
     except SoftcheckError:
         raise
     except Exception as error:
-        if is_usable(subject.device):
+        if is_out_of_memory(error):
+            outcome = Outcome(skipped=f"too little memory: {' '.join(str(error).split())[:200]}")
+        elif is_usable(subject.device):
             raise SoftcheckError(f"probe {name}, trial {trial.label}: internal error: {describe(error)}") from error
-        outcome = Outcome(violations=(Violation(FindingKind.CRASH, f"{describe(error)}; expected an output"),))
+        else:
+            outcome = Outcome(violations=(Violation(FindingKind.CRASH, f"{describe(error)}; expected an output"),))
     if outcome.fatal:
         return outcome
     if is_usable(subject.device):

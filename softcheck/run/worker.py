@@ -49,7 +49,16 @@ from softcheck.run.protocol import (
     encode_reply,
 )
 from softcheck.run.trials import make_trials
-from softcheck.variants.call import Placed, call, call_on_device, is_usable, place, returned_wrongly, to_bits
+from softcheck.variants.call import (
+    Placed,
+    call,
+    call_on_device,
+    is_out_of_memory,
+    is_usable,
+    place,
+    returned_wrongly,
+    to_bits,
+)
 from softcheck.variants.registry import LoadedVariant, load
 from softcheck.variants.state import Snapshot, is_lost, preserved
 
@@ -147,7 +156,9 @@ class _Session:
         variant = self._variant(request.variant)
         try:
             rows = rows_on(request.domain, request.start, request.count, self.device)
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             # No variant has run: it is not to blame.
             raise UsageError(f"the device has no memory left for {request.count} rows: {error}") from None
         yield Started(request.variant)
@@ -192,7 +203,9 @@ class _Session:
         fmt = case.format
         try:
             placed = place(bits, fmt, case.layout, self.device)
-        except (torch.OutOfMemoryError, MemoryError) as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             raise UsageError(f"the input can't be placed in the device's memory: {error}") from None
         with nan_filled():
             called = call(variant.function, placed)
@@ -287,7 +300,10 @@ def _serve(connection: Connection, answer: Callable[[Request], Iterator[Reply]])
                     return
         except SoftcheckError as error:
             connection.send_bytes(encode_reply(Failed(str(error))))
-        except MemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            # A device's memory is had back by ending the process.
+            if isinstance(error, torch.OutOfMemoryError) or not is_out_of_memory(error):
+                raise
             connection.send_bytes(encode_reply(Failed(f"out of host memory: {error}")))
 
 

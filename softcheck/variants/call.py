@@ -149,13 +149,18 @@ _NO_HOST_MEMORY = "can't allocate memory"
 """What torch's allocator for the CPU says in a RuntimeError."""
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory could not be had: a GPU's, numpy's, Python's, or torch's on the host."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_HOST_MEMORY in str(error)
+
+
 def _raised(error: Exception, device: torch.device) -> Returned:
     """What an exception says: its kind by type name, since Triton's error classes move between releases."""
     fatal = not is_usable(device)
     name = type(error).__name__
     if fatal:
         kind = FindingKind.CRASH
-    elif isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_HOST_MEMORY in str(error):
+    elif is_out_of_memory(error):
         kind = FindingKind.OUT_OF_MEMORY
     elif "Compilation" in name or "CompileTime" in name or name == "PTXASError":
         kind = FindingKind.COMPILE_ERROR

@@ -1,6 +1,7 @@
 """``softcheck exhaust``: everything there is, resumable, and a wrong kernel found."""
 
 import json
+from pathlib import Path
 
 import pytest
 from test_report_command import HOSTILE, softcheck
@@ -83,6 +84,20 @@ def test_journal_of_another_run_is_refused(tmp_path):
     done, _ = exhaust("torch", "--resume", "--journal", str(journal), cwd=tmp_path)
     assert done.returncode == 2
     assert "no journal of softcheck" in done.stderr
+
+
+def test_kernel_that_ends_every_process_is_given_up_and_another_is_judged_all_the_same(tmp_path):
+    crashing = f"{Path(__file__).parents[1] / 'kernels' / 'crashing.py'}:exits_always"
+    done, report = exhaust(crashing, "torch", "--sample-first", "8192", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    broken, right = report["variants"]
+    assert [(f["kind"], f["count"]) for f in broken["findings"]] == [("crash", 5), ("crash", 3)]
+    assert "ended with exit status 3" in broken["findings"][0]["message"]
+    assert "3 of 8 parts were not run, 3,072 rows, row 5120 the first" in broken["findings"][1]["message"]
+    assert (broken["verdict"], right["verdict"]) == ("fail", "pass")
+    assert [b["rows"] for b in report["exhaustive"]] == [5120, 8192]
+    assert [note.partition(":")[0] for note in report["notes"]] == ["torch"], "nothing is told of time not measured"
+    assert not list((tmp_path / ".softcheck").iterdir())
 
 
 @pytest.mark.parametrize(

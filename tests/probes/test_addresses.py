@@ -86,11 +86,24 @@ def test_strides_are_not_asked_of_what_declares_none():
     assert found.trials == 0
 
 
-def test_memory_that_cannot_be_had_is_a_reason(monkeypatch):
+@pytest.mark.parametrize(
+    "error", [OSError(12, "Cannot allocate memory"), RuntimeError("can't allocate memory: you tried"), MemoryError()]
+)
+def test_memory_that_cannot_be_had_is_a_reason(monkeypatch, error):
     def refused(*_args, **_options):
-        raise OSError(12, "Cannot allocate memory")
+        raise error
 
     monkeypatch.setattr(addresses.mmap, "mmap", refused)
     found = conclusion("addresses", native)
     assert found.trials == 0
-    assert any("Cannot allocate memory" in reason for reason in found.skipped)
+    assert all("the memory could not be had" in reason or "needs a GPU" in reason for reason in found.skipped)
+    assert any(str(error) in reason and "could not be had" in reason for reason in found.skipped)
+
+
+def test_what_else_goes_wrong_is_no_reason(monkeypatch):
+    def broken(*_args, **_options):
+        raise RuntimeError("no such operator")
+
+    monkeypatch.setattr(addresses.mmap, "mmap", broken)
+    with pytest.raises(RuntimeError, match="no such operator"):
+        conclusion("addresses", native)

@@ -166,17 +166,29 @@ def test_a_function_under_torch_compile_is_left_alone():
         assert conclusion(probe, function).findings == ()
 
 
-def test_bands_that_memory_does_not_suffice_for_are_left_out(monkeypatch):
-    """Nobody but the probe asked for twice the memory."""
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("of 40 GB"), MemoryError("of 40 GB"), None])
+def test_bands_that_memory_does_not_suffice_for_are_left_out(monkeypatch, error):
+    """Nobody but the probe asked for twice the memory. On a CPU torch raises a plain RuntimeError, here a real one."""
 
     def scarce(*_arguments, **_options):
-        raise torch.OutOfMemoryError("of 40 GB")
+        raise error
 
-    tensor, around = torch.zeros(4), Bands(CANARIES[0], MARGIN)
-    monkeypatch.setattr(torch, "full", scarce)
+    margin = 2**50 if error is None else MARGIN
+    tensor, around = torch.zeros(4), Bands(CANARIES[0], margin)
+    if error is not None:
+        monkeypatch.setattr(torch, "full", scarce)
     assert around(tensor, True) is tensor
     assert not around.holds(tensor)
     assert around.overrun() is None
+
+
+def test_what_else_goes_wrong_with_bands_is_not_hidden(monkeypatch):
+    def broken(*_arguments, **_options):
+        raise RuntimeError("no such operator")
+
+    monkeypatch.setattr(torch, "full", broken)
+    with pytest.raises(RuntimeError, match="no such operator"):
+        Bands(CANARIES[0], MARGIN)(torch.zeros(4), True)
 
 
 def test_functions_that_act_on_a_device_context_are_torchs_own_even_if_first_asked_for_in_a_probe():

@@ -2,18 +2,20 @@
 
 import threading
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from softcheck.cases.exhaustive import domain
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError
-from softcheck.judge.measurement import unmeasured
+from softcheck.judge.measurement import Extreme, unmeasured
+from softcheck.report.build import build
 from softcheck.run import check, exhaust
 from softcheck.run.every_pair import EveryPair, Wanted
-from softcheck.run.exhaust import exhaust_within
+from softcheck.run.exhaust import Ended, exhaust_within
 from softcheck.run.patience import MOST_DEATHS, Patience
+from softcheck.run.protocol import Ready
 from softcheck.run.record import Record
 from softcheck.variants.declaration import Declaration
 
@@ -32,16 +34,19 @@ class Pretending:
     parts: list[tuple[int, int]] = field(default_factory=list)
     room: int = 2**40
     closed: bool = False
+    refuses_at: int | None = None
 
     @property
     def ready(self):
-        return SimpleNamespace(backend=self.backend)
+        return Ready(backend=self.backend, device="GPU", torch="2", triton="3", python="3.11", driver=None)
 
     def run_domain(self, variant, judged, start, count):
         self.parts.append((start, count))
         self.clock[0] += count / self.rows_per_second
         if variant == "refused":
             raise SoftcheckError("out of host memory")
+        if self.refuses_at is not None and start + count > self.refuses_at:
+            raise SoftcheckError("no memory left to judge")
         if variant == "broken":
             raise AssertionError("no such thing")
         if count > self.room:
@@ -99,14 +104,66 @@ def test_a_variant_that_never_fits_is_out_of_memory(clock):
     assert [v.kind for v in done.measurement.violations] == [FindingKind.OUT_OF_MEMORY]
 
 
-def run_of(session, *, exhaustive=True, names=("v",)):
+def judging_most(session):
+    """The same session, whose parts are judged with an answer."""
+    pretended = session.run_domain
+
+    def run_domain(variant, judged, start, count):
+        found = pretended(variant, judged, start, count)
+        return replace(found, elements=2 * count, max_ulp=Extreme(0.4, start, 0, "0000 0000", "3800 3800"))
+
+    session.run_domain = run_domain
+    return session
+
+
+def test_what_was_judged_before_a_part_that_cannot_be_run_is_kept_and_is_no_whole(clock):
+    session = judging_most(Pretending(clock, refuses_at=2**32))
+    done = exhaust_within(session, "v", Declaration(), PAIRS, 10.0)
+    assert done.ended is None, "2^32 pairs are all there are"
+    session = judging_most(Pretending(clock, refuses_at=2**32 - 1))
+    done = exhaust_within(session, "v", Declaration(), PAIRS, 10.0)
+    judged = session.parts[:-1]
+    assert done.measurement.rows == done.domain.first == sum(count for _, count in judged) == session.parts[-1][0]
+    assert done.measurement.max_ulp.value == 0.4
+    assert done.ended == Ended(len(judged), "no memory left to judge")
+    assert not done.domain.is_complete
+
+
+def test_where_the_first_part_cannot_be_run_there_is_nothing_to_keep(clock):
+    with pytest.raises(SoftcheckError, match="no memory left to judge"):
+        exhaust_within(Pretending(clock, refuses_at=0), "v", Declaration(), PAIRS, 10.0)
+
+
+def test_a_report_shows_what_was_judged_as_a_part_and_names_what_could_not_be(clock):
+    session = judging_most(Pretending(clock, refuses_at=2**24))
+    run = run_of(session)
+    assert run.errors == [
+        "v, every pair of float16 patterns: ended after 2 parts, 12,582,912 of 4,294,967,296 rows: no memory left to judge"
+    ]
+    (behind,) = build(run, command=["softcheck", "report"]).exhaustive
+    assert (behind.ulp_is, behind.max_ulp, behind.rows, behind.is_complete) == ("at least", 0.4, 12_582_912, False)
+    assert behind.domain == (
+        "every row of 2 float16 patterns, the first 12,582,912 of 4,294,967,296, ended after 2 parts"
+    )
+
+
+@pytest.mark.parametrize(("refuses_at", "kept"), [(2**24, 0), (None, 1)])
+def test_a_resumed_run_tries_again_what_ended_early(clock, refuses_at, kept):
+    added = []
+    record = Record(None, None)
+    record.add_exhausted = added.append
+    run_of(Pretending(clock, refuses_at=refuses_at), record=record)
+    assert len(added) == kept
+
+
+def run_of(session, *, exhaustive=True, names=("v",), record=None):
     options = check.Options(
         variants=names, dtypes=("float16", "bfloat16", "float32"), cases=(), whole_corpus=True, exhaustive=exhaustive
     )
     run = check.Run(options=options, ready=session.ready)
     narrow = Declaration(max_columns={"bfloat16": 1})
     run.declarations.update(dict.fromkeys(names, narrow))
-    pairs = check._begin_pairs(session, run, Record(None, None))
+    pairs = check._begin_pairs(session, run, record or Record(None, None))
     if pairs is not None:
         pairs.wait(lambda *_: None)
         run.exhausted, run.errors = pairs.end()
@@ -141,11 +198,12 @@ def test_without_a_gpu_a_note_says_so_and_unasked_nothing_is_said(clock):
 class Blocking(Pretending):
     """A session whose second variant runs until the session is closed, as a killed worker does."""
 
+    wait_at: int = 0
     begun: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def run_domain(self, variant, judged, start, count):
-        if variant == "slow":
+        if variant == "slow" and start >= self.wait_at:
             self.begun.set()
             assert self.ended.wait(30)
             raise SoftcheckError("the session is closed")
@@ -156,20 +214,22 @@ class Blocking(Pretending):
         self.ended.set()
 
 
-def test_it_goes_on_beside_other_work_and_an_interruption_keeps_what_is_whole(clock):
-    session = Blocking(clock)
-    todo = [Wanted(name, Declaration(), "float16") for name in ("quick", "slow", "never begun")]
+@pytest.mark.parametrize(("wait_at", "kept"), [(0, ["quick"]), (2**23, ["quick", "slow"])])
+def test_it_goes_on_beside_other_work_and_an_interruption_keeps_what_was_judged(clock, wait_at, kept):
+    session = Blocking(clock, wait_at=wait_at)
+    todo = [Wanted(name, Declaration(), PAIRS) for name in ("quick", "slow", "never begun")]
     pairs = EveryPair(session, todo, Record(None, None))
     assert session.begun.wait(30), "nothing ran before it was waited for"
     session.close()
     found, errors = pairs.end()
-    assert [e.variant for e in found] == ["quick"]
+    assert [e.variant for e in found] == kept
+    assert all(e.domain.is_complete == (e.ended is None) == (e.variant == "quick") for e in found)
     assert errors == []
 
 
 def test_what_failed_is_said_though_the_session_is_closed_by_then(clock):
     session = Blocking(clock)
-    pairs = EveryPair(session, [Wanted("refused", Declaration(), "float16")], Record(None, None))
+    pairs = EveryPair(session, [Wanted("refused", Declaration(), PAIRS)], Record(None, None))
     pairs.wait(lambda *_: None)
     session.close()
     assert pairs.end() == ([], ["refused, every pair of float16 patterns: out of host memory"])

@@ -66,10 +66,13 @@ def test_probe_that_raises_is_an_error_that_names_probe_and_trial(replies):
         list(replies(Scripted(KeyError("x"))))
 
 
-@pytest.mark.parametrize("error", [MemoryError("of 17 GB"), torch.OutOfMemoryError("of 17 GB")])
+NO_HOST_MEMORY = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 17 GB")
+
+
+@pytest.mark.parametrize("error", [MemoryError("of 17 GB"), torch.OutOfMemoryError("of 17 GB"), NO_HOST_MEMORY])
 def test_memory_that_the_probe_does_not_get_skips_the_trial_with_the_reason(replies, error):
     made = [reply for reply in replies(Scripted(error, Outcome())) if isinstance(reply, TrialDone)]
-    assert made == [TrialDone(0, Outcome(skipped="too little memory: of 17 GB")), TrialDone(1, Outcome())]
+    assert made == [TrialDone(0, Outcome(skipped=f"too little memory: {error}")), TrialDone(1, Outcome())]
 
 
 def test_crash_is_concluded_even_where_the_probe_passes_over_it(replies):

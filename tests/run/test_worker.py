@@ -3,28 +3,76 @@
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from oracles.formats import FLOAT16
 from softcheck.cases.exhaustive import domain
+from softcheck.cases.importing import case_from_bits
 from softcheck.errors import UsageError
 from softcheck.judge.judge import judge
 from softcheck.run import worker
-from softcheck.run.protocol import RunDomain
+from softcheck.run.protocol import Failed, RunCase, RunDomain, Started, decode_reply, encode_request
 from softcheck.variants.call import to_bits
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import LoadedVariant
 
+SCARCE = [torch.OutOfMemoryError("of 40 GB"), MemoryError("of 40 GB"), RuntimeError("can't allocate memory: of 40 GB")]
+"""As a GPU's allocator, numpy and torch's allocator for the CPU say it."""
 
-def test_rows_that_do_not_fit_the_device_are_blamed_on_no_variant(monkeypatch):
-    def scarce(*_arguments):
-        raise torch.OutOfMemoryError("of 40 GB")
 
-    monkeypatch.setattr(worker, "rows_on", scarce)
+def failing(error):
+    def fail(*_arguments, **_options):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("error", SCARCE)
+def test_rows_that_do_not_fit_the_device_are_blamed_on_no_variant(monkeypatch, error):
+    monkeypatch.setattr(worker, "rows_on", failing(error))
     session = worker._Session(torch.device("cpu"))
-    with pytest.raises(UsageError, match="no memory left for 16 rows: of 40 GB"):
+    with pytest.raises(UsageError, match=r"no memory left for 16 rows: .*of 40 GB"):
         list(session.answer(RunDomain(domain("float16", 2), 0, 16, "torch")))
+
+
+@pytest.mark.parametrize("error", SCARCE)
+def test_an_input_that_does_not_fit_the_device_is_blamed_on_no_variant(monkeypatch, error):
+    monkeypatch.setattr(worker, "place", failing(error))
+    case = case_from_bits(np.zeros((2, 3), dtype=np.uint16), "float16", provenance="test")
+    with pytest.raises(UsageError, match=r"can't be placed in the device's memory: .*of 40 GB"):
+        list(worker._Session(torch.device("cpu")).answer(RunCase(case, ("torch",))))
+
+
+@pytest.mark.parametrize("error", SCARCE[1:])
+def test_a_worker_whose_host_has_no_memory_for_a_judgement_goes_on(monkeypatch, error):
+    """Ended by it, the worker would leave the blame with the variant that ran last."""
+    monkeypatch.setattr(worker, "judge", failing(error))
+    sent = []
+    requests = iter([encode_request(RunDomain(domain("float16", 2), 0, 16, "torch"))])
+
+    def receive():
+        message = next(requests, None)
+        if message is None:
+            raise EOFError
+        return message
+
+    connection = SimpleNamespace(recv_bytes=receive, send_bytes=lambda message: sent.append(decode_reply(message)))
+    worker._serve(connection, worker._Session(torch.device("cpu")).answer)
+    started, failed = sent
+    assert started == Started("torch")
+    assert isinstance(failed, Failed)
+    assert "out of host memory" in failed.message
+
+
+@pytest.mark.parametrize("function", ["rows_on", "place"])
+def test_what_else_goes_wrong_in_the_worker_is_not_called_want_of_memory(monkeypatch, function):
+    monkeypatch.setattr(worker, function, failing(RuntimeError("no such operator")))
+    case = case_from_bits(np.zeros((2, 3), dtype=np.uint16), "float16", provenance="test")
+    request = RunDomain(domain("float16", 2), 0, 16, "torch") if function == "rows_on" else RunCase(case, ("torch",))
+    with pytest.raises(RuntimeError, match="no such operator"):
+        list(worker._Session(torch.device("cpu")).answer(request))
 
 
 def judging(rows, most, monkeypatch):
