@@ -110,7 +110,7 @@ def seconds(launches: dict[str, Launch]) -> dict[str, float]:
         for name, launch in launches.items():
             flush.fill_(round_number + 1)
             # Launching takes longer than some of these run: the device waits until everything is in its queue.
-            cuda._sleep(_HEAD_START)
+            cuda._sleep(_HEAD_START)  # noqa: SLF001 - what torch's own benchmarks use
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
             launch()

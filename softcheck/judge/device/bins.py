@@ -94,8 +94,7 @@ def count(
 def count_rows(
     table: tl.tensor, histogram: tl.tensor, number: tl.tensor, passed: tl.tensor, NVIDIA: tl.constexpr
 ) -> None:
-    """Counts every element of the rows that passed; ``number`` is [rows, columns] and inside the table, ``passed`` [rows, 1] or
-    a scalar."""
+    """Counts all elements of rows that passed; ``number``, [rows, columns], is TABLE at most, ``passed`` [rows, 1] or a scalar."""
     if NVIDIA:
         # One multiplication and addition takes the other rows' elements to the place beyond the table.
         address = number * tl.where(passed, 4, 0) + tl.where(passed, table, table + _TABLE * 4)

@@ -150,8 +150,11 @@ def scaled_binade(small: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
 def inverse_of_small(
     small: tl.tensor, MIN_EXPONENT: tl.constexpr, PRECISION: tl.constexpr, UP_EXPONENT: tl.constexpr
 ) -> tl.tensor:
-    """2^-UP_EXPONENT / ulp(r) as float32, of r * 2^UP_EXPONENT as float32, in fewer operations than ``scaled_inverse_ulp``."""
-    # The inverted exponent is 255 less the exponent.
+    """2^-UP_EXPONENT / ulp(r) as float32, of r * 2^UP_EXPONENT as float32, in fewer operations than ``scaled_inverse_ulp``.
+
+    For r * 2^UP_EXPONENT of at least 2^(PRECISION - 128).
+    """
+    # The inverted exponent is 255 less the exponent; the sum stays positive as long as that exponent is PRECISION - 1 at least.
     inverted = ~small.to(tl.int32, bitcast=True) & _EXPONENT_OF_FLOAT32
     largest = (254 + PRECISION - 1 - (MIN_EXPONENT + UP_EXPONENT + 127)) << 23
     return tl.minimum(inverted + ((PRECISION - 2) << 23), largest).to(tl.float32, bitcast=True)

@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 from numpy.typing import NDArray
 
-from softcheck.judge.device import bins
 from oracles.formats import Values
+from softcheck.judge.device import bins
 from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
 from softcheck.judge.device.constants import copied
 

@@ -58,10 +58,11 @@ CLAMP = 0x405E0000
 _MANTISSA = tl.constexpr((1 << 52) - 1)
 _CLAMP = tl.constexpr(CLAMP)
 _CLAMPED = tl.constexpr(120.0)
-_CLAMP_OF_FLOAT16 = tl.constexpr(0x40540000)
-"""The high word of the float64 80: e^-80 is 2^-91 of the least ULP, and still a normal float32."""
-_UP_EXPONENT = tl.constexpr(64)
-"""Exponentials, r and errors are scaled by 2 to this power, but for float16: its least ULP, 2^-24, does not need it."""
+_CLAMP_OF_FLOAT16 = tl.constexpr(0x40500000)
+"""The high word of the float64 64: e^-64 is 2^-68 of the least ULP, 2^-24."""
+_UP_EXPONENT = tl.constexpr(96)
+"""Exponentials, r and errors are scaled by 2 to this power, but for float16. So the least r, e^-120 / 2^14 or e^-64 / 2^14, is
+far from where float32 underflows, as ``inverse_of_small`` needs it."""
 _LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
 _TABLE = tl.constexpr(bins.TABLE)
 
@@ -133,9 +134,7 @@ def _peak(logit: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tens
 
 
 @jit
-def _totals(
-    a: tl.tensor, b: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr
-) -> tuple[tl.tensor, tl.tensor]:
+def _totals(a: tl.tensor, b: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
     """Sums of both [ROWS, BLOCK] over each row, [ROWS], or scalars where a program has one row.
 
     In two steps per lane: a chain of additions over all of its columns would keep it waiting.
@@ -189,20 +188,20 @@ def _scan_kernel(
     STAGES: tl.constexpr,
     NVIDIA: tl.constexpr,
 ) -> None:
-    UP_EXPONENT: tl.constexpr = _UP_EXPONENT if WIDE_RANGE else 0
-    UP: tl.constexpr = 2.0**UP_EXPONENT
-    DOWN: tl.constexpr = 2.0**-UP_EXPONENT
+    up_exponent: tl.constexpr = _UP_EXPONENT if WIDE_RANGE else 0
+    up: tl.constexpr = 2.0**up_exponent
+    down: tl.constexpr = 2.0**-up_exponent
     table = open_table(NVIDIA)
     slope, exponential = tl.load(constants).to(tl.float32), tl.load(constants + 1).to(tl.float32)
     additions, twice = tl.load(constants + 2).to(tl.float32), tl.load(constants + 3).to(tl.float32)
     most = slope * _CLAMPED + exponential
-    underflow = (tl.load(constants + 4) * UP).to(tl.float32)
+    underflow = (tl.load(constants + 4) * up).to(tl.float32)
     underflow_sum, margin = tl.load(constants + 5).to(tl.float32), tl.load(constants + 7).to(tl.float32)
 
-    ONE: tl.constexpr = LANES > 1
+    one: tl.constexpr = LANES > 1
     column = tl.arange(0, BLOCK)[None, :]
     inside = column < columns
-    lanes: tl.constexpr = [LANES] if ONE else [ROWS, 1]
+    lanes: tl.constexpr = [LANES] if one else [ROWS, 1]
     best_error = tl.full(lanes, -1.0, tl.float32)
     best_share = tl.full(lanes, -1.0, tl.float32)
     best_deviation = tl.full([ROWS], -1.0, tl.float32)
@@ -213,19 +212,19 @@ def _scan_kernel(
     passed_rows = tl.full([ROWS], 0, tl.int64)
 
     for tile in tl.range(tl.program_id(0).to(tl.int64), tiles, tl.num_programs(0), num_stages=STAGES):
-        wanted = tile if ONE else tile * ROWS + tl.arange(0, ROWS)
-        row = wanted if ONE else tl.minimum(wanted, rows - 1)
-        logits = x + _beside(row, ONE) * x_row_stride + column.to(tl.int64) * x_column_stride
-        outputs = y + _beside(row, ONE) * y_row_stride + column.to(tl.int64) * y_column_stride
+        wanted = tile if one else tile * ROWS + tl.arange(0, ROWS)
+        row = wanted if one else tl.minimum(wanted, rows - 1)
+        logits = x + _beside(row, one) * x_row_stride + column.to(tl.int64) * x_column_stride
+        outputs = y + _beside(row, one) * y_row_stride + column.to(tl.int64) * y_column_stride
         if EVEN:
             logit = tl.load(logits).to(tl.float32)
         else:
             logit = tl.load(logits, mask=inside, other=-float("inf")).to(tl.float32)
         peak = _peak(logit, LANES, INNER)
 
-        below = _beside(peak, ONE) - logit
-        distance = _beside(peak.to(tl.float64), ONE) - logit.to(tl.float64)
-        exponentials = exp_minus(clamped(distance, _CLAMP if WIDE_RANGE else _CLAMP_OF_FLOAT16), DEGREE, UP_EXPONENT)
+        below = _beside(peak, one) - logit
+        distance = _beside(peak.to(tl.float64), one) - logit.to(tl.float64)
+        exponentials = exp_minus(clamped(distance, _CLAMP if WIDE_RANGE else _CLAMP_OF_FLOAT16), DEGREE, up_exponent)
         if not EVEN:
             # Beyond the last column nothing more is left out: what the clamped exponential adds there vanishes in every sum.
             below = tl.where(inside, below, 0.0)
@@ -233,7 +232,7 @@ def _scan_kernel(
         # A NaN or an infinity in the logits makes this sum NaN, and with it all that the row is compared with.
         own_error = slope * below + tl.where(below > 0, exponential, 0.0)
         total, weighted = _totals(exponentials, rounded * own_error, LANES, INNER)
-        inverse, odd = _inverse(total, weighted, exponential, UP, NVIDIA)
+        inverse, odd = _inverse(total, weighted, exponential, up, NVIDIA)
         weighted = weighted * inverse.to(tl.float32)
         row_part = additions + weighted
 
@@ -241,15 +240,15 @@ def _scan_kernel(
         output = tl.load(outputs) if EVEN else tl.load(outputs, mask=inside, other=0.0)
         # Of the maxima r is exactly this inverse, and cut off it is in the same binade. Of all others ``small`` is within a
         # relative 2^-22 of r below and 2^-23 above, and so in the same binade unless it is ``next_to_power``.
-        inverse = inverse * UP
-        small = rounded * _beside(truncated(inverse, NVIDIA), ONE)
-        per_ulp = inverse_of_small(small, MIN_EXPONENT, PRECISION, UP_EXPONENT)
-        scaled = output.to(tl.float32) * UP if WIDE_RANGE else output
-        difference = tl.fma(exponentials, _beside(-inverse, ONE), scaled.to(tl.float64)).to(tl.float32)
+        inverse = inverse * up
+        small = rounded * _beside(truncated(inverse, NVIDIA), one)
+        per_ulp = inverse_of_small(small, MIN_EXPONENT, PRECISION, up_exponent)
+        scaled = output.to(tl.float32) * up if WIDE_RANGE else output
+        difference = tl.fma(exponentials, _beside(-inverse, one), scaled.to(tl.float64)).to(tl.float32)
         error = tl.abs(difference) * per_ulp
         # Beyond the clamp nothing is left of r, and so no error of its own; float16's logits give none that would show.
         own_part = tl.minimum(own_error, most) if WIDE_RANGE else own_error
-        b = own_part + _beside(row_part, ONE)
+        b = own_part + _beside(row_part, one)
         bound, rounding = bound_in_ulps(b, small * per_ulp, underflow * per_ulp, ROUNDS, UNDERFLOWS, FAR, MORE_TERMS)
         # Negative outputs are at least one ULP off, and flushed ones half an ULP. Only maxima have no error of their own.
         closer = ((output <= 0) & (error > 0.4999)) | (next_to_power(small) & (own_error > 0))
@@ -258,32 +257,32 @@ def _scan_kernel(
         # Any lane's doubt makes the row's sum infinite: one reduction for both.
         sure = (largest_share <= 1.0 - margin) & (largest_error < _LARGEST_ERROR)
         differences = tl.where(sure, _sums(difference, LANES, INNER), float("inf"))
-        deviation = tl.abs(tl.sum(differences, axis=0 if ONE else 1)) * DOWN
+        deviation = tl.abs(tl.sum(differences, axis=0 if one else 1)) * down
         allowance = additions + twice * weighted
         allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
         if EXACT_SUMS:
             costs = rounding / per_ulp
-            allowance += tl.sum(costs if EVEN else tl.where(inside, costs, 0.0), axis=1) * DOWN
+            allowance += tl.sum(costs if EVEN else tl.where(inside, costs, 0.0), axis=1) * down
         else:
             # Half an ULP is more than 2^-(p+1) r, and the sum of r is 1.
             allowance += 2.0 ** -(PRECISION + 1)
         passed = (deviation <= allowance * (1.0 - 2.0**-12)) & (odd == 0) & (weighted <= 1.0)
         # By way of integers, since the interpreter broadcasts a comparison of float32 scalars as if it were one.
         passed = tl.where(passed, 1, 0) != 0
-        if ONE:
+        if one:
             if passed == 0:
                 leave(row, passed == 0, left_rows, listed)
         else:
             leave(row, (wanted < rows) & (passed == 0), left_rows, listed)
             passed = passed & (wanted < rows)
 
-        counted = _beside(passed, ONE)
+        counted = _beside(passed, one)
         number = bin_of_small(error)
         count_rows(table, histogram, number if EVEN else tl.where(inside, number, _TABLE), counted, NVIDIA)
         passed_rows += passed.to(tl.int64)
         error_sum += tl.where(counted, _sums(error, LANES, INNER), 0.0).to(tl.float64)
-        best_error, error_row = better(best_error, error_row, largest_error, _beside(row, ONE), counted)
-        best_share, share_row = better(best_share, share_row, largest_share, _beside(row, ONE), counted)
+        best_error, error_row = better(best_error, error_row, largest_error, _beside(row, one), counted)
+        best_share, share_row = better(best_share, share_row, largest_share, _beside(row, one), counted)
         best_deviation, deviation_row = better(best_deviation, deviation_row, deviation, row, passed)
 
     none = tl.zeros([ROWS], tl.int64)
