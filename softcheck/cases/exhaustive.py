@@ -54,15 +54,14 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def describe(self) -> str:
         """The set in a few words."""
-        what = {
-            "rows": f"every row of {self.columns} {self.dtype} patterns",
-            "lattice": f"rows of {self.columns} among {self._lattice_size()} of the {2**self.format.width} {self.dtype} patterns",
-            "differences": f"rows (0, -d) and (d, 0) for every {self.dtype} d >= 0",
-        }[self.kind]
+        if self.kind == "rows":
+            what = f"every row of {self.columns} {self.dtype} patterns"
+        elif self.kind == "differences":
+            what = f"rows (0, -d) and (d, 0) for every {self.dtype} d >= 0"
+        else:
+            chosen = len(lattice_patterns(self.format))
+            what = f"rows of {self.columns} among {chosen} of the {2**self.format.width} {self.dtype} patterns"
         return what if self.first == self.total else f"{what}, the first {self.first:,} of {self.total:,}"
-
-    def _lattice_size(self) -> int:
-        return len(lattice_patterns(self.format))
 
 
 def domain(

@@ -34,6 +34,22 @@ def test_lattice_holds_specials_subnormals_and_both_signs_and_is_small(fmt):
     assert len(np.unique(rows, axis=0)) == pairs.total == len(patterns) ** 2
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"dtype": "float16", "columns": 2}, "every row of 2 float16 patterns"),
+        (
+            {"dtype": "bfloat16", "columns": 3, "first": 7},
+            "every row of 3 bfloat16 patterns, the first 7 of 281,474,976,710,656",
+        ),
+        ({"dtype": "float16", "columns": 2, "lattice": True}, "rows of 2 among"),
+        ({"dtype": "float32", "columns": 2, "differences": True}, "rows (0, -d) and (d, 0) for every float32 d >= 0"),
+    ],
+)
+def test_every_domain_says_what_it_is(given, told):
+    assert domain(**given).describe().startswith(told)
+
+
 def test_differences_are_every_distance_on_both_sides_of_zero():
     differences = domain("float32", 2, differences=True)
     assert differences.total == 2 * (0x7F800000 + 1)

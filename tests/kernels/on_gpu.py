@@ -17,6 +17,12 @@ def reads_far_away(x):
     return output
 
 
+def asserts_on_the_device(x):
+    beyond = torch.full((4,), x.numel(), dtype=torch.int64, device=x.device)
+    # The index is checked by an assertion in the kernel, which ends the process's use of the device as an illegal access does.
+    return torch.softmax(x, dim=-1) + x.flatten()[beyond].sum()
+
+
 def asks_for_everything(x):
     torch.empty(1 << 50, dtype=torch.uint8, device=x.device)
     return torch.softmax(x, dim=-1)

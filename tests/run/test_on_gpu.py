@@ -25,8 +25,9 @@ def case_of(columns):
     return case_from_bits(bits, "float16", provenance="test")
 
 
-def test_illegal_memory_access_costs_one_finding_and_the_rest_goes_on(session):
-    order = [f"{KERNELS}:reads_far_away", "one_block", "torch"]
+@pytest.mark.parametrize("ruin", ["reads_far_away", "asserts_on_the_device"])
+def test_ruined_device_costs_one_finding_and_the_rest_goes_on(session, ruin):
+    order = [f"{KERNELS}:{ruin}", "one_block", "torch"]
     results = {r.variant: {v.kind for v in r.measurement.violations} for r in session.run_case(case_of(64), order)}
     assert results == {order[0]: {FindingKind.CRASH}, "one_block": set(), "torch": set()}
 
