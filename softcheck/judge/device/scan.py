@@ -32,7 +32,7 @@ MAX_COLUMNS = 16384
 WARP_ELEMENTS = 1024
 """Elements of a wide row that one warp holds: fewer take fewer registers, but more steps of reduction per element."""
 _SHORT = 512
-"""Columns below which a program has several rows."""
+"""Columns below which a program has several rows, if they are few enough."""
 _WARP = 32
 _MOST_WARPS = 16
 """Warps of a program: more would not find REGISTERS for each of their threads."""
@@ -201,14 +201,14 @@ def _scan_kernel(
     one: tl.constexpr = LANES > 1
     column = tl.arange(0, BLOCK)[None, :]
     inside = column < columns
-    lanes: tl.constexpr = [LANES] if one else [ROWS, 1]
-    best_error = tl.full(lanes, -1.0, tl.float32)
-    best_share = tl.full(lanes, -1.0, tl.float32)
+    per_lane: tl.constexpr = [LANES] if one else [ROWS, 1]
+    best_error = tl.full(per_lane, -1.0, tl.float32)
+    best_share = tl.full(per_lane, -1.0, tl.float32)
     best_deviation = tl.full([ROWS], -1.0, tl.float32)
-    error_row = tl.full(lanes, 0, tl.int64)
-    share_row = tl.full(lanes, 0, tl.int64)
+    error_row = tl.full(per_lane, 0, tl.int64)
+    share_row = tl.full(per_lane, 0, tl.int64)
     deviation_row = tl.full([ROWS], 0, tl.int64)
-    error_sum = tl.full(lanes, 0.0, tl.float64)
+    error_sum = tl.full(per_lane, 0.0, tl.float64)
     passed_rows = tl.full([ROWS], 0, tl.int64)
 
     for tile in tl.range(tl.program_id(0).to(tl.int64), tiles, tl.num_programs(0), num_stages=STAGES):
@@ -314,12 +314,9 @@ def tile(columns: int, warp_elements: int = WARP_ELEMENTS) -> tuple[int, int, in
 
 
 def _registers(elements: int, warps: int) -> int:
-    """Registers for each thread of a program whose threads hold so many elements: twice as many where a multiprocessor has them."""
-    return (
-        _MOST_REGISTERS
-        if elements >= _ELEMENTS and _WARP * warps * _MOST_REGISTERS <= REGISTERS * THREADS
-        else REGISTERS
-    )
+    """Registers for each thread of a program whose threads hold so many elements: more for many, if a multiprocessor has them."""
+    fit = _WARP * warps * _MOST_REGISTERS <= REGISTERS * THREADS
+    return _MOST_REGISTERS if elements >= _ELEMENTS and fit else REGISTERS
 
 
 def lanes(x: torch.Tensor, y: torch.Tensor, block: int, tile_rows: int, warps: int) -> tuple[int, int]:
