@@ -1,13 +1,15 @@
 """Judges correct variants on fresh random rows of every family and format: every finding would be a false alarm.
 
-    python benchmarks/false_alarms.py --output FILE [--elements 1e12] [--seconds S] [--variants torch,multi_row]
+    python benchmarks/false_alarms.py --output FILE [--jobs N] [--elements 1e12] [--seconds S] [--variants torch,multi_row]
     python benchmarks/false_alarms.py --resume FILE
 
-Correct are the built-in variants that declare no defect for the dtype, but for those that only probes show. Rows are drawn on the device
-(``softcheck.search.random_rows``) at widths from 1 to 2^17, run, and judged where they lie with ``judge_trusted``; with
-``--device cpu``, on small launches, with the numpy judge. Families take turns by the time that they have used, until a
-variant has ``--elements`` in a dtype or has used ``--seconds``. The file is written anew every few seconds, and a run that
-was ended goes on with ``--resume``, which takes its settings from the file.
+Correct are the built-in variants that declare no defect for the dtype, but for those that only probes show. Rows are drawn on
+the device (``softcheck.search.random_rows``) at widths from 1 to 2^17; every variant that takes them is run on the same rows, and
+judged where they lie with ``judge_trusted``; with ``--device cpu``, on small launches, with the numpy judge. Families take turns by
+the time that they have used, until every variant has ``--elements`` in the dtype or ``--seconds`` have gone by since the start.
+With ``--jobs`` above 1, processes share the widths and dtypes, mostly so that they compile side by side; what each of them has is in
+the folder FILE.shards. The file is written anew every few seconds, and a run that was ended goes on with ``--resume``, which takes
+its settings from the file.
 
 A finding is printed with what the numpy judge says of the same row and output, and its row is saved beside the file as a
 corpus, FILE.inputs.jsonl. Exits 1 where there is a finding, 2 for wrong usage, 3 where nothing was run.
@@ -15,14 +17,15 @@ corpus, FILE.inputs.jsonl. Exits 1 where there is a finding, 2 for wrong usage, 
 # ruff: noqa: INP001 - a script, not a package
 
 import argparse
+import concurrent.futures
 import json
+import multiprocessing
 import os
 import platform
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -54,7 +57,12 @@ WIDTHS = (
     *(2049, 4096, 4097, 8191, 8192, 16384, 16385, 32768, 65536, 65537, 102400, 131072),
 )
 WIDTHS_OF = {"one-column": (1,), "rows": (2, 3, 5, 8), "wide": tuple(w for w in WIDTHS if w > 8000)}
-LIMITS = {"cuda": (1 << 22, 1 << 26), "cpu": (1 << 11, 1 << 13)}
+GROUPS = tuple(
+    tuple(w for w in WIDTHS if low < w <= high)
+    for low, high in ((0, 33), (33, 257), (257, 1024), (1024, 4096), (4096, 16384), (16384, 1 << 17))
+)
+"""Widths that share compiled kernels, as far as may be: what one process takes."""
+LIMITS = {"cuda": (1 << 22, 1 << 28), "cpu": (1 << 11, 1 << 13)}
 """Elements of first launches, and of the largest: one that took long, or not, makes the next of its kind smaller or larger."""
 QUICK, SLOW = 0.05, 0.5
 MOST_FINDINGS = 20
@@ -84,6 +92,12 @@ class Tally:
         if measurement.max_bound_share is not None:
             self.max_share = max(self.max_share, measurement.max_bound_share.value)
         self.seconds += seconds
+
+    def take(self, other: "Tally") -> None:
+        """Adds what another process judged."""
+        for name in ("launches", "rows", "elements", "special_rows", "rejudged_rows", "seconds"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.max_share = max(self.max_share, other.max_share)
 
 
 @dataclass
@@ -157,60 +171,124 @@ def laid_out(x: torch.Tensor, kind: int, fmt: Format) -> Placed:
     return Placed(view, storage, fmt)
 
 
-class Sweep:
-    """Launches of one variant in one dtype."""
+@dataclass(frozen=True)
+class Shard:
+    """What one process takes: some widths of one dtype."""
 
-    def __init__(self, variant: LoadedVariant, progress: Progress, settings: dict[str, Any], inputs: Path) -> None:
-        self.variant, self.progress, self.inputs = variant, progress, inputs
-        self.fmt = FORMATS[progress.dtype]
-        self.device = torch.device(settings["device"])
-        self.seed = int(settings["seed"])
-        self.first, self.most = LIMITS[self.device.type]
-        self.limit = variant.declaration.column_limit(progress.dtype) or max(WIDTHS)
-        self.size: dict[tuple[str, int], int] = {}
+    dtype: str
+    widths: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """For its file."""
+        return f"{self.dtype}-{self.widths[0]}-{self.widths[-1]}"
+
+
+class Run:
+    """One variant on the rows of a shard."""
+
+    def __init__(self, variant: LoadedVariant, progress: Progress, shard: Shard, settings: dict[str, Any]) -> None:
+        self.variant, self.progress = variant, progress
+        limit = variant.declaration.column_limit(shard.dtype) or max(WIDTHS)
+        self.limit = limit if settings["device"] == "cuda" else min(limit, LIMITS["cpu"][1])
+        # Its part of the elements asked for, among the shards that it takes a part in.
+        self.wanted = float(settings["elements"]) / sum(group[0] <= self.limit for group in groups(settings))
         self.compiled: set[int] = set()
         strided = "strided" in variant.declaration.layouts
         for family in settings["families"]:
-            if (family != "layout" or strided) and self._widths(family):
+            if (family != "layout" or strided) and self.widths(family, shard):
                 progress.families.setdefault(family, Tally())
 
-    def _widths(self, family: str) -> tuple[int, ...]:
-        most = self.limit if self.device.type == "cuda" else min(self.limit, self.most)
-        return tuple(width for width in WIDTHS_OF.get(family, WIDTHS) if width <= most)
+    def widths(self, family: str, shard: Shard) -> set[int]:
+        """The widths at which it takes a family's rows."""
+        return {width for width in WIDTHS_OF.get(family, WIDTHS) if width in shard.widths and width <= self.limit}
 
-    def launch(self) -> None:
-        """Draws, runs and judges rows of the family that has used the least time."""
-        family, tally = min(self.progress.families.items(), key=lambda item: (item[1].seconds, item[1].launches))
-        seed = [self.seed, list(FILLERS).index(family), DTYPES.index(self.progress.dtype), tally.launches]
-        random = np.random.default_rng(seed)
-        columns = int(random.choice(self._widths(family)))
+    def takes(self, family: str, columns: int) -> bool:
+        """Whether it runs on such rows."""
+        return family in self.progress.families and columns <= self.limit
+
+
+class Sweep:
+    """Launches of the variants that are correct in one dtype, on the same rows."""
+
+    def __init__(self, state: State, shard: Shard, inputs: Path) -> None:
+        settings = state.settings
+        self.shard, self.inputs = shard, inputs
+        self.fmt = FORMATS[shard.dtype]
+        self.device = torch.device(settings["device"])
+        self.seed = int(settings["seed"])
+        self.first, self.most = LIMITS[self.device.type]
+        self.size: dict[tuple[str, int], int] = {}
+        backend: Backend = "cuda" if settings["device"] == "cuda" else "interpreter"
+        variants = [load(name) for name in settings["variants"]]
+        correct = [v for v in variants if _is_correct(v.declaration, shard.dtype, backend)]
+        self.runs = [Run(v, state.run(v.name, shard.dtype), shard, settings) for v in correct]
+
+    def unfinished(self) -> list[Run]:
+        """The variants that have not been judged enough."""
+        return [run for run in self.runs if not _done(run.progress, run.wanted)]
+
+    def launch(self, runs: list[Run]) -> None:
+        """Draws rows of the family that has used the least time, and runs and judges these variants on them."""
+        family = min(
+            {name: None for run in runs for name in run.progress.families},
+            key=lambda name: (self._used(name, "seconds"), self._used(name, "launches")),
+        )
+        launches = int(
+            max(run.progress.families[family].launches for run in self.runs if family in run.progress.families)
+        )
+        random = np.random.default_rng(
+            [self.seed, list(FILLERS).index(family), DTYPES.index(self.shard.dtype), self.shard.widths[0], launches]
+        )
+        widths = sorted({w for run in runs if family in run.progress.families for w in run.widths(family, self.shard)})
+        columns = int(random.choice(widths))
         # Narrow rows, those that the judge scans, and wider ones take different times.
         key = (family, (columns > 16) + (columns > 16384))
         rows = max(1, self.size.setdefault(key, self.first) // columns)
-        begun = time.perf_counter()
         generator = torch.Generator(self.device).manual_seed(int(random.integers(2**62)))
-        x = fill(FILLERS[family], rows, columns, self.fmt, generator)
-        placed = laid_out(x, tally.launches, self.fmt) if family == "layout" else Placed(x, x.view(-1), self.fmt)
-        with nan_filled():
-            returned = call_on_device(self.variant.function, placed)
-        self._report(family, returned.violations, placed.view, returned.output)
-        if returned.output is None:
-            self.progress.gave_nothing = True
+        spent: list[float] = []
+        try:
+            x = fill(FILLERS[family], rows, columns, self.fmt, generator)
+            placed = laid_out(x, launches, self.fmt) if family == "layout" else Placed(x, x.view(-1), self.fmt)
+            for run in runs:
+                if run.takes(family, columns):
+                    spent += self._judge(run, family, placed)
+        except torch.OutOfMemoryError:
+            # Other processes have some of it too.
+            torch.cuda.empty_cache()
+            self.size[key] = self.most = max(self.first, rows * columns // 2)
             return
-        measurement = measured(placed.view, returned.output, self.fmt, self.variant.declaration)
-        self._report(family, measurement.violations, placed.view, returned.output)
-        seconds = time.perf_counter() - begun
-        if columns not in self.compiled:
-            # What compiling took is no family's time.
-            self.compiled.add(columns)
-            seconds = 0.0
-        else:
-            self.size[key] = _next_size(self.size[key], seconds, self.most)
-        tally.add(measurement, seconds)
-        self.progress.widths[str(columns)] = self.progress.widths.get(str(columns), 0) + rows * columns
+        if spent:
+            self.size[key] = _next_size(self.size[key], max(spent), self.most)
+
+    def _used(self, family: str, name: str) -> float:
+        return sum(getattr(run.progress.families[family], name) for run in self.runs if family in run.progress.families)
+
+    def _judge(self, run: Run, family: str, placed: Placed) -> list[float]:
+        """Runs and judges one variant; the seconds that it took, but for the first time at a width, which compiles."""
+        x, columns = placed.view, placed.view.shape[1]
+        begun = time.perf_counter()
+        with nan_filled():
+            returned = call_on_device(run.variant.function, placed)
+        self._report(run, family, returned.violations, x, returned.output)
+        if returned.output is None:
+            run.progress.gave_nothing = True
+            return []
+        measurement = measured(x, returned.output, self.fmt, run.variant.declaration)
+        self._report(run, family, measurement.violations, x, returned.output)
+        spent = [time.perf_counter() - begun] if columns in run.compiled else []
+        run.compiled.add(columns)
+        run.progress.families[family].add(measurement, sum(spent))
+        run.progress.widths[str(columns)] = run.progress.widths.get(str(columns), 0) + x.numel()
+        return spent
 
     def _report(
-        self, family: str, violations: tuple[Violation, ...], x: torch.Tensor, output: torch.Tensor | None
+        self,
+        run: Run,
+        family: str,
+        violations: tuple[Violation, ...],
+        x: torch.Tensor,
+        output: torch.Tensor | None,
     ) -> None:
         for violation in violations:
             found: dict[str, Any] = {
@@ -221,23 +299,23 @@ class Sweep:
                 "message": violation.message,
             }
             if violation.row is not None and output is not None:
-                found |= self._kept(violation, x[violation.row : violation.row + 1], output)
-            self.progress.findings.append(found)
-            click.echo(f"FINDING {self.variant.name} {self.fmt.name} {family}: {json.dumps(found)}")
+                found |= self._kept(run, violation, x[violation.row : violation.row + 1], output)
+            run.progress.findings.append(found)
+            click.echo(f"FINDING {run.variant.name} {self.fmt.name} {family}: {json.dumps(found)}")
 
-    def _kept(self, violation: Violation, x: torch.Tensor, output: torch.Tensor) -> dict[str, Any]:
+    def _kept(self, run: Run, violation: Violation, x: torch.Tensor, output: torch.Tensor) -> dict[str, Any]:
         """Saves the row; what the numpy judge says of it and of the same output."""
         assert violation.row is not None
         bits, answer = to_bits(x, self.fmt), to_bits(output[violation.row : violation.row + 1], self.fmt)
-        again = judge(bits, answer, self.fmt, fully_masked=self.variant.declaration.fully_masked)
+        again = judge(bits, answer, self.fmt, fully_masked=run.variant.declaration.fully_masked)
         confirmed = violation.kind in {other.kind for other in again.violations}
         case = case_from_bits(
-            bits, self.fmt.name, family="false-alarm", provenance=f"{self.variant.name}: {violation.kind}"
+            bits, self.fmt.name, family="false-alarm", provenance=f"{run.variant.name}: {violation.kind}"
         )
         self.inputs.parent.mkdir(parents=True, exist_ok=True)
         with self.inputs.open("ab") as file:
             file.write(encode_case(case))
-        words = ["softcheck", "report", "--variant", self.variant.name, "--dtype", self.fmt.name]
+        words = ["softcheck", "report", "--variant", run.variant.name, "--dtype", self.fmt.name]
         return {
             "numpy_judge": "finds it too: the variant is wrong" if confirmed else "passes this row: a FALSE ALARM",
             "case": case.id,
@@ -252,26 +330,104 @@ def _next_size(size: int, seconds: float, most: int) -> int:
     return min(most, 4 * size) if seconds < QUICK else size
 
 
-def sweep(state: State, path: Path) -> Iterator[Progress]:
-    """Runs what the settings ask for; yields each variant and dtype when it is done."""
-    settings = state.settings
-    backend: Backend = "cuda" if settings["device"] == "cuda" else "interpreter"
-    for dtype in settings["dtypes"]:
-        for name in settings["variants"]:
-            variant = load(name)
-            promise = variant.declaration
-            if not _is_correct(promise, dtype, backend):
-                continue
-            progress = state.run(name, dtype)
-            launches = Sweep(variant, progress, settings, path.with_name(f"{path.name}.inputs.jsonl"))
-            saved = time.monotonic()
-            while not _done(progress, settings):
-                launches.launch()
-                if time.monotonic() - saved > _SAVE_EVERY:
-                    state.write(path)
-                    saved = time.monotonic()
+def sweep(state: State, shard: Shard, path: Path, inputs: Path, until: float) -> None:
+    """Runs one shard until ``until``, a ``time.time()``, keeping ``state`` in the file at ``path``."""
+    launches = Sweep(state, shard, inputs)
+    saved = time.monotonic()
+    while (runs := launches.unfinished()) and time.time() < until:
+        launches.launch(runs)
+        if time.monotonic() - saved > _SAVE_EVERY:
             state.write(path)
-            yield progress
+            saved = time.monotonic()
+    state.write(path)
+
+
+def groups(settings: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
+    """Widths by process: with one process, all in one."""
+    return GROUPS if settings["jobs"] > 1 else (WIDTHS,)
+
+
+def shards(settings: dict[str, Any]) -> list[Shard]:
+    """What the processes take, in the order in which they begin: wide rows take longest."""
+    return [Shard(dtype, group) for group in reversed(groups(settings)) for dtype in settings["dtypes"]]
+
+
+def run_shard(settings: dict[str, Any], shard: Shard, path: Path, until: float) -> None:
+    """Runs one shard, from what its file in the folder beside ``path`` has; in a process of its own where there are several."""
+    # What ends a process early: it keeps what it has, and says nothing once it has ended.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    own = _folder(path) / f"{shard.name}.json"
+    state = read(own) if own.exists() else State(settings, {}, [])
+    state.settings = settings
+    own.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        sweep(state, shard, own, path.with_name(f"{path.name}.inputs.jsonl"), until)
+    except KeyboardInterrupt:
+        state.write(own)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run_shard_apart(settings: dict[str, Any], shard: Shard, path: Path, until: float) -> None:
+    """As ``run_shard``; an interruption ends this process, which else would take the next shard."""
+    try:
+        run_shard(settings, shard, path, until)
+    except KeyboardInterrupt:
+        os._exit(130)
+
+
+def _folder(path: Path) -> Path:
+    return path.with_name(f"{path.name}.shards")
+
+
+def together(state: State, path: Path) -> None:
+    """Adds up what all shards have, into the state and its file."""
+    state.runs = []
+    order = {name: place for place, name in enumerate(state.settings["variants"])}
+    found = [run for own in sorted(_folder(path).glob("*.json")) for run in read(own).runs]
+    for part in sorted(found, key=lambda run: (DTYPES.index(run.dtype), order[run.variant])):
+        whole = state.run(part.variant, part.dtype)
+        whole.findings += part.findings
+        whole.gave_nothing |= part.gave_nothing
+        for columns, elements in part.widths.items():
+            whole.widths[columns] = whole.widths.get(columns, 0) + elements
+        for family, tally in part.families.items():
+            whole.families.setdefault(family, Tally()).take(tally)
+    state.write(path)
+
+
+def _so_far(state: State) -> str:
+    elements, findings = sum(run.total("elements") for run in state.runs), sum(len(run.findings) for run in state.runs)
+    return f"  {elements:.4g} elements, {findings} findings"
+
+
+def run_all(state: State, path: Path) -> None:
+    """Runs every shard, several at a time with ``jobs`` above 1, and adds up what they have as they go on."""
+    settings, todo = state.settings, shards(state.settings)
+    until = time.time() + (settings["seconds"] or float("inf"))
+    if settings["jobs"] == 1:
+        for shard in todo:
+            run_shard(settings, shard, path, until)
+            together(state, path)
+            click.echo(_so_far(state))
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = concurrent.futures.ProcessPoolExecutor(settings["jobs"], mp_context=context)
+    waiting = {pool.submit(_run_shard_apart, settings, shard, path, until) for shard in todo}
+    try:
+        while waiting:
+            ended, waiting = concurrent.futures.wait(waiting, _SAVE_EVERY, concurrent.futures.FIRST_COMPLETED)
+            for one in ended:
+                one.result()
+            together(state, path)
+            click.echo(_so_far(state))
+    except BaseException:
+        for process in list(pool._processes.values()):  # noqa: SLF001 - what ended this may not have reached them
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _is_correct(promise: Declaration, dtype: str, backend: Backend) -> bool:
@@ -280,16 +436,11 @@ def _is_correct(promise: Declaration, dtype: str, backend: Backend) -> bool:
     return dtype in promise.dtypes and all(glob.startswith("probe/") for d in defects for glob in d.cases)
 
 
-def _done(progress: Progress, settings: dict[str, Any]) -> bool:
+def _done(progress: Progress, wanted: float) -> bool:
     if progress.gave_nothing or len(progress.findings) >= MOST_FINDINGS or not progress.families:
         return True
     # Every family has its turn, however few elements are asked for.
-    if any(tally.launches == 0 for tally in progress.families.values()):
-        return False
-    limit = settings["seconds"]
-    return progress.total("elements") >= settings["elements"] or (
-        limit is not None and progress.total("seconds") >= limit
-    )
+    return all(tally.launches > 0 for tally in progress.families.values()) and progress.total("elements") >= wanted
 
 
 def line(progress: Progress) -> str:
@@ -338,19 +489,21 @@ def main(arguments: list[str] | None = None) -> int:
         # Before any variant is imported: Triton reads it when a kernel is decorated.
         os.environ["TRITON_INTERPRET"] = "1"
         torch.set_num_threads(1)
-    click.echo(f"{state.environment['device']}, torch {state.environment['torch']}\n{HEADING}")
+    click.echo(f"{state.environment['device']}, torch {state.environment['torch']}")
     code = 0
     # What timeout sends ends the run as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for progress in sweep(state, path):
-            click.echo(line(progress))
+        run_all(state, path)
     except KeyboardInterrupt:
         code = 130
         click.echo(f"interrupted; go on with --resume {path}")
     finally:
-        state.write(path)
+        together(state, path)
     judged = [run for run in state.runs if run.total("launches")]
+    click.echo(HEADING)
+    for run in judged:
+        click.echo(line(run))
     click.echo(family_table(judged))
     findings = sum(len(run.findings) for run in state.runs)
     click.echo(f"{sum(run.total('elements') for run in judged):.4g} elements in all, {findings} findings")
@@ -366,7 +519,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--families", default=",".join(FILLERS))
     parser.add_argument("--elements", type=float, default=1e12, help="for each variant and dtype")
-    parser.add_argument("--seconds", type=float, help="most seconds for each variant and dtype")
+    parser.add_argument("--seconds", type=float, help="seconds from the start after which no more rows are drawn")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share widths and dtypes")
     parser.add_argument("--seed", type=int, default=0)
     return parser
 
@@ -377,14 +531,15 @@ def _begin(options: argparse.Namespace) -> tuple[Path, State]:
         raise ValueError("expected exactly one of --output FILE and --resume FILE")
     if options.resume is not None:
         return options.resume, read(options.resume)
-    if options.output.exists():
-        raise ValueError(f"{options.output} exists; go on with --resume, or remove it to begin anew")
+    for old in (options.output, _folder(options.output)):
+        if old.exists():
+            raise ValueError(f"{old} exists; go on with --resume, or remove it to begin anew")
     names = {key: getattr(options, key).split(",") for key in ("variants", "dtypes", "families")}
     for key, known in (("dtypes", DTYPES), ("families", tuple(FILLERS))):
         unknown = [name for name in names[key] if name not in known]
         if unknown:
             raise ValueError(f"unknown {key} {', '.join(unknown)}; expected some of {', '.join(known)}")
-    settings = {name: getattr(options, name) for name in ("device", "elements", "seconds", "seed")}
+    settings = {name: getattr(options, name) for name in ("device", "elements", "seconds", "seed", "jobs")}
     return options.output, State({**names, **settings}, _environment(options.device), [])
 
 

@@ -83,7 +83,9 @@ STEPS = (
     ),
     Step("search", "python benchmarks/search_table.py --seconds 5 --output search.json", 500),
     Step(
-        "false-alarms", "python benchmarks/false_alarms.py --elements 1e12 --seconds 10 --output false-alarms.json", 560
+        "false-alarms",
+        "python benchmarks/false_alarms.py --jobs 9 --elements 3.4e11 --seconds 480 --output false-alarms.json",
+        560,
     ),
     Step("sources", "python benchmarks/source_tables.py . --table blog --table odd --table notebook", 150),
     Step("ncu", "python benchmarks/ncu_agreement.py --output ncu-agreement.json", 90),

@@ -59,6 +59,20 @@ def test_correct_variants_give_no_finding_and_every_family_is_judged(tmp_path):
     assert not (tmp_path / "r.json.inputs.jsonl").exists()
 
 
+def test_several_processes_share_the_widths_and_each_variant_gets_all_its_elements(tmp_path):
+    done = run(SWEEP, *FAST, "--jobs", "2", "--variants", "torch,one_block", "--output", "r.json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads((tmp_path / "r.json").read_text())
+    parts = [json.loads(part.read_text()) for part in (tmp_path / "r.json.shards").glob("*.json")]
+    for judged in found["runs"]:
+        own = [run for part in parts for run in part["runs"] if run["variant"] == judged["variant"]]
+        elements = sum(tally["elements"] for tally in judged["families"].values())
+        assert elements == sum(sum(run["widths"].values()) for run in own) >= 3000
+        assert min(map(int, judged["widths"])) <= 33
+        assert max(map(int, judged["widths"])) > 4096
+        assert set(judged["families"]) == {"normal", "padding", "special", "layout"}
+
+
 def test_ended_run_goes_on_with_what_it_had(tmp_path):
     arguments = ["--variants", "torch", "--output", "r.json"]
     assert run(SWEEP, *FAST, *arguments, cwd=tmp_path).returncode == 0
