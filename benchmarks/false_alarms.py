@@ -40,7 +40,7 @@ from oracles.formats import FORMATS, Format
 from softcheck.cases.case import format_rows
 from softcheck.cases.corpus import encode_case
 from softcheck.cases.importing import case_from_bits
-from softcheck.contract import Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.poison import nan_filled
@@ -254,7 +254,9 @@ class Sweep:
                 if run.takes(family, columns):
                     spent += self._judge(run, family, placed)
         except torch.OutOfMemoryError:
-            # Other processes have some of it too.
+            if rows * columns <= self.first:
+                raise
+            # Other processes have some of the memory too.
             torch.cuda.empty_cache()
             self.size[key] = self.most = max(self.first, rows * columns // 2)
             return
@@ -270,6 +272,8 @@ class Sweep:
         begun = time.perf_counter()
         with nan_filled():
             returned = call_on_device(run.variant.function, placed)
+        if any(violation.kind is FindingKind.OUT_OF_MEMORY for violation in returned.violations):
+            raise torch.OutOfMemoryError(f"{run.variant.name} had too little memory for {tuple(x.shape)}")
         self._report(run, family, returned.violations, x, returned.output)
         if returned.output is None:
             run.progress.gave_nothing = True
