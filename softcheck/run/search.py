@@ -4,7 +4,8 @@ The evolution itself runs in a worker (``softcheck.run.evolution``). Imports no 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -228,8 +229,28 @@ def _generated(dtype: str, columns: int, seed: int) -> list[Bits]:
     def collect(row: Bits) -> None:
         rows.append(row)
 
-    collect()
+    with _no_constants():
+        collect()
     return rows
+
+
+@contextmanager
+def _no_constants() -> Iterator[None]:
+    """Keeps hypothesis from drawing constants: it reads them in every module of the working folder that is imported by then.
+
+    The same seed would else give other rows in another program. The name for that is private; without it nothing is changed.
+    """
+    from hypothesis.internal.conjecture.providers import HypothesisProvider
+
+    name = "_maybe_draw_constant"
+    before = vars(HypothesisProvider).get(name)
+    if before is not None:
+        setattr(HypothesisProvider, name, lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            setattr(HypothesisProvider, name, before)
 
 
 def _check(options: Options, declaration: Declaration) -> None:
