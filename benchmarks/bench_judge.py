@@ -8,10 +8,11 @@ Both stop in time: after ``--seconds`` no other shape or output is begun. Shapes
 whose name holds a text, such as "16384 x 4096"; a check says with which ``--from`` to go on.
 
 Needs a CUDA device. Input and output come from DRAM: twice the L2 is overwritten before every timed launch, and each
-figure is the median of the times between two device events, with all launches in the device's queue before the first. The limits are measured in the same run: how fast a kernel
-reads two tensors, and how fast it does float64 multiply-adds. ``scan`` is the judge's kernel alone, ``judge`` the whole
-function with its host part, in wall time; ``kernels`` is everything that it has to launch on such an input, up to the
-few numbers that the host reads. ``scan/limit`` and ``judge/limit`` are shares of the lower limit. Exits 1 where judges
+figure is the median of the times between two device events, with all launches in the device's queue before the first. The
+limits are measured in the same run: how fast a kernel reads two tensors, and how fast it does float64 multiply-adds.
+``scan`` is the judge's first look with what it launches, ``judge`` the whole function with its host part, in wall time;
+``kernels`` is everything that it has to launch on such an input, up to the few numbers that the host reads.
+``scan/limit`` and ``judge/limit`` are shares of the lower limit. Exits 1 where judges
 disagree, 3 where there is no device, 4 where all was right but time was short.
 """
 # ruff: noqa: INP001, N803 - a script, not a package; kernels name compile-time constants in capitals

@@ -84,17 +84,12 @@ class Tally:
 
     def add(self, measurement: Measurement, seconds: float) -> None:
         """Adds one launch."""
-        self.launches += 1
-        self.rows += measurement.rows
-        self.elements += measurement.rows * measurement.columns
-        self.special_rows += measurement.special_rows
-        self.rejudged_rows += measurement.rejudged_rows
-        if measurement.max_bound_share is not None:
-            self.max_share = max(self.max_share, measurement.max_bound_share.value)
-        self.seconds += seconds
+        m = measurement
+        share = 0.0 if m.max_bound_share is None else m.max_bound_share.value
+        self.take(Tally(1, m.rows, m.rows * m.columns, m.special_rows, m.rejudged_rows, share, seconds))
 
     def take(self, other: "Tally") -> None:
-        """Adds what another process judged."""
+        """Adds what another tally has."""
         for name in ("launches", "rows", "elements", "special_rows", "rejudged_rows", "seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.max_share = max(self.max_share, other.max_share)
@@ -335,7 +330,7 @@ def _next_size(size: int, seconds: float, most: int) -> int:
 
 
 def sweep(state: State, shard: Shard, path: Path, inputs: Path, until: float) -> None:
-    """Runs one shard until ``until``, a ``time.time()``, keeping ``state`` in the file at ``path``."""
+    """Runs one shard until ``until``, a ``time.time()``, saving ``state`` in the file at ``path`` every few seconds."""
     launches = Sweep(state, shard, inputs)
     saved = time.monotonic()
     while (runs := launches.unfinished()) and time.time() < until:
@@ -343,7 +338,6 @@ def sweep(state: State, shard: Shard, path: Path, inputs: Path, until: float) ->
         if time.monotonic() - saved > _SAVE_EVERY:
             state.write(path)
             saved = time.monotonic()
-    state.write(path)
 
 
 def groups(settings: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
@@ -366,10 +360,8 @@ def run_shard(settings: dict[str, Any], shard: Shard, path: Path, until: float) 
     own.parent.mkdir(parents=True, exist_ok=True)
     try:
         sweep(state, shard, own, path.with_name(f"{path.name}.inputs.jsonl"), until)
-    except KeyboardInterrupt:
-        state.write(own)
-        raise
     finally:
+        state.write(own)
         signal.signal(signal.SIGTERM, before)
 
 

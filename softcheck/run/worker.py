@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -154,13 +155,8 @@ class _Session:
 
     def _run_domain(self, request: RunDomain) -> Iterator[Reply]:
         variant = self._variant(request.variant)
-        try:
+        with _memory_needed(f"the device has no memory left for {request.count} rows"):
             rows = rows_on(request.domain, request.start, request.count, self.device)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            # No variant has run: it is not to blame.
-            raise UsageError(f"the device has no memory left for {request.count} rows: {error}") from None
         yield Started(request.variant)
         begun = time.perf_counter()
         with nan_filled():
@@ -201,12 +197,8 @@ class _Session:
     ) -> tuple[Measurement, bool]:
         case = request.case
         fmt = case.format
-        try:
+        with _memory_needed("the input can't be placed in the device's memory"):
             placed = place(bits, fmt, case.layout, self.device)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            raise UsageError(f"the input can't be placed in the device's memory: {error}") from None
         with nan_filled():
             called = call(variant.function, placed)
         if called.output is None:
@@ -240,6 +232,17 @@ class _Session:
         if finite.size == 0:
             return measurement
         return msgspec.structs.replace(measurement, max_abs_difference_to_torch=float(finite.max()))
+
+
+@contextmanager
+def _memory_needed(complaint: str) -> Iterator[None]:
+    """Raises UsageError for memory that an input does not get: no variant has run yet, so none is to blame."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise UsageError(f"{complaint}: {error}") from None
 
 
 def _with(measurement: Measurement, violations: tuple[Violation, ...]) -> Measurement:

@@ -131,7 +131,7 @@ class Workspace:
     integers: torch.Tensor
     """int64 [programs, INTEGERS]."""
     counts: torch.Tensor
-    """Counts of elements by bin, int32 [programs, bins.TABLE]; not used where ``counts_per_program`` is false."""
+    """Counts of elements by bin, int32 [programs, bins.TABLE]; no rows where programs have no tables."""
     found: torch.Tensor
     """``Scan.found``; 0 at first where programs have no tables of counts."""
 
