@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from softcheck.run.check import Events
+from softcheck.run.model import Events
 
 
 @contextmanager

@@ -20,7 +20,8 @@ from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import check_writable, display_of, write
-from softcheck.run.check import Options, Run, check
+from softcheck.run.check import check
+from softcheck.run.model import Options, Run
 from softcheck.run.process import DeviceChoice
 from softcheck.run.regression import named
 from softcheck.variants.registry import BUILTIN, resolve

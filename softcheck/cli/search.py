@@ -18,8 +18,8 @@ from softcheck.report.formats import FORMATS, render
 from softcheck.report.model import Report
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.report.search import TAG, build, kept, origin
-from softcheck.run.check import Events
 from softcheck.run.interruption import Interruption
+from softcheck.run.model import Events
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Searching
 from softcheck.run.regression import named

@@ -15,19 +15,19 @@ def nan_filled(*, filling: bool = True) -> Iterator[None]:
     Integers are filled with their largest value. Without ``filling`` all else is as it is with it, for comparisons between
     the two: torch.compile compiles anew, and operations may take another form, where deterministic algorithms are asked for.
 
-    Source: torch.utils.deterministic.fill_uninitialized_memory, which acts while deterministic algorithms are on;
-    ``warn_only`` keeps operations that have no deterministic form working.
+    Source: torch.utils.deterministic.fill_uninitialized_memory, which acts while deterministic algorithms are on; "warn"
+    keeps operations that have no deterministic form working. (torch.use_deterministic_algorithms does the same, but imports
+    torch.compile's machinery first, which takes seconds in every process, and changes what Inductor compiles.)
     """
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    mode = torch.get_deterministic_debug_mode()
     fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    torch.set_deterministic_debug_mode("warn")
     torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
     try:
         yield
     finally:
         torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        torch.set_deterministic_debug_mode(mode)
 
 
 @contextmanager

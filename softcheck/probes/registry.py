@@ -29,8 +29,8 @@ PROBES: dict[str, str] = {
 }
 """Probes in the order in which they run, each with what it looks for; ``softcheck.probes.NAME`` holds its ``PROBE``."""
 
-EXCLUSIVE: frozenset[str] = frozenset({"addresses"})
-"""Probes that fill a GPU's memory or time, so that none may run beside them on one."""
+EXCLUSIVE: dict[str, int] = {"addresses": 4 * 2**32}
+"""Probes that take so much of a GPU's memory that no two may run at once, and how many elements they need at most."""
 
 TELLING: tuple[str, ...] = ("sizes", "grid_limits")
 """Probes whose findings say for which sizes they hold: of several that show the same, a reader sees these first, widths

@@ -26,7 +26,8 @@ from softcheck.report.model import (
 from softcheck.report.reproduce import finding_id, reproduce_command
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
-from softcheck.run.check import GivenUp, Run, explanation
+from softcheck.run.check import explanation
+from softcheck.run.model import GivenUp, Run
 from softcheck.run.probing import ProbeTask
 from softcheck.run.session import Result, rows_to_run
 from softcheck.variants.declaration import Declaration, KnownDefect

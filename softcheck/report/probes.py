@@ -8,7 +8,8 @@ from softcheck.probes.outcome import KernelArithmetic
 from softcheck.probes.registry import PROBES
 from softcheck.report.model import Finding
 from softcheck.report.reproduce import finding_id
-from softcheck.run.check import Run, explanation
+from softcheck.run.check import explanation
+from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.variants.declaration import Declaration, KnownDefect
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from softcheck.errors import NothingRunError, SoftcheckError
-from softcheck.run.check import Events
+from softcheck.run.model import Events
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Session
 from softcheck.speed.samples import Sampled, ShapeSamples

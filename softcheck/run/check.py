@@ -1,95 +1,24 @@
 """One whole check: load the variants, run cases and probes, search with generated cases, time. Imports no torch."""
 
+import functools
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
-from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
 from softcheck.run.every_pair import EveryPair, wanted
-from softcheck.run.exhaust import Exhausted
-from softcheck.run.generate import Generated, generate
-from softcheck.run.patience import Over
-from softcheck.run.plan import left_out, plan
-from softcheck.run.probing import ProbeResult, ProbeTask, run_probes
-from softcheck.run.process import DeviceChoice
-from softcheck.run.protocol import Ready
+from softcheck.run.generate import generate
+from softcheck.run.model import Events, GivenUp, Options, Run
+from softcheck.run.plan import left_out
 from softcheck.run.record import Asked, Keeping, Record, Search, digest_of, header_of
 from softcheck.run.session import Result, Session
-from softcheck.speed.samples import ShapeSamples
+from softcheck.run.stages import cases_and_probes, load
 from softcheck.speed.shapes import DEFAULT
 from softcheck.variants.declaration import Backend, Declaration
 
 TIMED_SHAPE = DEFAULT[0]
 """Rows and columns of the timed input."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What to check. ``cases`` are already selected; ``whole_corpus`` says that no edge case was left out of them."""
-
-    variants: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    cases: tuple[Case, ...]
-    whole_corpus: bool
-    probes: tuple[str, ...] = ()
-    quick: bool = False
-    """Whether probes keep to the few trials that show most."""
-    device: DeviceChoice = "auto"
-    jobs: int | None = None
-    seed: int = 0
-    generate: int = 0
-    exhaustive: bool = False
-    """Whether every pair of a 16-bit dtype's patterns is judged too, on a GPU."""
-    speed: bool = True
-    seconds_per_call: float = 120.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUp:
-    """A variant that was called no more in one dtype, and what was not run for that."""
-
-    variant: str
-    dtype: str
-    over: Over
-    cases: tuple[Case, ...]
-    probes: tuple[str, ...]
-
-
-@dataclass(slots=True, kw_only=True)
-class Run:
-    """Everything measured, as it came."""
-
-    options: Options
-    ready: Ready
-    declarations: dict[str, Declaration] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    """Variants that can't be judged at all, with the reason."""
-    results: list[Result] = field(default_factory=list)
-    probed: list[ProbeResult] = field(default_factory=list)
-    exhausted: list[Exhausted] = field(default_factory=list)
-    generated: list[Generated] = field(default_factory=list)
-    given_up: list[GivenUp] = field(default_factory=list)
-    speeds: list[ShapeSamples] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    """Cases that could not be made or placed, and probes that could not be carried out, with the reason."""
-    notes: list[str] = field(default_factory=list)
-    stages: dict[str, float] = field(default_factory=dict)
-    """Wall seconds of each stage, in order."""
-    interrupted: bool = False
-    is_complete: bool = False
-    """Whether every stage came to its end."""
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Events:
-    """What a caller may watch: a stage's name when it begins, and (done, total) within it."""
-
-    stage: Callable[[str], None] = lambda _: None
-    progress: Callable[[int, int], None] = lambda _done, _total: None
 
 
 class _Stages:
@@ -128,19 +57,24 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
     stages = _Stages()
     events = Events(stages.noting(events.stage), events.progress)
     events.stage("starting")
-    session = Session(options.device, jobs=options.jobs, seconds_per_call=options.seconds_per_call)
+    session = Session(
+        options.device, jobs=options.jobs, seconds_per_call=options.seconds_per_call, ahead=_most_at_once(options) - 1
+    )
     run = Run(options=options, ready=session.ready, stages=stages.seconds)
     try:
         record = _open(options, session, keeping)
     except SoftcheckError:
         session.close()
         raise
-    pairs: EveryPair | None = None
+    pairs = EveryPair(session, record)
+    add_pairs = functools.partial(_add_pairs, pairs, dtypes=options.dtypes)
+    is_exhaustive = options.exhaustive and run.ready.backend == "cuda"
     try:
-        _load(session, run, events)
-        pairs = _begin_pairs(session, run, record)
-        _run_cases(session, run, events, record)
-        _run_probes(session, run, events, record, pairs)
+        apart = load(session, run, events, record, add_pairs if is_exhaustive else lambda _name, _declaration: None)
+        _note_that_pairs_need_a_gpu(run)
+        cases_and_probes(
+            session, run, events, record, apart=apart, before_exclusive=lambda: _wait_for_pairs(pairs, events)
+        )
         _generate(session, run, events, record)
         _note_given_up(session, run)
         _time(session, run, events, record)
@@ -154,15 +88,19 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
         run.errors.append(str(error))
     finally:
         session.close()
-        if pairs is not None:
-            found, errors = pairs.end()
-            run.exhausted.extend(found)
-            run.errors.extend(errors)
+        found, errors = pairs.end()
+        run.exhausted.extend(found)
+        run.errors.extend(errors)
         stages.end()
         record.close(is_complete=run.is_complete)
         _sort(run)
         run.seconds = time.monotonic() - begun
     return run
+
+
+def _most_at_once(options: Options) -> int:
+    """Workers beyond which some would find nothing to do."""
+    return max(len(options.variants), len(options.cases) + len(options.probes) * len(options.variants))
 
 
 def unexplained(violation: Violation, case_id: str, dtype: str, declaration: Declaration, backend: Backend) -> bool:
@@ -209,94 +147,26 @@ def _sort(run: Run) -> None:
     dtypes = {name: position for position, name in enumerate(run.options.dtypes)}
     run.results.sort(key=lambda r: (variants[r.variant], r.case.id))
     run.probed.sort(key=lambda p: (probes[p.task.probe], variants[p.task.variant], dtypes[p.task.dtype]))
-    run.errors.sort()
+    run.exhausted.sort(key=lambda e: (variants[e.variant], dtypes[e.domain.dtype]))
+    # A case that can't be made is missed by each of its variants' jobs.
+    run.errors = sorted(set(run.errors))
 
 
-def _load(session: Session, run: Run, events: Events) -> None:
-    events.stage("loading variants")
-    for done, spec in enumerate(run.options.variants, start=1):
-        loaded = session.load(spec, run.options.dtypes)
-        if isinstance(loaded, str):
-            run.refused[spec] = loaded
-        else:
-            run.declarations[spec] = loaded
-        events.progress(done, len(run.options.variants))
+def _add_pairs(pairs: EveryPair, name: str, declaration: Declaration, dtypes: Sequence[str]) -> None:
+    for each in wanted(name, declaration, dtypes):
+        pairs.add(each)
 
 
-def _run_cases(session: Session, run: Run, events: Events, record: Record) -> None:
-    planned = plan(run.options.cases, run.declarations, run.options.dtypes)
-    run.notes.extend(planned.notes)
-    events.stage("running cases")
-    kept = record.results
-    run.results.extend(kept.values())
-    left = [(case, [name for name in names if (name, case.id) not in kept]) for case, names in planned.tasks]
-    scouts, others = left[: planned.scouts], left[planned.scouts :]
-    first, total = 0, sum(bool(names) for _, names in left)
-
-    def keep(result: Result) -> None:
-        record.add_result(result)
-        run.results.append(result)
-
-    def count(number: int, _total: int) -> None:
-        events.progress(first + number, total)
-
-    for part in (scouts, others):
-        run.errors.extend(session.run(part, keep, count))
-        first += sum(bool(names) for _, names in part)
-
-
-def _run_probes(session: Session, run: Run, events: Events, record: Record, pairs: EveryPair | None) -> None:
-    """Every probe; the pairs are at their end before those that need a GPU to themselves, and when this returns."""
-    tasks = [
-        ProbeTask(variant=name, dtype=dtype, probe=probe, quick=run.options.quick, seed=run.options.seed)
-        for name, declaration in run.declarations.items()
-        for dtype in run.options.dtypes
-        if dtype in declaration.dtypes
-        for probe in run.options.probes
-    ]
-    if not tasks:
-        _wait_for_pairs(pairs, events)
-        return
-    events.stage("running probes")
-    run.probed.extend(record.probed.values())
-    left = [task for task in tasks if task not in record.probed]
-
-    def keep(result: ProbeResult) -> None:
-        record.add_probed(result)
-        run.probed.append(result)
-
-    def before_exclusive() -> None:
-        if pairs is not None:
-            _wait_for_pairs(pairs, events)
-            events.stage("running probes")
-
-    errors = run_probes(
-        session,
-        left,
-        keep,
-        events.progress,
-        done=record.outcomes,
-        on_outcome=record.add_outcome,
-        before_exclusive=before_exclusive,
-    )
-    run.errors.extend(errors)
-
-
-def _begin_pairs(session: Session, run: Run, record: Record) -> EveryPair | None:
-    """Sets out on the pairs of the 16-bit dtypes; None where there are none to judge or no GPU."""
-    todo = wanted(run.declarations, run.options.dtypes)
-    if not run.options.exhaustive or not todo:
-        return None
-    if run.ready.backend != "cuda":
+def _note_that_pairs_need_a_gpu(run: Run) -> None:
+    able = [name for name, declaration in run.declarations.items() if wanted(name, declaration, run.options.dtypes)]
+    if able and run.options.exhaustive and run.ready.backend != "cuda":
         run.notes.append(
             "not every pair of 16-bit patterns is judged: that needs a GPU; see softcheck exhaust for a part"
         )
-        return None
-    return EveryPair(session, todo, record)
 
 
-def _wait_for_pairs(pairs: EveryPair | None, events: Events) -> None:
-    if pairs is not None:
+def _wait_for_pairs(pairs: EveryPair, events: Events) -> None:
+    if pairs.asked:
         events.stage("judging every pair of 16-bit patterns")
         pairs.wait(events.progress)
 

@@ -1,5 +1,6 @@
 """Every pair of a 16-bit dtype's patterns, judged on a GPU beside the cases and probes, which mostly keep the host busy."""
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from softcheck.run.record import Record
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 
-SECONDS = 20.0
-"""Per variant and dtype: several times what they take where few rows are in doubt and nothing else uses the GPU."""
+SECONDS = 60.0
+"""Per variant and dtype: many times what they take where few rows are in doubt and nothing else uses the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,33 +26,50 @@ class Wanted:
     domain: Domain
 
 
-def wanted(declarations: dict[str, Declaration], dtypes: Sequence[str]) -> list[Wanted]:
-    """What declares a 16-bit dtype and rows of two columns."""
+def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> list[Wanted]:
+    """The pairs of each 16-bit dtype that it declares, if it declares rows of two columns."""
     return [
-        Wanted(name, declaration, domain(dtype, 2))
-        for name, declaration in declarations.items()
+        Wanted(variant, declaration, domain(dtype, 2))
         for dtype in dtypes
         if FORMATS[dtype].width == 16 and dtype in declaration.dtypes and (declaration.column_limit(dtype) or 2) >= 2
     ]
 
 
-class EveryPair:
-    """Works through what is wanted in a thread and on a worker of its own, from when it is made."""
+WORKERS = 2
+"""Two, so that what one does on the host leaves the GPU to the other."""
 
-    def __init__(self, session: Session, todo: Sequence[Wanted], record: Record) -> None:
+
+class EveryPair:
+    """Works through what it is given in threads, and on workers, of its own."""
+
+    def __init__(self, session: Session, record: Record) -> None:
         self._session = session
         self._record = record
-        # One GPU is kept busy by one process; a second would only halve the memory.
-        self._thread = ThreadPoolExecutor(1)
-        self._found: list[Future[tuple[Exhausted | None, str | None]]] = [
-            self._thread.submit(self._judge, each) for each in todo
-        ]
+        self._own = threading.local()
+        self._apart: list[Session] = []
+        self._threads = ThreadPoolExecutor(WORKERS, initializer=self._set_apart)
+        self._found: list[Future[tuple[Exhausted | None, str | None]]] = []
+
+    def add(self, each: Wanted) -> None:
+        """Judges this too, after what was added before."""
+        self._found.append(self._threads.submit(self._judge, each))
+
+    @property
+    def asked(self) -> int:
+        """How much was added."""
+        return len(self._found)
 
     def wait(self, progress: Callable[[int, int], None]) -> None:
-        """Returns when all is judged."""
+        """Returns when all is judged, and leaves its workers to others."""
         for done, future in enumerate(self._found, start=1):
             future.exception()
             progress(done, len(self._found))
+        for session in self._apart:
+            session.rejoin()
+
+    def _set_apart(self) -> None:
+        self._own.session = self._session.apart()
+        self._apart.append(self._own.session)
 
     def end(self) -> tuple[list[Exhausted], list[str]]:
         """What was judged, and a message for each that could not be, or not to its end.
@@ -59,7 +77,7 @@ class EveryPair:
         What an interruption cut off is kept as far as it came, without a message. The session must be closed first then, or
         a part that no one will read is waited for.
         """
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._threads.shutdown(wait=True, cancel_futures=True)
         found = [future.result() for future in self._found if not future.cancelled()]
         return [judged for judged, _ in found if judged is not None], [said for _, said in found if said is not None]
 
@@ -70,7 +88,7 @@ class EveryPair:
             return kept, None
         name = f"{variant}, every pair of {dtype} patterns"
         try:
-            found = exhaust_within(self._session, variant, each.declaration, each.domain, SECONDS)
+            found = exhaust_within(self._own.session, variant, each.declaration, each.domain, SECONDS)
             if found.ended is None:
                 self._record.add_exhausted(found)
                 return found, None

@@ -13,16 +13,11 @@ class Plan:
     """Tasks in order, each a case with the variants that promise to take it, and notes on what is left out."""
 
     tasks: tuple[tuple[Case, tuple[str, ...]], ...]
-    scouts: int
-    """How many of the tasks, from the first on, show whether a variant can be called at all; the others wait for them."""
     notes: tuple[str, ...]
 
 
 def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes: Sequence[str]) -> Plan:
-    """Every case of the dtypes with every variant whose declaration covers it.
-
-    After the scouts the largest cases come first, so that no worker is left alone with one at the end.
-    """
+    """Every case of the dtypes with every variant whose declaration covers it, the largest cases first."""
     beyond: dict[tuple[str, str, str], int] = {}
     tasks = []
     for case in cases:
@@ -39,17 +34,25 @@ def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes:
                 key = (name, case.dtype, reason)
                 beyond[key] = beyond.get(key, 0) + 1
         tasks.append((case, tuple(takers)))
-    scouts = {case.id for dtype in dtypes for case in _scouts([case for case, _ in tasks if case.dtype == dtype])}
-    tasks.sort(key=lambda task: (task[0].id not in scouts, -task[0].shape[0] * task[0].shape[1]))
+    # So that no worker is left alone with one at the end.
+    tasks.sort(key=lambda task: -task[0].shape[0] * task[0].shape[1])
     notes = tuple(f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in beyond.items())
-    return Plan(tuple(tasks), len(scouts), notes)
+    return Plan(tuple(tasks), notes)
 
 
-def _scouts(cases: Sequence[Case]) -> list[Case]:
-    """As many cases as a variant may fail to survive, from the narrowest on in equal steps of rank; none is empty."""
-    by_width = sorted((case for case in cases if 0 not in case.shape), key=lambda case: case.shape[1])
-    count = min(MOST_DEATHS, len(by_width))
-    return [by_width[i * len(by_width) // count] for i in range(count)]
+def scouts(cases: Sequence[Case], declaration: Declaration, dtypes: Sequence[str]) -> list[Case]:
+    """Of each dtype as many cases as a variant may fail to survive; they show whether it can be called at all.
+
+    None is empty, and they go from the narrowest on in equal steps of rank.
+    """
+    found = []
+    for dtype in dtypes:
+        able = dtype in declaration.dtypes
+        taken = [case for case in cases if able and case.dtype == dtype and left_out(case, declaration) is None]
+        by_width = sorted((case for case in taken if 0 not in case.shape), key=lambda case: case.shape[1])
+        count = min(MOST_DEATHS, len(by_width))
+        found += [by_width[i * len(by_width) // count] for i in range(count)]
+    return found
 
 
 def left_out(case: Case, declaration: Declaration) -> str | None:

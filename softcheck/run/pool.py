@@ -1,75 +1,127 @@
 """A pool of worker processes on one device, and jobs spread over it. Imports no torch."""
 
 import collections
+import copy
 import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, Self, TypeVar
 
 from softcheck.errors import SoftcheckError
 from softcheck.run.patience import Patience
 from softcheck.run.process import DeviceChoice, Worker, WorkerDiedError
 from softcheck.run.protocol import Ready
+from softcheck.variants.declaration import Backend
 
 Progress = Callable[[int, int], None]
 """Called with (jobs done, jobs in all) as they end."""
 
 
+@dataclass(slots=True)
+class _Shared:
+    """What a pool and those set apart from it have in common; ``changed`` guards it and their idle workers."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    workers: set[Worker] = field(default_factory=set)
+    coming: int = 0
+    """Workers that are being started ahead."""
+    closed: bool = False
+
+
 class Pool:
     """Workers on one device, started as they are needed and replaced when they die."""
 
-    def __init__(self, device: DeviceChoice, *, jobs: int | None = None, seconds_per_call: float = 120.0) -> None:
-        """Opens the first worker, so that a missing device is known at once.
+    def __init__(
+        self, device: DeviceChoice, *, jobs: int | None = None, seconds_per_call: float = 120.0, ahead: int = 0
+    ) -> None:
+        """Opens the first worker, so that a missing device is known at once, and beside it up to ``ahead`` more.
 
-        Raises NothingRunError where ``device`` is "cuda" and there is none.
+        Those are no more than ``jobs``, and are not waited for. Raises NothingRunError where ``device`` is "cuda" and there is
+        none.
         """
         self._choice: DeviceChoice = device
         self.seconds = seconds_per_call
         """How long a worker may take for one reply."""
-        first = Worker(device)
-        self.ready: Ready = first.ready
-        self._idle: list[Worker] = [first]
-        self._lock = threading.Lock()
-        self._all: set[Worker] = {first}
-        self.closed = False
+        self._shared = _Shared()
+        self._idle: list[Worker] = []
+        self._lender: Pool | None = None
         self.patience = Patience()
+        self._start_ahead(min(ahead, (jobs or default_jobs("cuda")) - 1))
+        try:
+            first = Worker(device)
+        except BaseException:
+            self.close()
+            raise
+        self.ready: Ready = first.ready
+        self._shared.workers.add(first)
+        self._idle.append(first)
         self.jobs = jobs if jobs is not None else default_jobs(self.ready.backend)
+
+    @property
+    def closed(self) -> bool:
+        """Whether every worker has been ended for good."""
+        return self._shared.closed
+
+    def apart(self) -> Self:
+        """The same pool for work that keeps workers to itself, as what a variant's first call prepares is in its process.
+
+        It takes its first ones from this pool; what it is given back comes to no one else before ``rejoin``.
+        """
+        other = copy.copy(self)
+        other._idle = []  # noqa: SLF001 - its own kind
+        other._lender = self  # noqa: SLF001
+        return other
+
+    def rejoin(self) -> None:
+        """Hands the idle workers back to the pool that this one was set apart from."""
+        if self._lender is not None:
+            with self._shared.changed:
+                self._lender._idle += self._idle  # noqa: SLF001
+                self._idle.clear()
+                self._shared.changed.notify_all()
 
     def close(self) -> None:
         """Ends every worker. Safe to call twice and from a signal's aftermath."""
-        with self._lock:
-            self.closed = True
-            workers = list(self._all)
-            self._all.clear()
+        with self._shared.changed:
+            self._shared.closed = True
+            workers = list(self._shared.workers)
+            self._shared.workers.clear()
             self._idle.clear()
+            self._shared.changed.notify_all()
         for worker in workers:
             worker.close()
 
     def take(self, *, fresh: bool = False) -> Worker:
         """A worker for one request; ``fresh`` asks for one in which nothing has run yet."""
-        with self._lock:
+        with self._shared.changed:
+            while not fresh and not self.closed:
+                for idle in (self._idle, [] if self._lender is None else self._lender._idle):  # noqa: SLF001
+                    if idle:
+                        return idle.pop()
+                if not self._shared.coming:
+                    break
+                self._shared.changed.wait()
             self._refuse_if_closed()
-            if self._idle and not fresh:
-                return self._idle.pop()
         worker = Worker(self._choice)
-        with self._lock:
+        with self._shared.changed:
             if self.closed:
                 worker.close()
             self._refuse_if_closed()
-            self._all.add(worker)
+            self._shared.workers.add(worker)
         return worker
 
     def give(self, worker: Worker) -> None:
         """Takes back a worker whose request is finished."""
-        with self._lock:
+        with self._shared.changed:
             self._idle.append(worker)
+            self._shared.changed.notify_all()
 
     def forget(self, worker: Worker) -> None:
         """Drops a worker that has ended."""
-        with self._lock:
-            self._all.discard(worker)
+        with self._shared.changed:
+            self._shared.workers.discard(worker)
 
     def retire(self, worker: Worker) -> None:
         """Ends a worker that has answered but can't go on."""
@@ -78,10 +130,10 @@ class Pool:
 
     def retire_idle(self) -> None:
         """Ends all idle workers but one: each holds memory of the device, which a timing needs for itself."""
-        with self._lock:
+        with self._shared.changed:
             retired = self._idle[:-1]
             del self._idle[:-1]
-            self._all.difference_update(retired)
+            self._shared.workers.difference_update(retired)
         for worker in retired:
             worker.close()
 
@@ -100,22 +152,54 @@ class Pool:
         if self.closed:
             raise WorkerDiedError("the session is closed", timed_out=False)
 
+    def _start_ahead(self, count: int) -> None:
+        self._shared.coming = max(0, count)
+        for _ in range(count):
+            threading.Thread(target=self._start_one, daemon=True).start()
 
-def default_jobs(backend: str) -> int:
+    def _start_one(self) -> None:
+        worker = None
+        try:
+            worker = Worker(self._choice)
+        except SoftcheckError:
+            # Whoever asks for a worker next meets it too, and can say so.
+            return
+        finally:
+            with self._shared.changed:
+                self._shared.coming -= 1
+                if worker is not None and not self.closed:
+                    self._shared.workers.add(worker)
+                    self._idle.append(worker)
+                    worker = None
+                self._shared.changed.notify_all()
+            if worker is not None:
+                worker.close()
+
+
+def default_jobs(backend: Backend) -> int:
     """Worker processes at once: one per core; on a GPU at most 12, since each holds a context on the device."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, 12)) if backend == "cuda" else cores
 
 
 Item = TypeVar("Item")
+Item_co = TypeVar("Item_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Job(Generic[Item]):
+class Job(Generic[Item_co]):
     """Something to do on the pool; ``work`` hands on what it finds through the function that it is given."""
 
     name: str
-    work: Callable[[Callable[[Item], None]], object]
+    work: Callable[[Callable[[Item_co], None]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane(Generic[Item_co]):
+    """Jobs that are begun in order, at most so many of them at once."""
+
+    jobs: Sequence[Job[Item_co]]
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +211,18 @@ class _Event(Generic[Item]):
     error: str | None = None
 
 
-def spread(
-    pool: Pool, jobs: Sequence[Job[Item]], deliver: Callable[[Item], None], progress: Progress, *, threads: int
-) -> list[str]:
-    """Runs every job, ``threads`` at once; items reach ``deliver`` in the calling thread as they come.
+def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], None], progress: Progress) -> list[str]:
+    """Runs every job, ``pool.jobs`` at once; items reach ``deliver`` in the calling thread as they come.
 
-    Returns one message per job that raised.
+    Of the lanes that may begin another job the first is served. Returns one message per job that raised.
     """
-    todo = collections.deque(jobs)
-    total = len(todo)
+    total = sum(len(lane.jobs) for lane in lanes)
+    todo = _Todo(lanes)
     events: queue.Queue[_Event[Item]] = queue.Queue()
-    workers = [
-        threading.Thread(target=_work, args=(pool, todo, events), daemon=True) for _ in range(min(threads, total))
-    ]
-    for worker in workers:
-        worker.start()
+    count = min(pool.jobs, sum(min(lane.most, len(lane.jobs)) for lane in lanes))
+    threads = [threading.Thread(target=_work, args=(pool, todo, events), daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
     errors = []
     finished = 0
     while finished < total:
@@ -153,23 +234,46 @@ def spread(
         if event.finished:
             finished += 1
             progress(finished, total)
-    for worker in workers:
-        worker.join()
+    for thread in threads:
+        thread.join()
     return errors
 
 
-def _work(pool: Pool, todo: "collections.deque[Job[Item]]", events: "queue.Queue[_Event[Item]]") -> None:
-    while True:
-        try:
-            job = todo.popleft()
-        except IndexError:
-            return
+class _Todo(Generic[Item]):
+    """Jobs that have not begun, and how many of each lane run."""
+
+    def __init__(self, lanes: Sequence[Lane[Item]]) -> None:
+        self._lock = threading.Lock()
+        self._lanes = [(collections.deque(lane.jobs), lane.most) for lane in lanes]
+        self._running = [0] * len(lanes)
+
+    def begin(self) -> tuple[int, Job[Item]] | None:
+        """A job and its lane's number; None where each job that is left waits for the end of another of its lane."""
+        with self._lock:
+            for number, (jobs, most) in enumerate(self._lanes):
+                if jobs and self._running[number] < most:
+                    self._running[number] += 1
+                    return number, jobs.popleft()
+        return None
+
+    def end(self, number: int) -> None:
+        """A job of this lane is done."""
+        with self._lock:
+            self._running[number] -= 1
+
+
+def _work(pool: Pool, todo: "_Todo[Item]", events: "queue.Queue[_Event[Item]]") -> None:
+    # Whoever ends a lane's job looks for another: what waits for that is not forgotten by those who leave.
+    while (begun := todo.begin()) is not None:
+        number, job = begun
         try:
             job.work(lambda item: events.put(_Event((item,))))
-            events.put(_Event(finished=True))
+            ended: _Event[Item] = _Event(finished=True)
         except SoftcheckError as error:
-            events.put(_Event(finished=True, error=str(error)))
-            if pool.closed:
-                return
+            ended = _Event(finished=True, error=str(error))
         except Exception as error:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
-            events.put(_Event(finished=True, error=f"{job.name}: internal error: {error!r}"))
+            ended = _Event(finished=True, error=f"{job.name}: internal error: {error!r}")
+        todo.end(number)
+        events.put(ended)
+        if ended.error is not None and pool.closed:
+            return

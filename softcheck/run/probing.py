@@ -1,15 +1,16 @@
 """Probes on the pool: a trial that ends its worker costs a finding on that trial alone. Imports no torch."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from oracles.formats import FORMATS
 from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.registry import EXCLUSIVE
-from softcheck.run.pool import Job, Pool, Progress, spread
+from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Worker, WorkerDiedError
-from softcheck.run.protocol import Failed, Probed, ProbePlanned, RunProbe, TrialDone, TrialStarted
+from softcheck.run.protocol import Failed, Probed, ProbePlanned, Ready, RunProbe, TrialDone, TrialStarted
 from softcheck.run.session import death
 
 MOST_DEATHS_IN_A_PROBE = 3
@@ -96,49 +97,33 @@ def run_probe(
     )
 
 
-def run_probes(
+def probe_job(
     pool: Pool,
-    tasks: Sequence[ProbeTask],
-    on_result: Callable[[ProbeResult], None],
-    progress: Progress,
+    task: ProbeTask,
     *,
-    done: Mapping[ProbeTask, Sequence[Outcome]] | None = None,
-    on_outcome: Callable[[ProbeTask, int, Outcome], None] = lambda _task, _index, _outcome: None,
-    before_exclusive: Callable[[], None] = lambda: None,
-) -> list[str]:
-    """Every task on the pool; on a GPU those of exclusive probes after the others, one at a time.
+    done: Sequence[Outcome] = (),
+    on_outcome: Callable[[int, Outcome], None] = lambda _index, _outcome: None,
+) -> Job[ProbeResult]:
+    """``run_probe`` as a job of ``pool.spread``; a variant that was given up before has no result."""
 
-    ``before_exclusive`` returns when nothing else uses the GPU. ``done`` holds outcomes that are there already. New ones
-    reach ``on_outcome`` in a thread of their own as they come, results ``on_result`` in the calling one. Returns one message
-    per task that could not be carried out.
-    """
-    before = {} if done is None else done
+    def work(emit: Callable[[ProbeResult], None]) -> None:
+        found = run_probe(pool, task, done=done, on_outcome=on_outcome)
+        if found is not None:
+            emit(found)
 
-    def job(task: ProbeTask) -> Job[ProbeResult]:
-        def work(emit: Callable[[ProbeResult], None]) -> None:
-            found = run_probe(
-                pool,
-                task,
-                done=before.get(task, ()),
-                on_outcome=lambda index, outcome: on_outcome(task, index, outcome),
-            )
-            if found is not None:
-                emit(found)
+    return Job(str(task), work)
 
-        return Job(str(task), work)
 
-    apart = [task for task in tasks if task.probe in EXCLUSIVE and pool.ready.backend == "cuda"]
-    together = [task for task in tasks if task not in apart]
+def needs_the_device(task: ProbeTask, ready: Ready) -> bool:
+    """Whether a probe takes so much of a GPU's memory that no other may run beside it."""
+    if ready.backend != "cuda" or task.probe not in EXCLUSIVE:
+        return False
+    needed = EXCLUSIVE[task.probe] * FORMATS[task.dtype].itemsize
+    return ready.memory_bytes is None or _TIMES * needed > ready.memory_bytes
 
-    def part(part_tasks: Sequence[ProbeTask], first: int, threads: int) -> list[str]:
-        def count(number: int, _total: int) -> None:
-            progress(first + number, len(tasks))
 
-        return spread(pool, [job(task) for task in part_tasks], on_result, count, threads=threads)
-
-    errors = part(together, 0, pool.jobs)
-    before_exclusive()
-    return errors + part(apart, len(together), 1)
+_TIMES = 3
+"""What a probe needs, what the others and their contexts do, and as much again, lest one of these runs out of memory."""
 
 
 class _Progress:

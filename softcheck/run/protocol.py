@@ -87,6 +87,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     triton: str
     python: str
     driver: str | None
+    memory_bytes: int | None = None
+    """The GPU's own; None without one."""
 
 
 class NoDevice(msgspec.Struct, frozen=True, tag=True):
@@ -106,6 +108,8 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
 
     spec: str
     declaration: Declaration
+    first_call_seconds: float
+    """What the trial took."""
     fatal: bool = False
     """The trial ruined the device for this process, so the worker can't go on."""
 

@@ -11,7 +11,7 @@ from softcheck.cases.exhaustive import Domain
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.run.pool import Job, Pool, Progress, spread
+from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Worker, WorkerDiedError
 from softcheck.run.protocol import (
     Declared,
@@ -45,8 +45,17 @@ class Result:
 class Session(Pool):
     """A pool of workers and what can be asked of it: load a variant, run it on cases and domains, time it."""
 
-    def load(self, spec: str, dtypes: Sequence[str] = tuple(FORMATS)) -> Declaration | str:
-        """A variant's declaration, or the reason why it can't be judged at all in the first dtype that it declares."""
+    def load(
+        self,
+        spec: str,
+        dtypes: Sequence[str] = tuple(FORMATS),
+        *,
+        on_first_call: Callable[[float], None] = lambda _seconds: None,
+    ) -> Declaration | str:
+        """A variant's declaration, or the reason why it can't be judged at all in the first dtype that it declares.
+
+        ``on_first_call`` is told what its first call in a process took, with all that it imports and compiles.
+        """
         worker = self.take()
         declared: Declaration | None = None
         try:
@@ -55,6 +64,7 @@ class Session(Pool):
                     declared = reply.declaration
                 elif isinstance(reply, Loaded):
                     (self.retire if reply.fatal else self.give)(worker)
+                    on_first_call(reply.first_call_seconds)
                     return reply.declaration
                 elif isinstance(reply, Refused | Failed):
                     self.give(worker)
@@ -150,19 +160,9 @@ class Session(Pool):
         self.patience.count(variant, domain.dtype, found.violations)
         return found
 
-    def run(
-        self, tasks: Sequence[tuple[Case, Sequence[str]]], on_result: Callable[[Result], None], progress: Progress
-    ) -> list[str]:
-        """Runs every task on the pool; results reach ``on_result`` in the calling thread as they come.
-
-        Returns one message per case that could not be made or placed.
-        """
-
-        def job(case: Case, variants: Sequence[str]) -> Job[Result]:
-            return Job(f"case {case.id}", lambda emit: self.run_case(case, variants, on_result=emit))
-
-        jobs = [job(case, variants) for case, variants in tasks if variants]
-        return spread(self, jobs, on_result, progress, threads=self.jobs)
+    def job(self, case: Case, variants: Sequence[str]) -> Job[Result]:
+        """``run_case`` as a job of ``pool.spread``."""
+        return Job(f"case {case.id}", lambda emit: self.run_case(case, variants, on_result=emit))
 
     def time(
         self,

@@ -108,11 +108,14 @@ class _Session:
         yield Declared(variant.declaration)
         dtype = next((d for d in request.dtypes if d in variant.declaration.dtypes), None)
         before = Snapshot()
+        begun = time.perf_counter()
         wrong = None if dtype is None else self._try_once(variant, dtype)
+        seconds = time.perf_counter() - begun
         # What only the first call in a process changes is for the first case to find, in another process than this.
         changed = bool(before.restore())
         if wrong is None:
-            yield Loaded(spec, variant.declaration, fatal=changed or is_lost() or not is_usable(self.device))
+            fatal = changed or is_lost() or not is_usable(self.device)
+            yield Loaded(spec, variant.declaration, first_call_seconds=seconds, fatal=fatal)
         else:
             yield Refused(spec, wrong)
 
@@ -270,6 +273,7 @@ def _open_device(choice: str) -> tuple[torch.device, Ready] | NoDevice:
         triton=str(triton.__version__),
         python=platform.python_version(),
         driver=_driver_version() if on_gpu else None,
+        memory_bytes=torch.cuda.get_device_properties(0).total_memory if on_gpu else None,
     )
     return torch.device("cuda" if on_gpu else "cpu"), ready
 

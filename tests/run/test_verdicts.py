@@ -12,8 +12,8 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.probes.outcome import Conclusion, Shown
 from softcheck.report.build import build, exit_code
-from softcheck.run.check import GivenUp, Options, Run
 from softcheck.run.exhaust import Exhausted
+from softcheck.run.model import GivenUp, Options, Run
 from softcheck.run.patience import Over
 from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready

@@ -94,7 +94,7 @@ def hybrid_tiled(x: torch.Tensor) -> torch.Tensor:
 @variant(
     dtypes=ALL_DTYPES,
     batch_invariant=True,
-    description="three passes in tiles of 1024, exponentials summed in float64",
+    description="three passes in tiles of up to 1024, exponentials summed in float64",
     provenance="blog post on a hybrid one-pass and tiled softmax, note on precision",
     traffic=Traffic(reads=3, writes=1),
     arithmetic=Arithmetic(accumulation="float64"),
@@ -104,5 +104,6 @@ def tiled_float64_sum(x: torch.Tensor) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        tiled_kernel[(rows,)](output, x, *x.stride(), columns, _TILE, compute_type(x), tl.float64)
+        tile = min(max(triton.next_power_of_2(columns), _SMALLEST_BLOCK), _TILE)
+        tiled_kernel[(rows,)](output, x, *x.stride(), columns, tile, compute_type(x), tl.float64)
     return output

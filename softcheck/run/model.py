@@ -1,0 +1,81 @@
+"""What a check is asked for, what it measured, and what a caller may watch of it. Imports no torch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from softcheck.cases.case import Case
+from softcheck.run.exhaust import Exhausted
+from softcheck.run.generate import Generated
+from softcheck.run.patience import Over
+from softcheck.run.probing import ProbeResult
+from softcheck.run.process import DeviceChoice
+from softcheck.run.protocol import Ready
+from softcheck.run.session import Result
+from softcheck.speed.samples import ShapeSamples
+from softcheck.variants.declaration import Declaration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to check. ``cases`` are already selected; ``whole_corpus`` says that no edge case was left out of them."""
+
+    variants: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    cases: tuple[Case, ...]
+    whole_corpus: bool
+    probes: tuple[str, ...] = ()
+    quick: bool = False
+    """Whether probes keep to the few trials that show most."""
+    device: DeviceChoice = "auto"
+    jobs: int | None = None
+    seed: int = 0
+    generate: int = 0
+    exhaustive: bool = False
+    """Whether every pair of a 16-bit dtype's patterns is judged too, on a GPU."""
+    speed: bool = True
+    seconds_per_call: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp:
+    """A variant that was called no more in one dtype, and what was not run for that."""
+
+    variant: str
+    dtype: str
+    over: Over
+    cases: tuple[Case, ...]
+    probes: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """Everything measured, as it came."""
+
+    options: Options
+    ready: Ready
+    declarations: dict[str, Declaration] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Variants that can't be judged at all, with the reason."""
+    results: list[Result] = field(default_factory=list)
+    probed: list[ProbeResult] = field(default_factory=list)
+    exhausted: list[Exhausted] = field(default_factory=list)
+    generated: list[Generated] = field(default_factory=list)
+    given_up: list[GivenUp] = field(default_factory=list)
+    speeds: list[ShapeSamples] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """Cases that could not be made or placed, and probes that could not be carried out, with the reason."""
+    notes: list[str] = field(default_factory=list)
+    stages: dict[str, float] = field(default_factory=dict)
+    """Wall seconds of each stage, in order."""
+    interrupted: bool = False
+    is_complete: bool = False
+    """Whether every stage came to its end."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What a caller may watch: a stage's name when it begins, and (done, total) within it."""
+
+    stage: Callable[[str], None] = lambda _: None
+    progress: Callable[[int, int], None] = lambda _done, _total: None
