@@ -4,7 +4,6 @@
 numpy judge decides what is in doubt and describes what is broken. The first two are launched without waiting in between.
 """
 
-import math
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -14,13 +13,14 @@ import torch
 from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, bits_hex
-from oracles.reference import FullyMasked, RowClass
+from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge import bounds, ulp
 from softcheck.judge.device import bins, choice, scan, table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.finish import Numbers
+from softcheck.judge.device.summary import LARGEST_SHARE, summarise
 from softcheck.judge.histogram import merge
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement
@@ -31,9 +31,7 @@ MOST_BROKEN_ROWS = 256
 MOST_BROKEN_ELEMENTS = 1 << 21
 """Up to so many broken rows and elements, the numpy judge judges all of them; beyond, the worst of each kind."""
 
-_TABLE_ROWS = 1 << 20
-_LARGEST_SHARE = 2.0**100
-"""Beyond it float32 does not hold shares of a bound; the numpy judge describes the rows that show them."""
+_TABLE_ROWS = 1 << 22
 _FEW_ROWS = 1 << 10
 """Rows left by the scan for which a table is made ready before their number is known."""
 
@@ -111,16 +109,6 @@ class _Figures:
     errors_ftz: list[float] = field(default_factory=list)
     """Errors in a format without subnormals, of the rows in ``errors`` at least."""
     witnesses: set[int] = field(default_factory=set)
-
-
-_KINDS = {
-    FindingKind.ULP_EXCEEDS_BOUND: ("exceeding", "share"),
-    FindingKind.NAN_MISMATCH: ("nan_mismatch", "nan_mismatch"),
-    FindingKind.INF_MISMATCH: ("inf_mismatch", "inf_mismatch"),
-    FindingKind.OUT_OF_RANGE: ("out_of_range", "range_size"),
-    FindingKind.MASKED_NOT_ZERO: ("masked_not_zero", "masked_size"),
-}
-"""Counts of elements by kind, and the figure that makes a row its witness."""
 
 
 class _Judgement:
@@ -212,62 +200,32 @@ class _Judgement:
 
         ``rows`` lie where the figures lie: on the device, or on the host where they are few.
         """
-        margin = self.constants.margin(table.DEGREE)
-        share_of_sum = found["deviation"].abs() / found["allowed"]
-        doubtful = (found["doubtful"] > 0) | ((share_of_sum - 1).abs() <= max(margin, 2.0**-14))
-        bad_sum = share_of_sum > 1
-        mismatched = (found["nan_mismatch"] + found["inf_mismatch"] + found["masked_not_zero"]) > 0
-        broken = mismatched | bad_sum | (found["exceeding"] > 0) | (found["out_of_range"] > 0)
-        many = int((broken & ~doubtful).sum())
-        few = many <= self.most_broken and many * self.x.shape[1] <= MOST_BROKEN_ELEMENTS
-        chosen = doubtful | broken if few else doubtful
+        most = min(self.most_broken, MOST_BROKEN_ELEMENTS // self.x.shape[1])
         numbers = torch.arange(rows.start, rows.stop, device=self.x.device) if isinstance(rows, range) else rows
-        if chosen.any():
-            again = numbers[chosen]
+        summary = summarise(found, numbers, margin=self.constants.margin(table.DEGREE), most_broken=most)
+        if summary.left:
+            again = numbers[summary.chosen]
             self._table(again.to(self.x.device), -1)
             self.rejudged.append(again.cpu().numpy())
-        kept = ~chosen
-        self._add(found, numbers, kept, bad_sum & kept, broken & kept)
-        special = (found["row_class"] > 0) & kept
-        self.figures.special_rows += int(special.sum())
-        self.figures.fully_masked_rows += int(((found["row_class"] == RowClass.FULLY_MASKED) & kept).sum())
-        self.figures.special_mismatches += int((special & mismatched).sum())
-
-    def _add(
-        self, found: table.Table, numbers: torch.Tensor, kept: torch.Tensor, bad_sum: torch.Tensor, broken: torch.Tensor
-    ) -> None:
         figures = self.figures
         figures.left_by_scan = True
-        if not kept.any():
-            return
-        figures.elements += int(found["comparable"][kept].sum())
-        figures.ulp_sum = min(figures.ulp_sum + float(found["error_sum"][kept].sum()), ulp.LARGEST)
-        figures.flushed += int(found["flushed"][kept].sum())
-        deviations = found["deviation"].abs().nan_to_num(nan=-1.0)
-        for into, name, limit in ((figures.errors, "error", math.inf), (figures.shares, "share", _LARGEST_SHARE)):
-            values = torch.where(kept, found[name], -1.0)
-            place = int(values.argmax())
-            if 0 <= (value := float(values[place])) <= limit:
-                into.append((value, int(numbers[place]), int(found[f"{name}_column"][place])))
-                if name == "error":
-                    figures.errors_ftz.append(float(found["error_ftz"][place]))
-        if (largest := float(torch.where(kept, deviations, -1.0).max())) >= 0:
-            figures.deviations.append(largest)
-        if bad_sum.any():
-            violations = int(bad_sum.sum())
-            figures.sum_violations += violations
-            self._count(FindingKind.SUM_VIOLATION, violations, deviations / found["allowed"], numbers, bad_sum)
-        for kind, (count, size) in _KINDS.items():
-            if broken.any() and (elements := int(found[count][broken].sum())):
-                self._count(kind, elements, found[size], numbers, broken & (found[count] > 0))
-
-    def _count(
-        self, kind: FindingKind, count: int, size: torch.Tensor, numbers: torch.Tensor, showing: torch.Tensor
-    ) -> None:
-        """Counts broken promises, and notes the row that shows the worst as a witness."""
-        self.figures.counts[kind] = self.figures.counts.get(kind, 0) + count
-        place = int(torch.where(showing, size.nan_to_num(nan=0.0), -1.0).argmax())
-        self.figures.witnesses.add(int(numbers[place]))
+        figures.elements += summary.elements
+        figures.ulp_sum = min(figures.ulp_sum + summary.error_sum, ulp.LARGEST)
+        figures.flushed += summary.flushed
+        figures.special_rows += summary.special_rows
+        figures.fully_masked_rows += summary.fully_masked_rows
+        figures.special_mismatches += summary.special_mismatches
+        if summary.error[0] >= 0:
+            figures.errors.append(summary.error)
+            figures.errors_ftz.append(summary.error_ftz)
+        if 0 <= summary.share[0] <= LARGEST_SHARE:
+            figures.shares.append(summary.share)
+        if summary.deviation >= 0:
+            figures.deviations.append(summary.deviation)
+        for kind, (count, row) in summary.broken.items():
+            figures.counts[kind] = figures.counts.get(kind, 0) + count
+            figures.witnesses.add(row)
+        figures.sum_violations += summary.broken.get(FindingKind.SUM_VIOLATION, (0, 0))[0]
 
     def _bits(self, tensor: torch.Tensor, rows: Rows) -> Bits:
         return to_bits(tensor[torch.from_numpy(rows).to(tensor.device)], self.constants.fmt)
@@ -346,16 +304,19 @@ class _Judgement:
         known = max([*self.figures.errors_ftz, *([] if of_host is None else [of_host])])
         if known == max_ulp.value:
             return known
-        zero, largest = self.fully_masked == "zero", known
-        left_out = torch.from_numpy(np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged])).to(self.x.device)
+        zero = self.fully_masked == "zero"
+        left_out = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged]))
         unused = torch.zeros_like(self.histogram)
+        largest = torch.full((), known, dtype=torch.float64, device=self.x.device)
         rows = self.x.shape[0]
         for first in range(0, rows, _TABLE_ROWS):
             part = range(first, min(first + _TABLE_ROWS, rows))
             found = table.tabulate(self.x, self.y, self.constants, part, unused, masked_gives_zero=zero)["error_ftz"]
-            found[left_out[(left_out >= part.start) & (left_out < part.stop)] - first] = -1.0
-            largest = max(largest, float(found.max()))
-        return largest
+            here = left_out[slice(*np.searchsorted(left_out, (part.start, part.stop)))]
+            if len(here):
+                found[torch.from_numpy(here - first).to(found.device)] = -1.0
+            largest = torch.maximum(largest, found.max())
+        return float(largest)
 
     def _violations(self, again: Measurement | None, extremes: Measurement | None) -> tuple[Violation, ...]:
         """One violation per kind: the witness with the worst claim, and the counts of device and host together."""
