@@ -1,9 +1,8 @@
 """One whole check: load the variants, run cases and probes, search with generated cases, time. Imports no torch."""
 
-import functools
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
@@ -67,10 +66,9 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
         session.close()
         raise
     pairs = EveryPair(session, record)
-    add_pairs = functools.partial(_add_pairs, pairs, dtypes=options.dtypes)
-    is_exhaustive = options.exhaustive and run.ready.backend == "cuda"
+    judges_pairs = options.exhaustive and run.ready.backend == "cuda"
     try:
-        apart = load(session, run, events, record, add_pairs if is_exhaustive else lambda _name, _declaration: None)
+        apart = load(session, run, events, record, _adding(pairs, options) if judges_pairs else lambda *_: None)
         _note_that_pairs_need_a_gpu(run)
         cases_and_probes(
             session, run, events, record, apart=apart, before_exclusive=lambda: _wait_for_pairs(pairs, events)
@@ -152,9 +150,14 @@ def _sort(run: Run) -> None:
     run.errors = sorted(set(run.errors))
 
 
-def _add_pairs(pairs: EveryPair, name: str, declaration: Declaration, dtypes: Sequence[str]) -> None:
-    for each in wanted(name, declaration, dtypes):
-        pairs.add(each)
+def _adding(pairs: EveryPair, options: Options) -> Callable[[str, Declaration], None]:
+    """Begins with a variant's pairs."""
+
+    def add(name: str, declaration: Declaration) -> None:
+        for each in wanted(name, declaration, options.dtypes):
+            pairs.add(each)
+
+    return add
 
 
 def _note_that_pairs_need_a_gpu(run: Run) -> None:

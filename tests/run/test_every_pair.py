@@ -9,10 +9,11 @@ import pytest
 
 from softcheck.cases.exhaustive import domain
 from softcheck.contract import FindingKind
-from softcheck.run import check, exhaust
+from softcheck.run import check, every_pair, exhaust
 from softcheck.run.every_pair import EveryPair, Wanted
 from softcheck.run.record import Record
 from softcheck.run.session import Session
+from softcheck.run.stages import cases_and_probes
 from softcheck.variants.declaration import Declaration
 
 VARIANTS = """
@@ -61,6 +62,25 @@ def healthy(x):
     return torch.softmax(x, dim=-1)
 
 
+def meets(x, own, other):
+    (FOLDER / own).touch()
+    limit = time.monotonic() + 60
+    while not (FOLDER / other).exists():
+        if time.monotonic() > limit:
+            raise RuntimeError("the other one was not judged at the same time")
+        time.sleep(0.01)
+    logged(x, limit)
+    return torch.softmax(x, dim=-1)
+
+
+def meets_right(x):
+    return meets(x, "left", "right")
+
+
+def meets_left(x):
+    return meets(x, "right", "left")
+
+
 def stops_beyond_row_1024(x):
     logged(x, time.monotonic())
     if (x.view(torch.int16)[:, 1] >= 1024).any():
@@ -105,6 +125,11 @@ def variants(tmp_path):
 
 
 @pytest.fixture
+def one_at_a_time(monkeypatch):
+    monkeypatch.setattr(every_pair, "WORKERS", 1)
+
+
+@pytest.fixture
 def small_parts(monkeypatch):
     """Parts of 1024 rows that are halved down to 64."""
     for backend in ("interpreter", "cuda"):
@@ -130,8 +155,15 @@ def wanted(variant, first=2000, dtype="float16"):
     return Wanted(variant, Declaration(), domain(dtype, 2, first=first))
 
 
+def begun(session, *todo, record=None):
+    pairs = EveryPair(session, record or Record(None, None))
+    for each in todo:
+        pairs.add(each)
+    return pairs
+
+
 def judged(session, *todo):
-    pairs = EveryPair(session, todo, Record(None, None))
+    pairs = begun(session, *todo)
     seen = []
     pairs.wait(lambda done, total: seen.append((done, total)))
     assert seen == [(number, len(todo)) for number in range(1, len(todo) + 1)]
@@ -160,7 +192,7 @@ def test_a_variant_that_finds_no_memory_for_the_least_part_loses_none_of_those_b
     assert found.domain.first == found.measurement.rows == 512 + 64
 
 
-def test_a_variant_that_ends_the_worker_leaves_the_next_one_a_new_one(shared, variants, small_parts):
+def test_a_variant_that_ends_the_worker_leaves_the_next_one_a_new_one(shared, variants, small_parts, one_at_a_time):
     todo = [wanted(variants.exits_beyond_row_1024, first=4096), wanted(variants.healthy)]
     (broken, right), errors = judged(shared, *todo)
     assert errors == []
@@ -171,18 +203,25 @@ def test_a_variant_that_ends_the_worker_leaves_the_next_one_a_new_one(shared, va
     assert pids[0] != pids[-1] == pids[-2]
 
 
-def test_an_interruption_ends_the_worker_and_keeps_what_it_judged(own, variants, small_parts):
+def test_two_are_judged_at_once_each_in_a_process_of_its_own(shared, variants, small_parts):
+    found, errors = judged(shared, wanted(variants.meets_right), wanted(variants.meets_left))
+    assert errors == []
+    assert [e.measurement.violations for e in found] == [(), ()]
+    assert len({call["pid"] for call in variants.calls()}) == 2
+
+
+def test_an_interruption_ends_the_worker_and_keeps_what_it_judged(own, variants, small_parts, one_at_a_time):
     record = Record(None, None)
     record.add_exhausted = lambda _: pytest.fail("a resumed run would take it for all")
-    pairs = EveryPair(own, [wanted(variants.stops_beyond_row_1024), wanted(variants.healthy)], record)
+    pairs = begun(own, wanted(variants.stops_beyond_row_1024), wanted(variants.healthy), record=record)
     limit = time.monotonic() + 60
     while len(variants.calls()) < 2:
         assert time.monotonic() < limit
         time.sleep(0.05)
-    begun = time.monotonic()
+    closed = time.monotonic()
     own.close()
     (found,), errors = pairs.end()
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - closed < 30
     assert errors == []
     assert (found.domain.first, found.measurement.elements, found.ended.parts) == (1024, 2 * 1024, 1)
 
@@ -197,12 +236,17 @@ def test_pairs_go_on_beside_probes_and_exclusive_ones_wait_for_their_end(own, va
     )
     run = check.Run(options=options, ready=own.ready, declarations={name: Declaration()})
     record, stages = Record(None, None), []
-    pairs = EveryPair(own, [wanted(name, first=2048, dtype="bfloat16")], record)
-    check._run_probes(own, run, check.Events(stage=stages.append), record, pairs)
+    pairs = begun(own, wanted(name, first=2048, dtype="bfloat16"), record=record)
+    events = check.Events(stage=stages.append)
+    cases_and_probes(own, run, events, record, apart={}, before_exclusive=lambda: check._wait_for_pairs(pairs, events))
     (found,), errors = pairs.end()
     assert (errors, run.errors, found.measurement.violations, found.domain.first) == ([], [], (), 2048)
     assert [(p.task.probe, p.conclusion.findings) for p in run.probed] == [("empties", ()), ("addresses", ())]
-    assert stages == ["running probes", "judging every pair of 16-bit patterns", "running probes"]
+    assert stages == [
+        "running cases and probes",
+        "judging every pair of 16-bit patterns",
+        "running probes that need the GPU alone",
+    ]
     calls = variants.calls()
     pair = [call for call in calls if call["dtype"] == "torch.bfloat16"]
     beside = [call for call in calls if call["dtype"] == "torch.float16" and call["elements"] == 0]

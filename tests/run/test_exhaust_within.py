@@ -11,7 +11,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.report.build import build
-from softcheck.run import check, exhaust
+from softcheck.run import check, every_pair, exhaust
 from softcheck.run.every_pair import EveryPair, Wanted
 from softcheck.run.exhaust import Ended, exhaust_within
 from softcheck.run.patience import MOST_DEATHS, Patience
@@ -55,9 +55,16 @@ class Pretending:
         violations = (Violation(FindingKind.CRASH, "ended"),) if died else ()
         return unmeasured((count, judged.columns), violations)
 
+    def apart(self):
+        return self
+
+    def rejoin(self):
+        pass
+
 
 @pytest.fixture
 def clock(monkeypatch):
+    monkeypatch.setattr(every_pair, "WORKERS", 1)
     now = [0.0]
     monkeypatch.setattr(exhaust.time, "monotonic", lambda: now[0])
     return now
@@ -163,10 +170,13 @@ def run_of(session, *, exhaustive=True, names=("v",), record=None):
     run = check.Run(options=options, ready=session.ready)
     narrow = Declaration(max_columns={"bfloat16": 1})
     run.declarations.update(dict.fromkeys(names, narrow))
-    pairs = check._begin_pairs(session, run, record or Record(None, None))
-    if pairs is not None:
-        pairs.wait(lambda *_: None)
-        run.exhausted, run.errors = pairs.end()
+    pairs = EveryPair(session, record or Record(None, None))
+    if exhaustive and session.ready.backend == "cuda":
+        for name, declaration in run.declarations.items():
+            check._adding(pairs, options)(name, declaration)
+    check._note_that_pairs_need_a_gpu(run)
+    pairs.wait(lambda *_: None)
+    run.exhausted, run.errors = pairs.end()
     return run
 
 
@@ -218,7 +228,9 @@ class Blocking(Pretending):
 def test_it_goes_on_beside_other_work_and_an_interruption_keeps_what_was_judged(clock, wait_at, kept):
     session = Blocking(clock, wait_at=wait_at)
     todo = [Wanted(name, Declaration(), PAIRS) for name in ("quick", "slow", "never begun")]
-    pairs = EveryPair(session, todo, Record(None, None))
+    pairs = EveryPair(session, Record(None, None))
+    for each in todo:
+        pairs.add(each)
     assert session.begun.wait(30), "nothing ran before it was waited for"
     session.close()
     found, errors = pairs.end()
@@ -229,7 +241,8 @@ def test_it_goes_on_beside_other_work_and_an_interruption_keeps_what_was_judged(
 
 def test_what_failed_is_said_though_the_session_is_closed_by_then(clock):
     session = Blocking(clock)
-    pairs = EveryPair(session, [Wanted("refused", Declaration(), PAIRS)], Record(None, None))
+    pairs = EveryPair(session, Record(None, None))
+    pairs.add(Wanted("refused", Declaration(), PAIRS))
     pairs.wait(lambda *_: None)
     session.close()
     assert pairs.end() == ([], ["refused, every pair of float16 patterns: out of host memory"])

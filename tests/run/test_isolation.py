@@ -7,6 +7,7 @@ import pytest
 from test_session import case_of
 
 from softcheck.contract import FindingKind
+from softcheck.run.pool import Lane, spread
 from softcheck.run.probing import ProbeTask, run_probe
 from softcheck.run.session import Session
 
@@ -40,8 +41,9 @@ def run(hostile):
     found = {}
     session = Session("interpreter", jobs=2, seconds_per_call=12.0)
     try:
-        errors = session.run(
-            [(case, order) for case in CASES],
+        errors = spread(
+            session,
+            [Lane([session.job(case, order) for case in CASES], 2)],
             lambda r: found.setdefault((r.variant.rpartition(":")[2], r.case.id), r.measurement),
             lambda *_: None,
         )

@@ -1,18 +1,11 @@
 """Plans cover every declared case and name what they leave out."""
 
-from types import SimpleNamespace
-
 import numpy as np
 
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.importing import case_from_bits
-from softcheck.judge.measurement import unmeasured
-from softcheck.run import check
 from softcheck.run.patience import MOST_DEATHS
-from softcheck.run.plan import plan
-from softcheck.run.protocol import Ready
-from softcheck.run.record import Record
-from softcheck.run.session import Result
+from softcheck.run.plan import plan, scouts
 from softcheck.variants.declaration import Declaration
 
 
@@ -50,36 +43,22 @@ def test_undeclared_dtype_takes_nothing():
     assert all(takers == () for _, takers in planned.tasks)
 
 
-def test_a_few_of_all_widths_come_first_and_then_the_largest():
-    columns = [3, 900, 17, 0, 65, 4, 128, 511, 33, 260, 40, 7]
+def test_the_largest_cases_come_first():
+    columns = [3, 900, 17, 0, 65]
     planned = plan([case(n, f"columns-{n}") for n in columns], {"a": Declaration()}, ["float16"])
-    widths = [c.shape[1] for c, _ in planned.tasks]
-    assert planned.scouts == MOST_DEATHS
-    scouts, rest = widths[:MOST_DEATHS], widths[MOST_DEATHS:]
-    assert (min(scouts), 0 in scouts) == (3, False)
-    assert max(scouts) >= 260
-    assert rest == sorted(rest, reverse=True)
-    assert sorted(widths) == sorted(columns)
+    assert [c.shape[1] for c, _ in planned.tasks] == sorted(columns, reverse=True)
 
 
-def test_few_cases_are_all_run_first():
-    planned = plan(CASES, {"a": Declaration()}, ["float16"])
-    assert (planned.scouts, len(planned.tasks)) == (3, 3)
+def test_scouts_are_a_few_cases_of_all_widths():
+    columns = [3, 900, 17, 0, 65, 4, 128, 511, 33, 260, 40, 7]
+    cases = [case(n, f"columns-{n}") for n in columns]
+    found = [c.shape[1] for c in scouts(cases, Declaration(), ["float16"])]
+    assert len(found) == MOST_DEATHS
+    assert (found[0], 0 in found, found == sorted(found)) == (3, False, True)
+    assert found[-1] >= 260
 
 
-def test_progress_leaves_out_what_is_not_run_and_what_a_journal_holds():
-    options = check.Options(variants=("v",), dtypes=("float16",), cases=tuple(CASES), whole_corpus=False)
-    ready = Ready(backend="interpreter", device="CPU", torch="2", triton="3", python="3.11", driver=None)
-    run = check.Run(options=options, ready=ready, declarations={"v": Declaration(layouts=("contiguous",))})
-    record = Record(None, None)
-    for done in CASES[:1]:
-        record.results["v", done.id] = Result("v", done, unmeasured(done.shape, ()), 0.1)
-    shown = []
-
-    def each(tasks, _keep, progress):
-        for number, _ in enumerate([names for _, names in tasks if names], start=1):
-            progress(number, 0)
-        return []
-
-    check._run_cases(SimpleNamespace(run=each), run, check.Events(progress=lambda *now: shown.append(now)), record)
-    assert shown == [(1, 1)]
+def test_scouts_are_only_what_a_declaration_covers_in_each_dtype():
+    limits = Declaration(max_columns={"float16": 32}, layouts=("contiguous",))
+    assert [c.id for c in scouts(CASES, limits, ["float16", "float32"])] == [CASES[0].id]
+    assert scouts(CASES, Declaration(dtypes=("float32",)), ["float16", "float32"]) == []

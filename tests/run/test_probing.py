@@ -1,14 +1,14 @@
 """Probes on workers: a hostile trial costs one finding, and the trials around it are made all the same."""
 
-from types import SimpleNamespace
-
+import msgspec
 import pytest
 from test_session import TWO, hostile
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.run import probing
 from softcheck.run.patience import MOST_TIMEOUTS
-from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, ProbeTask, run_probe, run_probes
+from softcheck.run.pool import Lane, spread
+from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, ProbeTask, needs_the_device, probe_job, run_probe
+from softcheck.run.protocol import Ready
 from softcheck.run.session import Session
 
 ALL = 10
@@ -101,38 +101,27 @@ def test_variant_that_was_given_up_is_not_probed():
 def test_pool_loses_no_task_to_a_hostile_one(session):
     tasks = [task(name, dtype) for name in ("healthy", "exits_on_five_empty_rows") for dtype in ("float16", "float32")]
     found, counted = [], []
-    assert run_probes(session, tasks, found.append, lambda done, total: counted.append((done, total))) == []
+    lane = Lane([probe_job(session, each) for each in tasks], 2)
+    assert spread(session, [lane], found.append, lambda done, total: counted.append((done, total))) == []
     assert {(r.task.variant, r.task.dtype): len(shown(r)) for r in found} == {
         (t.variant, t.dtype): int("exits" in t.variant) for t in tasks
     }
     assert counted == [(n, 4) for n in range(1, 5)]
 
 
+GPU = Ready(backend="cuda", device="GPU", torch="2", triton="3", python="3.11", driver="1", memory_bytes=140 * 10**9)
+
+
 @pytest.mark.parametrize(
-    ("backend", "expected"),
-    [("cuda", [(["a", "c"], 6), (["b"], 1)]), ("interpreter", [(["a", "b", "c"], 6), ([], 1)])],
+    ("ready", "dtype", "alone"),
+    [
+        (GPU, "float16", False),
+        (GPU, "float64", True),
+        (msgspec.structs.replace(GPU, memory_bytes=24 * 10**9), "float16", True),
+        (msgspec.structs.replace(GPU, memory_bytes=None), "float16", True),
+        (msgspec.structs.replace(GPU, backend="interpreter"), "float64", False),
+    ],
 )
-def test_exclusive_probes_run_one_at_a_time_on_a_gpu(monkeypatch, backend, expected):
-    ran = []
-
-    def spread(_pool, jobs, _deliver, _progress, *, threads):
-        ran.append(([job.name.split()[1] for job in jobs], threads))
-        return []
-
-    monkeypatch.setattr(probing, "spread", spread)
-    monkeypatch.setattr(probing, "EXCLUSIVE", frozenset({"b"}))
-    pool = SimpleNamespace(ready=SimpleNamespace(backend=backend), jobs=6)
-    run_probes(pool, [ProbeTask(variant="v", dtype="float16", probe=p) for p in "abc"], ran.append, print)
-    assert ran == expected
-
-
-def test_what_else_uses_a_gpu_is_waited_for_before_exclusive_probes(monkeypatch):
-    order = []
-    monkeypatch.setattr(
-        probing, "spread", lambda _pool, jobs, *_, **__: order.append([j.name.split()[1] for j in jobs]) or []
-    )
-    monkeypatch.setattr(probing, "EXCLUSIVE", frozenset({"b"}))
-    pool = SimpleNamespace(ready=SimpleNamespace(backend="cuda"), jobs=6)
-    tasks = [ProbeTask(variant="v", dtype="float16", probe=p) for p in "abc"]
-    assert run_probes(pool, tasks, print, print, before_exclusive=lambda: order.append("waited")) == []
-    assert order == [["a", "c"], "waited", ["b"]]
+def test_a_large_probe_has_the_device_to_itself_where_memory_is_short(ready, dtype, alone):
+    assert needs_the_device(ProbeTask(variant="v", dtype=dtype, probe="addresses"), ready) is alone
+    assert not needs_the_device(ProbeTask(variant="v", dtype=dtype, probe="sizes"), ready)

@@ -10,6 +10,7 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.patience import MOST_TIMEOUTS
+from softcheck.run.pool import Lane, spread
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.session import Session, rows_to_run
 from softcheck.speed.samples import Sampled, ShapeSamples
@@ -55,8 +56,8 @@ def kinds(session, variant, case):
 def test_hostile_variant_costs_one_finding_and_the_rest_goes_on(session, name, kind):
     order = [hostile("healthy"), hostile(name), hostile("shouts")]
     found = {}
-    notes = session.run([(TWO, order), (THREE, order)], lambda r: found.setdefault((r.variant, r.case.id), r), print)
-    assert notes == []
+    jobs = [session.job(case, order) for case in (TWO, THREE)]
+    assert spread(session, [Lane(jobs, 2)], lambda r: found.setdefault((r.variant, r.case.id), r), print) == []
     assert len(found) == 6
     for (variant, case_id), result in found.items():
         expected = {kind} if variant == hostile(name) and case_id == THREE.id else set()

@@ -1,0 +1,152 @@
+"""Lanes of jobs on threads, and workers that are started ahead or kept apart."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from softcheck.errors import NothingRunError, SoftcheckError
+from softcheck.run import pool
+from softcheck.run.pool import Job, Lane, Pool, spread
+from softcheck.run.process import WorkerDiedError
+
+
+@dataclass(eq=False)
+class Pretended:
+    """A worker that is no process; it takes a moment to start."""
+
+    device: str
+    ready: object = field(default_factory=type("Ready", (), {"backend": "cuda"}))
+    served: set = field(default_factory=set)
+    ended: bool = False
+
+    def close(self):
+        self.ended = True
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """All workers that were started, in order, and how long a start takes."""
+    workers = []
+
+    def start(device):
+        time.sleep(0.05)
+        if device == "missing":
+            raise NothingRunError("no such device")
+        workers.append(Pretended(device))
+        return workers[-1]
+
+    monkeypatch.setattr(pool, "Worker", start)
+    return workers
+
+
+def until(condition):
+    limit = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+def test_workers_started_ahead_are_waited_for_rather_than_more_started(started):
+    opened = Pool("cuda", jobs=4, ahead=2)
+    taken = [opened.take() for _ in range(3)]
+    assert len({id(worker) for worker in taken}) == len(started) == 3
+    opened.take()
+    assert len(started) == 4, "none was left"
+
+
+def test_no_more_are_started_ahead_than_run_at_once(started):
+    opened = Pool("cuda", jobs=2, ahead=50)
+    until(lambda: len(started) == 2)
+    time.sleep(0.2)
+    assert len(started) == 2
+    opened.close()
+    assert all(worker.ended for worker in started)
+
+
+def test_a_missing_device_is_said_at_once_and_leaves_nothing_behind(started):
+    with pytest.raises(NothingRunError, match="no such device"):
+        Pool("missing", jobs=4, ahead=3)
+    assert started == []
+
+
+def test_what_comes_after_the_end_is_ended_too(started):
+    opened = Pool("cuda", jobs=3, ahead=2)
+    opened.close()
+    until(lambda: len(started) == 3 and all(worker.ended for worker in started))
+    with pytest.raises(WorkerDiedError, match="closed"):
+        opened.take()
+
+
+def test_workers_kept_apart_serve_no_one_else_until_they_come_back(started):
+    opened = Pool("cuda", jobs=4)
+    own = opened.apart()
+    kept = own.take()
+    assert kept is started[0], "an idle one is borrowed"
+    own.give(kept)
+    assert opened.take() is not kept
+    assert own.take() is kept
+    own.give(kept)
+    own.rejoin()
+    assert opened.take() is kept
+    own.close()
+    assert opened.closed
+    assert all(worker.ended for worker in started)
+
+
+@pytest.fixture
+def opened(started):
+    return Pool("cuda", jobs=4)
+
+
+def test_a_lane_has_no_more_jobs_under_way_than_it_may(opened):
+    running, most = {"few": 0, "many": 0}, {"few": 0, "many": 0}
+    lock = threading.Lock()
+
+    def job(lane, number):
+        def work(emit):
+            with lock:
+                running[lane] += 1
+                most[lane] = max(most[lane], running[lane])
+            time.sleep(0.02)
+            with lock:
+                running[lane] -= 1
+            emit((lane, number))
+
+        return Job(lane, work)
+
+    lanes = [Lane([job("few", i) for i in range(6)], 1), Lane([job("many", i) for i in range(12)], 4)]
+    found, counted = [], []
+    assert spread(opened, lanes, found.append, lambda *now: counted.append(now)) == []
+    assert sorted(found) == sorted([("few", i) for i in range(6)] + [("many", i) for i in range(12)])
+    assert [number for lane, number in found if lane == "few"] == list(range(6))
+    assert most["few"] == 1
+    assert 2 <= most["many"] <= 4
+    assert counted == [(n, 18) for n in range(1, 19)]
+
+
+def test_the_first_lane_is_begun_first(opened):
+    opened.jobs = 1
+    order = []
+    lanes = [Lane([Job(name, lambda _, name=name: order.append(name)) for name in names], 1) for names in ("ab", "cd")]
+    spread(opened, lanes, print, lambda *_: None)
+    assert order == ["a", "b", "c", "d"]
+
+
+def test_an_error_costs_its_job_alone(opened):
+    def refuses(_emit):
+        raise SoftcheckError("cannot be made")
+
+    def breaks(_emit):
+        raise ZeroDivisionError
+
+    jobs = [Job("first", refuses), Job("second", breaks), Job("third", lambda emit: emit(3))]
+    found = []
+    errors = spread(opened, [Lane(jobs, 1)], found.append, lambda *_: None)
+    assert errors == ["cannot be made", "second: internal error: ZeroDivisionError()"]
+    assert found == [3]
+
+
+def test_no_jobs_are_done_at_once(opened):
+    assert spread(opened, [], print, print) == spread(opened, [Lane([], 3)], print, print) == []
