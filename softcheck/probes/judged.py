@@ -1,25 +1,29 @@
-"""A call with everything that the judge finds wrong with its output, judged where it lies as far as that is quicker."""
+"""Calls with everything that the judge finds wrong with their outputs, judged where they lie as far as that is quicker."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from oracles.formats import Bits, Format
 from softcheck.cases.case import PACKED
-from softcheck.contract import Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.probes import screen
+from softcheck.probes.arrivals import MOST, Arrivals, Flags
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import Placed, call_on_device, place, to_bits
+from softcheck.variants.call import Launched, all_to_bits, launch, place, raised, synchronize, to_bits
 
 _MANY_ELEMENTS = 1 << 20
 """On a GPU, outputs of more elements are judged by the device judge, whose kernels take seconds to compile."""
+
+_GROUP_BYTES = 4 << 20
+"""Of inputs, after which a group is settled. Each is kept three times over: as placed, as it was before, as output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,55 +34,172 @@ class Judged:
     violations: tuple[Violation, ...]
     fatal: bool
     seconds: float
-    """What the call itself took, compilation included."""
+    """What the call itself took until it returned, compilation included."""
 
     def bits(self, fmt: Format) -> Bits | None:
         """The output's bit patterns on the host."""
         return None if self.output is None else to_bits(self.output, fmt)
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    size: int
+    bits: Bits
+    launched: Launched
+    seconds: float
+
+    def judged(self, violations: tuple[Violation, ...], *, fatal: bool) -> Judged:
+        return Judged(self.launched.output, violations, fatal, self.seconds)
+
+
+class Calls:
+    """Calls on packed rows in NaN-poisoned memory, made one after the other and judged in groups of up to ``most``.
+
+    Within a group nothing waits for the device: whether a call left its input alone, and whether all rows of its output pass
+    the screen, is computed there, and read for the whole group at once. Only outputs for which that does not suffice are
+    brought to the host. A group of one is waited for before its output is looked at. Outputs of more are copied as the
+    caller's stream finds them right after the call, so that the next may write to the same memory.
+    """
+
+    def __init__(
+        self, subject: Subject, function: Callable[[torch.Tensor], Any] | None = None, *, most: int = 1
+    ) -> None:
+        self._subject = subject
+        self._function = subject.variant.function if function is None else function
+        self._most = min(most, MOST)
+        self._arrivals = Arrivals(subject.device)
+        self._made: list[_Made] = []
+        self._crash: Violation | None = None
+        """Set once the device is lost, whichever call lost it."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no other call may be made before those that were are settled."""
+        if not self._made:
+            return False
+        is_over = self._crash is not None or self._made[-1].launched.fatal
+        is_large = sum(made.bits.nbytes for made in self._made) >= _GROUP_BYTES
+        return is_over or is_large or len(self._made) == self._most
+
+    def make(self, bits: Bits, size: int = 0) -> float:
+        """Calls the variant on these rows; how many seconds that took. ``size`` is what ``settle`` calls it."""
+        device = self._subject.device
+        seconds = 0.0
+        try:
+            placed = place(bits, self._subject.setting.fmt, PACKED, device)
+            begun = time.perf_counter()
+            with nan_filled():
+                launched = launch(self._function, placed, wait=self._most == 1)
+            seconds = time.perf_counter() - begun
+            self._made.append(_Made(size, bits, launched, seconds))
+            if any(violation.kind is FindingKind.CRASH for violation in launched.broken):
+                self._crash = launched.broken[0]
+                return seconds
+            self._arrivals.send(len(self._made) - 1, self._flags(launched))
+            if launched.output is not None and self._most > 1:
+                kept = replace(launched, output=launched.output.detach().clone())
+                self._made[-1] = _Made(size, bits, kept, seconds)
+        except RuntimeError as error:
+            # What an earlier call did to the device comes up wherever the device is next asked for anything.
+            violation, is_lost = raised(error, device)
+            if not is_lost or not self._made:
+                raise
+            self._crash = violation
+        return seconds
+
+    def settle(self) -> list[tuple[int, Judged]]:
+        """Each call that was made since the last time, by size and in order, with what is wrong with it.
+
+        Where the device is lost, the list ends with the call that lost it. Of those before only what had arrived on the
+        host is known, so that calls whose outputs were still to be judged are not in it.
+        """
+        made, self._made = self._made, []
+        crash, self._crash = self._crash, None
+        if made and crash is None:
+            try:
+                synchronize(self._subject.device)
+            except RuntimeError as error:
+                crash, is_lost = raised(error, self._subject.device)
+                if not is_lost:
+                    raise
+        flags = self._arrivals.take(len(made))
+        if crash is not None:
+            return _until_crash(made, flags, crash)
+        return self._settled(made, [Flags() if known is None else known for known in flags])
+
+    def _flags(self, launched: Launched) -> torch.Tensor:
+        """Whether the input is unchanged, and whether all rows of the output pass: bool of shape [2], on the device."""
+        x, output, setting = launched.placed.view, launched.output, self._subject.setting
+        if output is None:
+            return torch.zeros(2, dtype=torch.bool, device=x.device)
+        unchanged = launched.unchanged()
+        passes = screen.passing(x, output, setting.fmt).all() if setting.on_gpu else torch.zeros_like(unchanged)
+        return torch.stack([unchanged, passes])
+
+    def _settled(self, made: Sequence[_Made], flags: Sequence[Flags]) -> list[tuple[int, Judged]]:
+        unread = [
+            one.launched.output
+            for one, known in zip(made, flags, strict=True)
+            if one.launched.output is not None and not known.passes
+        ]
+        outputs = iter(all_to_bits(unread, self._subject.setting.fmt))
+        settled = []
+        for one, known in zip(made, flags, strict=True):
+            violations = (*one.launched.broken, *one.launched.changed)
+            if one.launched.output is not None:
+                modified = () if known.unchanged else one.launched.modified()
+                wrong = () if known.passes else self._wrong(one, one.launched.output, next(outputs))
+                violations = (*modified, *violations, *wrong)
+            settled.append((one.size, one.judged(violations, fatal=one.launched.fatal)))
+        return settled
+
+    def _wrong(self, made: _Made, output: torch.Tensor, output_bits: Bits) -> tuple[Violation, ...]:
+        """What the judge finds wrong with an output that the screen does not pass."""
+        setting, bits = self._subject.setting, made.bits
+        masked = setting.declaration.fully_masked
+
+        def judge_bits(found: Bits) -> Measurement:
+            return judge(bits, found, setting.fmt, fully_masked=masked)
+
+        attempt = Attempt(
+            function=self._function,
+            bits=bits,
+            fmt=setting.fmt,
+            layout=PACKED,
+            device=self._subject.device,
+            output=output_bits,
+            judge=judge_bits,
+        )
+        if setting.on_gpu and bits.size > _MANY_ELEMENTS:
+            # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
+            from softcheck.judge.device.trust import DistrustedError, judge_trusted
+
+            try:
+                measured = judge_trusted(made.launched.placed.view, output, setting.fmt, fully_masked=masked)
+            except DistrustedError:
+                # The numpy judge is slower and as right; who is to know of it reads it beside the exhaustive pairs.
+                measured = judge_bits(output_bits)
+        else:
+            measured = judge_bits(output_bits)
+        return diagnose(attempt, measured).violations
+
+
 def judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any] | None = None) -> Judged:
     """Calls the variant, or ``function`` in its place, on packed rows in NaN-poisoned memory, and judges its output."""
-    called = subject.variant.function if function is None else function
-    placed = place(bits, subject.setting.fmt, PACKED, subject.device)
-    begun = time.perf_counter()
-    with nan_filled():
-        returned = call_on_device(called, placed)
-    seconds = time.perf_counter() - begun
-    if returned.output is None:
-        return Judged(None, returned.violations, returned.fatal, seconds)
-    wrong = _wrong(subject, bits, placed, returned.output, called)
-    return Judged(returned.output, (*returned.violations, *wrong), returned.fatal, seconds)
+    calls = Calls(subject, function)
+    calls.make(bits)
+    [(_, found)] = calls.settle()
+    return found
 
 
-def _wrong(
-    subject: Subject, bits: Bits, placed: Placed, output: torch.Tensor, function: Callable[[torch.Tensor], Any]
-) -> tuple[Violation, ...]:
-    fmt, masked = subject.setting.fmt, subject.setting.declaration.fully_masked
-    if subject.setting.on_gpu and bool(screen.passing(placed.view, output, fmt).all()):
-        return ()
-
-    def judge_bits(found: Bits) -> Measurement:
-        return judge(bits, found, fmt, fully_masked=masked)
-
-    attempt = Attempt(
-        function=function,
-        bits=bits,
-        fmt=fmt,
-        layout=PACKED,
-        device=subject.device,
-        output=to_bits(output, fmt),
-        judge=judge_bits,
-    )
-    if subject.setting.on_gpu and bits.size > _MANY_ELEMENTS:
-        # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
-        from softcheck.judge.device.trust import DistrustedError, judge_trusted
-
-        try:
-            measured = judge_trusted(placed.view, output, fmt, fully_masked=masked)
-        except DistrustedError:
-            # The numpy judge is slower and as right; who is to know of it reads it beside the exhaustive pairs.
-            measured = judge_bits(attempt.output)
-    else:
-        measured = judge_bits(attempt.output)
-    return diagnose(attempt, measured).violations
+def _until_crash(made: Sequence[_Made], flags: Sequence[Flags | None], crash: Violation) -> list[tuple[int, Judged]]:
+    """The first call whose flags did not arrive lost the device; where all did, the last, by work on another stream."""
+    lost = next((index for index, known in enumerate(flags) if known is None), len(made) - 1)
+    before = [
+        (one.size, Judged(None, (*one.launched.broken, *one.launched.changed), fatal=False, seconds=one.seconds))
+        for one, known in zip(made[:lost], flags, strict=False)
+        if one.launched.output is None or known == Flags(unchanged=True, passes=True)
+    ]
+    culprit = made[lost]
+    violations = (crash, *culprit.launched.changed)
+    return [*before, (culprit.size, Judged(None, violations, fatal=True, seconds=culprit.seconds))]

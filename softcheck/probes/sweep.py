@@ -6,8 +6,9 @@ import msgspec
 
 from oracles.formats import Bits
 from softcheck.contract import FindingKind, Violation
+from softcheck.probes.arrivals import MOST
 from softcheck.probes.base import Subject, Trial, skipped_of
-from softcheck.probes.judged import judged
+from softcheck.probes.judged import Calls, Judged
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.predicate import describe
 
@@ -22,36 +23,55 @@ def sweep(
     *,
     dispensable: frozenset[int] = frozenset(),
 ) -> Outcome:
-    """Judges the variant at each size, in order, on the input that ``make`` gives.
+    """Judges the variant at each size, in order, on the input that ``make`` gives; on a GPU in groups.
 
     Once calls on dispensable sizes have taken half a second, and 50 ms each on average, the others of them are left out:
     some kernels are compiled anew for every size.
     """
-    tried: list[int] = []
-    failing: dict[FindingKind, list[int]] = {}
-    smallest: dict[FindingKind, Violation] = {}
+    calls = Calls(subject, most=MOST if subject.setting.on_gpu else 1)
+    seen = _Seen()
     spent, paid = 0.0, 0
     for size in sizes:
         if size in dispensable and spent > max(_SECONDS, _SECONDS_EACH * paid):
             continue
-        found = judged(subject, make(size))
-        tried.append(size)
+        seconds = calls.make(make(size), size)
         if size in dispensable:
-            spent, paid = spent + found.seconds, paid + 1
-        for violation in found.violations:
-            known = failing.setdefault(violation.kind, [])
-            smallest[violation.kind] = _merged(
-                smallest.get(violation.kind), violation, first=size < min(known, default=size + 1)
-            )
-            known.append(size)
-        if found.fatal:
+            spent, paid = spent + seconds, paid + 1
+        if calls.is_full:
+            seen.add(calls.settle())
+        if seen.fatal:
             break
-    return Outcome(
-        violations=tuple(smallest.values()),
-        tried=tuple(sorted(tried)),
-        failing={kind: tuple(sorted(set(broken))) for kind, broken in failing.items()},
-        fatal=found.fatal if tried else False,
-    )
+    seen.add(calls.settle())
+    return seen.outcome()
+
+
+class _Seen:
+    """What calls at many sizes broke."""
+
+    def __init__(self) -> None:
+        self.fatal = False
+        self._tried: list[int] = []
+        self._failing: dict[FindingKind, list[int]] = {}
+        self._smallest: dict[FindingKind, Violation] = {}
+
+    def add(self, settled: Sequence[tuple[int, Judged]]) -> None:
+        for size, found in settled:
+            self._tried.append(size)
+            self.fatal = found.fatal
+            for violation in found.violations:
+                known = self._failing.setdefault(violation.kind, [])
+                self._smallest[violation.kind] = _merged(
+                    self._smallest.get(violation.kind), violation, first=size < min(known, default=size + 1)
+                )
+                known.append(size)
+
+    def outcome(self) -> Outcome:
+        return Outcome(
+            violations=tuple(self._smallest.values()),
+            tried=tuple(sorted(self._tried)),
+            failing={kind: tuple(sorted(set(broken))) for kind, broken in self._failing.items()},
+            fatal=self.fatal,
+        )
 
 
 def _merged(known: Violation | None, violation: Violation, *, first: bool) -> Violation:

@@ -1,7 +1,7 @@
 """Calling a variant on a case: placing the input in memory, poisoning what is uninitialised, and reading bits back."""
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,30 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
+class Launched:
+    """A call that has returned, while its work may still go on, and the promises whose breach shows without any value."""
+
+    placed: Placed
+    before: torch.Tensor
+    """What the input's storage held before the call, as integers."""
+    output: torch.Tensor | None
+    broken: tuple[Violation, ...] = ()
+    """By an exception, or by the type, shape, dtype or device of what was returned; then there is no output."""
+    changed: tuple[Violation, ...] = ()
+    """Of global state."""
+    fatal: bool = False
+
+    def unchanged(self) -> torch.Tensor:
+        """Whether the input's storage holds what it held before: bool, of no dimensions, on the device."""
+        return (self.before == _stored(self.placed)).all()
+
+    def modified(self) -> tuple[Violation, ...]:
+        """What has changed in the input's storage: its elements, and the memory between and before them."""
+        fmt, storage = self.placed.fmt, self.placed.storage
+        return _modified(to_bits(self.before.view(storage.dtype), fmt), to_bits(storage, fmt), self.placed)
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """A call's outcome on the device: the output, or None where there is none to judge, and broken promises."""
 
@@ -50,10 +74,15 @@ class Called:
     fatal: bool = False
 
 
+_TOGETHER = 1 << 20
+"""Elements up to which one transfer is worth another copy of them on the device."""
+
+
 def to_tensor(bits: Bits, fmt: Format, device: torch.device) -> torch.Tensor:
-    """Tensor of the format's dtype with exactly these bits."""
-    signed = np.ascontiguousarray(bits).view(f"i{fmt.itemsize}")
-    return torch.from_numpy(signed.copy()).to(device).view(TORCH_DTYPES[fmt.name])
+    """Tensor of the format's dtype with exactly these bits, in memory of its own."""
+    signed = np.array(bits, order="C").view(f"i{fmt.itemsize}")
+    # CUDA has read pageable memory by the time this returns, and need not wait for what the device still does.
+    return torch.from_numpy(signed).to(device, non_blocking=True).view(TORCH_DTYPES[fmt.name])
 
 
 def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
@@ -61,6 +90,18 @@ def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
     signed = tensor.detach().contiguous().view(_INTEGER[fmt.width]).cpu().numpy()
     copied: Bits = signed.copy().view(fmt.storage)
     return copied
+
+
+def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
+    """``to_bits`` of several tensors, of the format's dtype or integers of its size, in one transfer if they are small.
+
+    Each transfer waits for the device, which takes milliseconds where other processes use it too.
+    """
+    if len(tensors) < 2 or sum(tensor.numel() for tensor in tensors) > _TOGETHER:
+        return [to_bits(tensor, fmt) for tensor in tensors]
+    flat = to_bits(torch.cat([tensor.detach().reshape(-1).view(_INTEGER[fmt.width]) for tensor in tensors]), fmt)
+    ends = np.cumsum([tensor.numel() for tensor in tensors])[:-1]
+    return [part.reshape(tensor.shape) for part, tensor in zip(np.split(flat, ends), tensors, strict=True)]
 
 
 def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Placed:
@@ -78,9 +119,13 @@ def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Plac
 
 def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
     """Runs a variant once, as ``call_on_device`` does, and brings the output's bits to the host."""
-    returned = call_on_device(function, placed)
-    output = None if returned.output is None else to_bits(returned.output, placed.fmt)
-    return Called(output, returned.violations, returned.fatal)
+    launched = launch(function, placed, wait=True)
+    if launched.output is None:
+        return Called(None, (*launched.broken, *launched.changed), launched.fatal)
+    unchanged = launched.unchanged().to(_INTEGER[placed.fmt.width])
+    same, output = all_to_bits([unchanged, launched.output], placed.fmt)
+    modified = () if same else launched.modified()
+    return Called(output, (*modified, *launched.changed), launched.fatal)
 
 
 def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> Returned:
@@ -88,27 +133,35 @@ def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> R
 
     Global state that the call changed is put back.
     """
-    stored = placed.storage.view(_INTEGER[placed.fmt.width])
-    before = stored.clone()
+    launched = launch(function, placed, wait=True)
+    if launched.output is None:
+        return Returned(None, (*launched.broken, *launched.changed), launched.fatal)
+    modified = () if launched.unchanged() else launched.modified()
+    return Returned(launched.output, (*modified, *launched.changed), launched.fatal)
+
+
+def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: bool) -> Launched:
+    """Calls a variant once, and waits for all work on the device only where asked to.
+
+    Without waiting, what the call did to the device shows later, and values are those that the current stream finds: only
+    work that a variant leaves on a stream of its own, unordered with the caller's, may come after them.
+    """
+    device = placed.view.device
+    before = _stored(placed).clone()
     state = Snapshot()
     try:
         output = function(placed.view)
-        _synchronize(placed.view.device)
+        if wait:
+            synchronize(device)
     except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
         changed = _state_changed(state.restore())
-        raised = _raised(error, placed.view.device)
-        return Returned(None, (*raised.violations, *changed), raised.fatal or not state.is_restored)
+        violation, is_ruined = raised(error, device)
+        return Launched(placed, before, None, (violation,), changed, is_ruined or not state.is_restored)
     changed = _state_changed(state.restore())
-    is_lost = not state.is_restored
     wrong = returned_wrongly(output, placed.view)
     if wrong is not None:
-        return Returned(None, (wrong, *changed), is_lost)
-    if torch.equal(before, stored):
-        return Returned(output, changed, is_lost)
-    violations = _modified(
-        to_bits(before.view(placed.storage.dtype), placed.fmt), to_bits(placed.storage, placed.fmt), placed
-    )
-    return Returned(output, (*violations, *changed), is_lost)
+        return Launched(placed, before, None, (wrong,), changed, not state.is_restored)
+    return Launched(placed, before, output, (), changed, not state.is_restored)
 
 
 def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
@@ -134,13 +187,14 @@ def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
 def is_usable(device: torch.device) -> bool:
     """Whether the device still works in this process: an illegal access ruins a CUDA context for good."""
     try:
-        _synchronize(device)
+        synchronize(device)
     except RuntimeError:
         return False
     return True
 
 
-def _synchronize(device: torch.device) -> None:
+def synchronize(device: torch.device) -> None:
+    """Waits until the device has done all of its work. Raises RuntimeError where some of it has ruined the device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -154,8 +208,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_HOST_MEMORY in str(error)
 
 
-def _raised(error: Exception, device: torch.device) -> Returned:
-    """What an exception says: its kind by type name, since Triton's error classes move between releases."""
+def raised(error: Exception, device: torch.device) -> tuple[Violation, bool]:
+    """What an exception says, and whether the device can't be used any more, which is a ``crash``.
+
+    Other kinds are told by the type's name, since Triton's error classes move between releases.
+    """
     fatal = not is_usable(device)
     name = type(error).__name__
     if fatal:
@@ -166,7 +223,7 @@ def _raised(error: Exception, device: torch.device) -> Returned:
         kind = FindingKind.COMPILE_ERROR
     else:
         kind = FindingKind.RAISED
-    return Returned(None, (Violation(kind, f"{describe(error)}; expected an output"),), fatal)
+    return Violation(kind, f"{describe(error)}; expected an output"), fatal
 
 
 def describe(error: BaseException) -> str:
@@ -175,6 +232,11 @@ def describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {message}{where}"
+
+
+def _stored(placed: Placed) -> torch.Tensor:
+    """All of the input's storage as integers, so that NaN equals itself."""
+    return placed.storage.view(_INTEGER[placed.fmt.width])
 
 
 def _state_changed(changed: list[str]) -> tuple[Violation, ...]:

@@ -151,10 +151,15 @@ def test_a_trial_that_ended_its_process_keeps_its_own_finding():
 
 def test_costly_widths_are_left_out_and_counted(monkeypatch):
     """Some kernels are compiled anew for each width."""
-    from softcheck.probes import judged, sizes
+    from softcheck.probes import sizes
+
+    class Costly(sweep.Calls):
+        def make(self, bits, size):
+            super().make(bits[:1, :1], size)
+            return 0.6
 
     monkeypatch.setattr(sweep, "_SECONDS", 0.5)
-    monkeypatch.setattr(sweep, "judged", lambda *_: judged.Judged(None, (), fatal=False, seconds=0.6))
+    monkeypatch.setattr(sweep, "Calls", Costly)
     probe = registry.load("sizes")
     setting = Setting(declaration=declaration_of(right), dtype="float16", backend="cuda")
     subject = Subject(LoadedVariant("right", right, setting.declaration), setting, torch.device("cpu"))

@@ -1,0 +1,299 @@
+"""Calls that are judged in groups break the same promises as calls that are judged one by one."""
+
+import threading
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from oracles.formats import FORMATS
+from softcheck.contract import FindingKind
+from softcheck.probes import judged, sweep
+from softcheck.probes.arrivals import MOST, Arrivals, Flags
+from softcheck.probes.base import Setting, Subject
+from softcheck.probes.judged import Calls
+from softcheck.probes.kit import ordinary_rows
+from softcheck.probes.sizes import telling_rows
+from softcheck.variants import call, state
+from softcheck.variants.declaration import declaration_of
+from softcheck.variants.registry import LoadedVariant
+
+WIDTHS = tuple(range(1, 50))
+"""Of a whole group and a part of another."""
+
+
+def right():
+    return lambda x: torch.softmax(x, dim=-1)
+
+
+def wrong_at_odd_widths():
+    return lambda x: torch.softmax(x, dim=-1) * (1.0 + 0.25 * (x.shape[1] % 2))
+
+
+def changes_its_input():
+    def softmax(x):
+        output = torch.softmax(x, dim=-1)
+        if x.shape[1] % 7 == 3:
+            x[0, 0] = 0.25
+        return output
+
+    return softmax
+
+
+def works_in_place():
+    return lambda x: x.copy_(torch.softmax(x, dim=-1))
+
+
+def raises_at_one_width():
+    def softmax(x):
+        if x.shape[1] == 33:
+            raise ValueError("33 columns")
+        return torch.softmax(x, dim=-1)
+
+    return softmax
+
+
+def another_dtype_at_one_width():
+    return lambda x: torch.softmax(x.float() if x.shape[1] == 20 else x, dim=-1)
+
+
+def another_shape_at_one_width():
+    return lambda x: torch.softmax(x, dim=-1)[: 1 if x.shape[1] == 21 else None]
+
+
+def wrong_at_every_third_call():
+    made = SimpleNamespace(calls=0)
+
+    def softmax(x):
+        made.calls += 1
+        return torch.softmax(x, dim=-1) * (1.25 if made.calls % 3 == 0 else 1.0)
+
+    return softmax
+
+
+def returns_one_buffer():
+    kept = SimpleNamespace(buffer=None)
+
+    def softmax(x):
+        if kept.buffer is None:
+            kept.buffer = torch.zeros(1 << 16, dtype=x.dtype, device=x.device)
+        output = kept.buffer[: x.numel()].view(x.shape)
+        return output.copy_(torch.softmax(x, dim=-1))
+
+    return softmax
+
+
+def leaves_a_tail():
+    def softmax(x):
+        output = torch.empty_like(x)
+        output[:, :40] = torch.softmax(x, dim=-1)[:, :40]
+        return output
+
+    return softmax
+
+
+def sets_the_default_dtype():
+    def softmax(x):
+        if x.shape[1] == 40:
+            torch.set_default_dtype(torch.float64)
+        return torch.softmax(x, dim=-1)
+
+    return softmax
+
+
+BROKEN = {
+    wrong_at_odd_widths: {FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION},
+    changes_its_input: {FindingKind.INPUT_MODIFIED},
+    works_in_place: {FindingKind.INPUT_MODIFIED},
+    raises_at_one_width: {FindingKind.RAISED},
+    another_dtype_at_one_width: {FindingKind.WRONG_DTYPE},
+    another_shape_at_one_width: {FindingKind.WRONG_SHAPE},
+    wrong_at_every_third_call: {FindingKind.SUM_VIOLATION},
+    leaves_a_tail: {FindingKind.UNWRITTEN_OUTPUT},
+    sets_the_default_dtype: {FindingKind.STATE_CHANGED},
+}
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    return torch.device(request.param)
+
+
+def subject_of(function, device, dtype="float16"):
+    declaration = declaration_of(function)
+    return Subject(
+        LoadedVariant("planted", function, declaration),
+        Setting(declaration=declaration, dtype=dtype, backend="cuda"),
+        device,
+    )
+
+
+def swept(make, device, dtype="float16", *, most=MOST):
+    """The outcome with groups of up to ``most``, of a function of its own, since some count their calls."""
+    subject = subject_of(make(), device, dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweep, "MOST", most)
+        return sweep.sweep(subject, WIDTHS, lambda n: telling_rows(n, FORMATS[dtype], rows=4, seed=0))
+
+
+@pytest.mark.parametrize("planted", BROKEN, ids=lambda planted: planted.__name__)
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_a_group_breaks_the_promises_that_its_calls_break_one_by_one(planted, dtype, device):
+    grouped, alone = (swept(planted, device, dtype, most=most) for most in (MOST, 1))
+    assert grouped == alone
+    assert grouped.tried == WIDTHS
+    assert grouped.failing.keys() >= BROKEN[planted]
+
+
+@pytest.mark.parametrize("planted", [right, returns_one_buffer], ids=lambda planted: planted.__name__)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_right_kernel_is_left_alone_in_a_group_even_where_calls_write_to_one_buffer(planted, dtype, device):
+    outcome = swept(planted, device, dtype)
+    assert (outcome.violations, outcome.tried, outcome.fatal) == ((), WIDTHS, False)
+
+
+def test_no_call_is_made_after_one_whose_state_could_not_be_put_back(device, monkeypatch):
+    stop = threading.Event()
+
+    def waits():
+        stop.wait()
+
+    # What these calls leave behind ends with the test.
+    monkeypatch.setattr(state, "_lost", state._Lost())
+
+    def leaves_a_thread():
+        def softmax(x):
+            if x.shape[1] == 45:
+                threading.Thread(target=waits, daemon=True).start()
+            assert x.shape[1] <= 45
+            return torch.softmax(x, dim=-1)
+
+        return softmax
+
+    try:
+        grouped, alone = (swept(leaves_a_thread, device, most=most) for most in (MOST, 1))
+    finally:
+        stop.set()
+    assert (grouped.failing, grouped.tried, grouped.fatal) == (alone.failing, alone.tried, alone.fatal)
+    assert grouped.failing == {FindingKind.STATE_CHANGED: (45,)}
+    assert grouped.fatal
+    assert grouped.tried == tuple(range(1, 46))
+
+
+@pytest.mark.parametrize(("columns", "calls"), [(5, MOST), (1 << 17, 4), (1 << 20, 1)])
+def test_groups_are_of_so_many_calls_and_bytes(columns, calls):
+    made = Calls(subject_of(right(), torch.device("cpu")), most=MOST)
+    bits = np.zeros((4, columns), dtype=np.uint16)
+    for _ in range(calls):
+        assert not made.is_full
+        made.make(bits)
+    assert made.is_full
+    assert len(made.settle()) == calls
+    assert not made.is_full
+    assert made.settle() == []
+
+
+def test_flags_arrive_one_by_one_and_are_taken_once():
+    arrivals = Arrivals(torch.device("cpu"))
+    arrivals.send(0, torch.tensor([True, False]))
+    arrivals.send(2, torch.tensor([True, True]))
+    assert arrivals.take(3) == [Flags(unchanged=True, passes=False), None, Flags(unchanged=True, passes=True)]
+    assert arrivals.take(3) == [None, None, None]
+
+
+class LostDevice:
+    """What of a device is seen once a call has ruined it: no flags arrive, and whatever asks it for anything raises.
+
+    The error comes up only at the ``surfaces``-th next input, or else where the host waits.
+    """
+
+    def __init__(self, patch, surfaces):
+        self.is_lost = False
+        self.places = 0
+        self.surfaces = surfaces
+        send, place = Arrivals.send, call.place
+
+        def send_if_usable(arrivals, index, flags):
+            if not self.is_lost:
+                send(arrivals, index, flags)
+
+        def place_if_usable(*arguments):
+            self.places += self.is_lost
+            if self.is_lost and self.places == self.surfaces:
+                self.complain(arguments[-1])
+            return place(*arguments)
+
+        patch.setattr(Arrivals, "send", send_if_usable)
+        patch.setattr(judged, "place", place_if_usable)
+        for module in (call, judged):
+            patch.setattr(module, "synchronize", self.complain)
+
+    def complain(self, _device):
+        if self.is_lost:
+            raise RuntimeError("an illegal memory access was encountered")
+
+    def ruined_at(self, width, *, wrong_below=0):
+        def make():
+            def softmax(x):
+                self.is_lost |= x.shape[1] == width
+                return torch.softmax(x, dim=-1) * (1.25 if x.shape[1] < wrong_below else 1.0)
+
+            return softmax
+
+        return make
+
+
+@pytest.mark.parametrize("surfaces", [None, 1, 2, 9])
+@pytest.mark.parametrize("width", [1, 2, 32, 33, 45])
+def test_the_first_call_whose_flags_did_not_arrive_is_the_one_that_crashed(surfaces, width, monkeypatch):
+    device = LostDevice(monkeypatch, surfaces)
+    outcome = swept(device.ruined_at(width), torch.device("cpu"))
+    assert outcome.failing == {FindingKind.CRASH: (width,)}
+    assert outcome.tried == tuple(range(1, width + 1))
+    assert outcome.fatal
+    [crash] = outcome.violations
+    assert "illegal memory access" in crash.message
+
+
+def test_one_by_one_the_call_that_crashed_is_known_at_once(monkeypatch):
+    device = LostDevice(monkeypatch, None)
+    outcome = swept(device.ruined_at(45), torch.device("cpu"), most=1)
+    assert (outcome.failing, outcome.tried) == ({FindingKind.CRASH: (45,)}, tuple(range(1, 46)))
+
+
+def test_calls_whose_outputs_are_lost_with_the_device_do_not_count_as_tried(monkeypatch):
+    device = LostDevice(monkeypatch, None)
+    outcome = swept(device.ruined_at(45, wrong_below=40), torch.device("cpu"))
+    assert outcome.failing[FindingKind.SUM_VIOLATION] == tuple(range(1, 33))
+    assert outcome.failing[FindingKind.CRASH] == (45,)
+    assert outcome.tried == (*range(1, 33), *range(40, 46))
+
+
+def test_an_error_of_the_probes_own_is_raised(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("no room")
+
+    made = Calls(subject_of(right(), torch.device("cpu")), most=MOST)
+    made.make(ordinary_rows(2, 5, FORMATS["float16"]))
+    monkeypatch.setattr(judged, "place", refuse)
+    with pytest.raises(RuntimeError, match="no room"):
+        made.make(ordinary_rows(2, 6, FORMATS["float16"]))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_making_a_call_waits_for_nothing(dtype):
+    made = Calls(subject_of(right(), torch.device("cuda"), dtype), most=MOST)
+    bits = ordinary_rows(4, 1000, FORMATS[dtype])
+    made.make(bits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(MOST - 1):
+            made.make(bits)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(found.violations == () for _, found in made.settle())
