@@ -19,7 +19,7 @@ from softcheck.probes.hole import Hole
 from softcheck.probes.kit import concluded, differing, only, ordinary_rows, same_bits, shapes, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import Called, Returned, call, call_on_device, to_bits
+from softcheck.variants.call import Called, Returned, all_to_bits, call, call_on_device, to_bits
 
 _GAP = 7
 """Elements between rows that lie apart: odd, so that rows begin at every alignment."""
@@ -103,9 +103,8 @@ def _around_outputs(subject: Subject, bits: Bits) -> Outcome:
     if second.output is None:
         return Outcome(violations=second.violations, fatal=second.fatal)
     message = "the output changes with what lies around the tensors that torch handed out"
-    read = differing(
-        FindingKind.OUT_OF_BOUNDS_READ, to_bits(first.output, fmt), to_bits(second.output, fmt), fmt, message, bits
-    )
+    one, other = all_to_bits([first.output, second.output], fmt)
+    read = differing(FindingKind.OUT_OF_BOUNDS_READ, one, other, fmt, message, bits)
     if read is not None and _canary_decides(subject, bits, first.output, second.output):
         return Outcome(violations=(read,))
     return Outcome() if bands.holds(first.output) else _in_a_hole(subject, bits)

@@ -15,10 +15,10 @@ from oracles.formats import Bits
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.kit import concluded, differing, only, ordinary_rows, same_bits
+from softcheck.probes.kit import concluded, differing, only, ordinary_rows, same_bits, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import Returned, call_on_device, place, to_bits
+from softcheck.variants.call import Returned, call, call_on_device, place, to_bits
 
 _ROWS, _COLUMNS = 3, 203
 """A shape that no other probe uses, so that the first call is the one that tunes and caches."""
@@ -81,13 +81,13 @@ def _reused(subject: Subject, columns: int) -> Outcome:
     outputs: list[Bits] = []
     for _ in range(3):
         with nan_filled():
-            returned = call_on_device(subject.variant.function, placed)
-        if returned.output is None:
-            return _stopped(returned)
-        changed = only(returned.violations, FindingKind.INPUT_MODIFIED, FindingKind.OUT_OF_BOUNDS_WRITE)
+            called = call(subject.variant.function, placed)
+        if called.output is None:
+            return stopped(called)
+        changed = only(called.violations, FindingKind.INPUT_MODIFIED, FindingKind.OUT_OF_BOUNDS_WRITE)
         if changed:
             return Outcome(violations=changed)
-        outputs.append(to_bits(returned.output, fmt))
+        outputs.append(called.output)
     if not same_bits(outputs[1], outputs[2], fmt).all():
         # It varies by itself, which another probe looks for.
         return Outcome()

@@ -17,6 +17,10 @@ def reads_far_away(x):
     return output
 
 
+def reads_far_away_at_33_columns(x):
+    return reads_far_away(x) if x.shape[1] == 33 else torch.softmax(x, dim=-1)
+
+
 def asserts_on_the_device(x):
     beyond = torch.full((4,), x.numel(), dtype=torch.int64, device=x.device)
     # The index is checked by an assertion in the kernel, which ends the process's use of the device as an illegal access does.

@@ -7,6 +7,7 @@ import pytest
 
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind
+from softcheck.run.probing import ProbeTask, run_probe
 from softcheck.run.session import Session
 
 pytestmark = pytest.mark.gpu
@@ -41,3 +42,10 @@ def test_device_out_of_memory_is_a_finding_and_the_rest_goes_on(session):
 def test_kernel_that_does_not_compile_is_a_compile_error(session):
     (result,) = session.run_case(case_of(64), [f"{KERNELS}:does_not_compile"])
     assert {v.kind for v in result.measurement.violations} == {FindingKind.COMPILE_ERROR}
+
+
+def test_width_at_which_the_device_is_ruined_is_named_though_calls_do_not_wait(session):
+    task = ProbeTask(variant=f"{KERNELS}:reads_far_away_at_33_columns", dtype="float16", probe="sizes", quick=True)
+    [shown] = run_probe(session, task).conclusion.findings
+    assert shown.violation.kind is FindingKind.CRASH
+    assert shown.violation.message.startswith("N = 33 (1 of ")
