@@ -90,7 +90,8 @@ def conclude_sweep(done: Sequence[tuple[Trial, Outcome]], symbol: str, sizes: st
     parameters are the sizes that it was to try.
     """
     tried = {size for _, outcome in done for size in outcome.tried}
-    planned = {size for trial, outcome in done if outcome.tried for size in trial.parameters}
+    # A trial that ended its process left sizes out for another reason, which its own finding tells.
+    planned = {size for trial, outcome in done if outcome.tried and not outcome.fatal for size in trial.parameters}
     shown = [_kind_over_sizes(done, kind, sorted(tried), symbol, sizes) for kind in FindingKind]
     others = [
         Shown(trial.label, violation)

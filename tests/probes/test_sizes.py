@@ -149,6 +149,19 @@ def test_a_trial_that_ended_its_process_keeps_its_own_finding():
     assert shown.label == done[1][0].label
 
 
+def test_widths_after_a_crash_are_not_said_to_cost_too_much():
+    probe = registry.load("sizes")
+    setting = Setting(declaration=declaration_of(right), dtype="float16", backend="cuda")
+    first, second, *_ = probe.trials(setting)
+    width = second.parameters[3]
+    crash = Violation(FindingKind.CRASH, "the device is lost")
+    ended = Outcome(violations=(crash,), tried=(width,), failing={FindingKind.CRASH: (width,)}, fatal=True)
+    found = probe.conclude([(first, Outcome(tried=first.parameters)), (second, ended)])
+    [shown] = found.findings
+    assert shown.violation.message.startswith(f"N = {width} (1 of 101 widths tried")
+    assert found.skipped == ()
+
+
 def test_costly_widths_are_left_out_and_counted(monkeypatch):
     """Some kernels are compiled anew for each width."""
     from softcheck.probes import sizes
