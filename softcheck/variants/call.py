@@ -81,7 +81,8 @@ _TOGETHER = 1 << 20
 def to_tensor(bits: Bits, fmt: Format, device: torch.device) -> torch.Tensor:
     """Tensor of the format's dtype with exactly these bits, in memory of its own."""
     signed = np.array(bits, order="C").view(f"i{fmt.itemsize}")
-    # CUDA has read pageable memory by the time this returns, and need not wait for what the device still does.
+    # CUDA has read pageable memory by the time this returns (PyTorch's tutorial on pin_memory and non_blocking), and up to
+    # 64 KB of it without waiting for the device (CUDA C++ programming guide, asynchronous concurrent execution).
     return torch.from_numpy(signed).to(device, non_blocking=True).view(TORCH_DTYPES[fmt.name])
 
 
