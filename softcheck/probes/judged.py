@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from oracles.formats import Bits, Format
@@ -13,11 +14,20 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.probes import screen
-from softcheck.probes.arrivals import MOST, Arrivals, Flags
+from softcheck.probes.arrivals import ECHO_BYTES, MOST, Arrivals, Echo, Flags
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import Launched, all_to_bits, launch, place, raised, synchronize, to_bits
+from softcheck.variants.call import (
+    Launched,
+    all_to_bits,
+    launch,
+    place,
+    raised,
+    synchronize,
+    to_bits,
+    to_tensor,
+)
 
 _MANY_ELEMENTS = 1 << 20
 """On a GPU, outputs of more elements are judged by the device judge, whose kernels take seconds to compile."""
@@ -55,10 +65,11 @@ class _Made:
 class Calls:
     """Calls on packed rows in NaN-poisoned memory, made one after the other and judged in groups of up to ``most``.
 
-    Within a group nothing waits for the device: whether a call left its input alone, and whether all rows of its output pass
-    the screen, is computed there, and read for the whole group at once. Only outputs for which that does not suffice are
-    brought to the host. A group of one is waited for before its output is looked at. Outputs of more are copied as the
-    caller's stream finds them right after the call, so that the next may write to the same memory.
+    Within a group nothing waits for the device. Small outputs, and what the call left in its input, are copied to the host and
+    looked at there when the whole group is done. Whether a call with a large one left its input alone, and whether all rows
+    pass the screen, is computed on the device, and only an output for which that does not suffice is brought to the host. A
+    group of one is waited for before its output is looked at. Outputs of more are copied as the caller's stream finds them
+    right after the call, so that the next may write to the same memory.
     """
 
     def __init__(
@@ -95,6 +106,9 @@ class Calls:
             if any(violation.kind is FindingKind.CRASH for violation in launched.broken):
                 self._crash = launched.broken[0]
                 return seconds
+            if launched.output is not None and bits.nbytes <= ECHO_BYTES:
+                self._arrivals.send_echo(len(self._made) - 1, launched.output.detach(), placed.storage)
+                return seconds
             self._arrivals.send(len(self._made) - 1, self._flags(launched))
             if launched.output is not None and self._most > 1:
                 kept = replace(launched, output=launched.output.detach().clone())
@@ -122,10 +136,20 @@ class Calls:
                 crash, is_lost = raised(error, self._subject.device)
                 if not is_lost:
                     raise
-        flags = self._arrivals.take(len(made))
+        seen = [self._look_at(*each) for each in zip(made, self._arrivals.take(len(made)), strict=True)]
         if crash is not None:
-            return _until_crash(made, flags, crash)
-        return self._settled(made, [Flags() if known is None else known for known in flags])
+            return _until_crash(made, [flags for flags, _ in seen], crash)
+        return self._settled(made, [(Flags() if flags is None else flags, output) for flags, output in seen])
+
+    def _look_at(self, made: _Made, arrived: Flags | Echo | None) -> tuple[Flags | None, Bits | None]:
+        """What is known of a call, and the output's bits if they are on the host and have to be judged."""
+        if not isinstance(arrived, Echo):
+            return arrived, None
+        setting, host = self._subject.setting, torch.device("cpu")
+        unchanged = np.array_equal(to_bits(arrived.storage, setting.fmt), made.bits.ravel())
+        x = to_tensor(made.bits, setting.fmt, host)
+        passes = setting.on_gpu and bool(screen.passing(x, arrived.output, setting.fmt).all())
+        return Flags(unchanged, passes), None if passes else to_bits(arrived.output, setting.fmt)
 
     def _flags(self, launched: Launched) -> torch.Tensor:
         """Whether the input is unchanged, and whether all rows of the output pass: bool of shape [2], on the device."""
@@ -136,19 +160,21 @@ class Calls:
         passes = screen.passing(x, output, setting.fmt).all() if setting.on_gpu else torch.zeros_like(unchanged)
         return torch.stack([unchanged, passes])
 
-    def _settled(self, made: Sequence[_Made], flags: Sequence[Flags]) -> list[tuple[int, Judged]]:
+    def _settled(self, made: Sequence[_Made], seen: Sequence[tuple[Flags, Bits | None]]) -> list[tuple[int, Judged]]:
         unread = [
             one.launched.output
-            for one, known in zip(made, flags, strict=True)
-            if one.launched.output is not None and not known.passes
+            for one, (flags, output) in zip(made, seen, strict=True)
+            if one.launched.output is not None and not flags.passes and output is None
         ]
-        outputs = iter(all_to_bits(unread, self._subject.setting.fmt))
+        read = iter(all_to_bits(unread, self._subject.setting.fmt))
         settled = []
-        for one, known in zip(made, flags, strict=True):
+        for one, (flags, output) in zip(made, seen, strict=True):
             violations = (*one.launched.broken, *one.launched.changed)
             if one.launched.output is not None:
-                modified = () if known.unchanged else one.launched.modified()
-                wrong = () if known.passes else self._wrong(one, one.launched.output, next(outputs))
+                modified = () if flags.unchanged else one.launched.modified()
+                wrong: tuple[Violation, ...] = ()
+                if not flags.passes:
+                    wrong = self._wrong(one, one.launched.output, next(read) if output is None else output)
                 violations = (*modified, *violations, *wrong)
             settled.append((one.size, one.judged(violations, fatal=one.launched.fatal)))
         return settled

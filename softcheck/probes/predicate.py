@@ -62,7 +62,7 @@ def _plain(sizes: list[int], chosen: list[int], symbol: str) -> Predicate | None
         return None
     if chosen == sizes:
         return Predicate(f"all {symbol} tried", lambda _: True)
-    if len(chosen) == 1 and not _is_power(low - 1):
+    if len(chosen) == 1 and not (_is_power(low - 1) and high == sizes[-1]):
         return _listed(chosen, symbol)
     return _ranged(sizes, low, high, symbol)
 

@@ -71,7 +71,7 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
         apart = load(session, run, events, record, _adding(pairs, options) if judges_pairs else lambda *_: None)
         _note_that_pairs_need_a_gpu(run)
         cases_and_probes(
-            session, run, events, record, apart=apart, before_exclusive=lambda: _wait_for_pairs(pairs, events)
+            session, run, events, record, apart=apart, before_exclusive=lambda: _wait_for_pairs(session, pairs, events)
         )
         _generate(session, run, events, record)
         _note_given_up(session, run)
@@ -150,12 +150,12 @@ def _sort(run: Run) -> None:
     run.errors = sorted(set(run.errors))
 
 
-def _adding(pairs: EveryPair, options: Options) -> Callable[[str, Declaration], None]:
+def _adding(pairs: EveryPair, options: Options) -> Callable[[str, Declaration, bool], None]:
     """Begins with a variant's pairs."""
 
-    def add(name: str, declaration: Declaration) -> None:
+    def add(name: str, declaration: Declaration, is_slow: bool) -> None:  # noqa: FBT001 - a callback
         for each in wanted(name, declaration, options.dtypes):
-            pairs.add(each)
+            pairs.add(each, next_of_all=is_slow)
 
     return add
 
@@ -168,9 +168,11 @@ def _note_that_pairs_need_a_gpu(run: Run) -> None:
         )
 
 
-def _wait_for_pairs(pairs: EveryPair, events: Events) -> None:
+def _wait_for_pairs(session: Session, pairs: EveryPair, events: Events) -> None:
     if pairs.asked:
         events.stage("judging every pair of 16-bit patterns")
+        # A context that does nothing more costs memory, and its end takes time that is there now.
+        session.retire_idle()
         pairs.wait(events.progress)
 
 

@@ -1,5 +1,6 @@
 """Every pair of a 16-bit dtype's patterns, judged on a GPU beside the cases and probes, which mostly keep the host busy."""
 
+import collections
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -48,11 +49,16 @@ class EveryPair:
         self._own = threading.local()
         self._apart: list[Session] = []
         self._threads = ThreadPoolExecutor(WORKERS, initializer=self._set_apart)
+        self._waiting: collections.deque[Wanted] = collections.deque()
         self._found: list[Future[tuple[Exhausted | None, str | None]]] = []
 
-    def add(self, each: Wanted) -> None:
-        """Judges this too, after what was added before."""
-        self._found.append(self._threads.submit(self._judge, each))
+    def add(self, each: Wanted, *, next_of_all: bool = False) -> None:
+        """Judges this too, after or before all that has not begun.
+
+        One whose first call is slow should not be the last: while it gets ready, the other worker keeps the GPU busy.
+        """
+        (self._waiting.appendleft if next_of_all else self._waiting.append)(each)
+        self._found.append(self._threads.submit(self._judge_next))
 
     @property
     def asked(self) -> int:
@@ -80,6 +86,9 @@ class EveryPair:
         self._threads.shutdown(wait=True, cancel_futures=True)
         found = [future.result() for future in self._found if not future.cancelled()]
         return [judged for judged, _ in found if judged is not None], [said for _, said in found if said is not None]
+
+    def _judge_next(self) -> tuple[Exhausted | None, str | None]:
+        return self._judge(self._waiting.popleft())
 
     def _judge(self, each: Wanted) -> tuple[Exhausted | None, str | None]:
         variant, dtype = each.variant, each.domain.dtype

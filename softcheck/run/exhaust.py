@@ -154,6 +154,8 @@ def exhaust_within(
     parts: list[Measurement] = []
     ended: Ended | None = None
     most = ROWS_AT_ONCE[session.ready.backend]
+    if (session.ready.memory_bytes or 0) > _MUCH_MEMORY:
+        most *= 4
     start, size = 0, min(_FIRST_PART, most)
     while start < domain.first and (not parts or time.monotonic() - begun < seconds):
         part_begun = time.monotonic()
@@ -181,8 +183,10 @@ _FIRST_PART = 2**22
 """Rows of the first part, small so that a slow judge ends near the limit; parts double while they are short."""
 _LEAST_PART = 2**16
 """Rows with which any device's memory must get along."""
-_SHORT = 0.25
+_SHORT = 1.0
 """Seconds."""
+_MUCH_MEMORY = 64 * 10**9
+"""Bytes of a GPU with room for two parts of four times the rows, some 10 GB each, beside all else."""
 
 
 def _measured(

@@ -6,6 +6,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
@@ -90,8 +91,7 @@ class Pool:
             self._shared.workers.clear()
             self._idle.clear()
             self._shared.changed.notify_all()
-        for worker in workers:
-            worker.close()
+        _close_all(workers)
 
     def take(self, *, fresh: bool = False) -> Worker:
         """A worker for one request; ``fresh`` asks for one in which nothing has run yet."""
@@ -134,8 +134,7 @@ class Pool:
             retired = self._idle[:-1]
             del self._idle[:-1]
             self._shared.workers.difference_update(retired)
-        for worker in retired:
-            worker.close()
+        _close_all(retired)
 
     def bury(self, worker: Worker, died: WorkerDiedError, variant: str | None) -> bool:
         """Drops a worker that died while ``variant`` was running, and says whether to try the variant again alone.
@@ -174,6 +173,12 @@ class Pool:
                 self._shared.changed.notify_all()
             if worker is not None:
                 worker.close()
+
+
+def _close_all(workers: Sequence[Worker]) -> None:
+    """Side by side: a process that used a GPU takes its time to end."""
+    with ThreadPoolExecutor(max(1, len(workers))) as threads:
+        list(threads.map(lambda worker: worker.close(), workers))
 
 
 def default_jobs(backend: Backend) -> int:

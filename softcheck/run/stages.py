@@ -27,11 +27,12 @@ class _Loaded:
 
 
 def load(
-    session: Session, run: Run, events: Events, record: Record, on_loaded: Callable[[str, Declaration], None]
+    session: Session, run: Run, events: Events, record: Record, on_loaded: Callable[[str, Declaration, bool], None]
 ) -> dict[str, Session]:
     """Loads all variants and runs each one's scouts, which show whether it can be called before more workers are lost to it.
 
-    Returns, for each variant whose first call is slow, the session whose workers are kept for it.
+    ``on_loaded`` is told of each as it is there, and whether its first call was slow. Returns, for each variant where that is
+    so, the session whose workers are kept for it.
     """
     events.stage("loading variants")
     specs = run.options.variants
@@ -48,7 +49,7 @@ def load(
             run.declarations[item.spec] = item.found
             if item.apart is not None:
                 apart[item.spec] = item.apart
-            on_loaded(item.spec, item.found)
+            on_loaded(item.spec, item.found, item.apart is not None)
 
     try:
         jobs = [_loading(session, spec, run, record) for spec in specs]

@@ -203,6 +203,34 @@ def test_flags_arrive_one_by_one_and_are_taken_once():
     assert arrivals.take(3) == [None, None, None]
 
 
+def test_an_echo_holds_the_bits_of_output_and_input_whatever_comes_later(device):
+    arrivals = Arrivals(device)
+    nan = torch.tensor([[0x7E01, 0x3C00], [0x7FFF, 0x0001]], dtype=torch.int16, device=device).view(torch.float16)
+    storage = torch.arange(5, dtype=torch.float16, device=device)
+    arrivals.send_echo(1, nan.t(), storage)
+    nan.zero_()
+    storage.zero_()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    missing, echo = arrivals.take(2)
+    assert missing is None
+    assert echo.output.view(torch.int16).tolist() == [[0x7E01, 0x7FFF], [0x3C00, 0x0001]]
+    assert echo.storage.tolist() == [0, 1, 2, 3, 4]
+    assert arrivals.take(2) == [None, None]
+
+
+@pytest.mark.parametrize("width", [1024, 4096, 20000])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_large_outputs_are_looked_at_where_they_are_and_small_ones_on_the_host(width, wrong, device):
+    factor = 1.25 if wrong else 1.0
+    calls = Calls(subject_of(lambda x: torch.softmax(x, dim=-1) * factor, device), most=4)
+    for size in (1, 2):
+        calls.make(telling_rows(width, FORMATS["float16"], rows=4, seed=size), size)
+    found = {size: {v.kind for v in one.violations} for size, one in calls.settle()}
+    assert list(found) == [1, 2]
+    assert all((FindingKind.SUM_VIOLATION in kinds) if wrong else kinds == set() for kinds in found.values())
+
+
 class LostDevice:
     """What of a device is seen once a call has ruined it: no flags arrive, and whatever asks it for anything raises.
 
@@ -213,11 +241,10 @@ class LostDevice:
         self.is_lost = False
         self.places = 0
         self.surfaces = surfaces
-        send, place = Arrivals.send, call.place
+        place = call.place
 
-        def send_if_usable(arrivals, index, flags):
-            if not self.is_lost:
-                send(arrivals, index, flags)
+        def if_usable(send):
+            return lambda *arguments: None if self.is_lost else send(*arguments)
 
         def place_if_usable(*arguments):
             self.places += self.is_lost
@@ -225,7 +252,8 @@ class LostDevice:
                 self.complain(arguments[-1])
             return place(*arguments)
 
-        patch.setattr(Arrivals, "send", send_if_usable)
+        for name in ("send", "send_echo"):
+            patch.setattr(Arrivals, name, if_usable(getattr(Arrivals, name)))
         patch.setattr(judged, "place", place_if_usable)
         for module in (call, judged):
             patch.setattr(module, "synchronize", self.complain)

@@ -238,7 +238,9 @@ def test_pairs_go_on_beside_probes_and_exclusive_ones_wait_for_their_end(own, va
     record, stages = Record(None, None), []
     pairs = begun(own, wanted(name, first=2048, dtype="bfloat16"), record=record)
     events = check.Events(stage=stages.append)
-    cases_and_probes(own, run, events, record, apart={}, before_exclusive=lambda: check._wait_for_pairs(pairs, events))
+    cases_and_probes(
+        own, run, events, record, apart={}, before_exclusive=lambda: check._wait_for_pairs(own, pairs, events)
+    )
     (found,), errors = pairs.end()
     assert (errors, run.errors, found.measurement.violations, found.domain.first) == ([], [], (), 2048)
     assert [(p.task.probe, p.conclusion.findings) for p in run.probed] == [("empties", ()), ("addresses", ())]

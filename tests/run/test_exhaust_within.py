@@ -83,7 +83,7 @@ def test_a_fast_judge_sees_everything_in_few_parts(clock):
 def test_a_slow_judge_is_ended_near_its_limit_and_the_domain_says_what_was_seen(clock):
     session = Pretending(clock, rows_per_second=2e7)
     done = exhaust_within(session, "v", Declaration(), PAIRS, 10.0)
-    assert 10.0 <= clock[0] < 11.0
+    assert 10.0 <= clock[0] < 12.0
     assert done.domain.first == done.measurement.rows == sum(count for _, count in session.parts) < 2**32
     assert not done.domain.is_complete
     assert done.domain.total == 2**32
@@ -173,7 +173,7 @@ def run_of(session, *, exhaustive=True, names=("v",), record=None):
     pairs = EveryPair(session, record or Record(None, None))
     if exhaustive and session.ready.backend == "cuda":
         for name, declaration in run.declarations.items():
-            check._adding(pairs, options)(name, declaration)
+            check._adding(pairs, options)(name, declaration, False)
     check._note_that_pairs_need_a_gpu(run)
     pairs.wait(lambda *_: None)
     run.exhausted, run.errors = pairs.end()
@@ -237,6 +237,32 @@ def test_it_goes_on_beside_other_work_and_an_interruption_keeps_what_was_judged(
     assert [e.variant for e in found] == kept
     assert all(e.domain.is_complete == (e.ended is None) == (e.variant == "quick") for e in found)
     assert errors == []
+
+
+def test_one_that_gets_ready_slowly_is_begun_before_all_that_wait(clock):
+    judged = []
+
+    class Logging(Blocking):
+        def run_domain(self, variant, *part):
+            if variant not in judged:
+                judged.append(variant)
+            if variant == "slow":
+                self.begun.set()
+                assert self.ended.wait(30)
+                raise SoftcheckError("out of host memory")
+            return super().run_domain(variant, *part)
+
+    session = Logging(clock)
+    pairs = EveryPair(session, Record(None, None))
+    pairs.add(Wanted("slow", Declaration(), PAIRS))
+    assert session.begun.wait(30)
+    pairs.add(Wanted("second", Declaration(), PAIRS))
+    pairs.add(Wanted("compiled", Declaration(), PAIRS), next_of_all=True)
+    session.ended.set()
+    pairs.wait(lambda *_: None)
+    found, _ = pairs.end()
+    assert judged == ["slow", "compiled", "second"]
+    assert len(found) == 2
 
 
 def test_what_failed_is_said_though_the_session_is_closed_by_then(clock):

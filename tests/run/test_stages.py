@@ -148,7 +148,7 @@ def loaded(session, names, cases=(), *, kept=()):
     for one in kept:
         record.results[one.variant, one.case.id] = one
     begun = []
-    apart = stages.load(session, run, Events(), record, lambda name, _: begun.append(name))
+    apart = stages.load(session, run, Events(), record, lambda name, _, is_slow: begun.append((name, is_slow)))
     return run, apart, begun
 
 
@@ -158,7 +158,7 @@ def test_variants_are_loaded_in_the_order_in_which_they_were_named_and_scouted(s
     run, apart, begun = loaded(session, names, cases)
     assert list(run.declarations) == [names[0], names[1], names[3]]
     assert list(run.refused) == [names[2]]
-    assert sorted(begun) == sorted(run.declarations)
+    assert sorted(begun) == sorted((name, False) for name in run.declarations)
     widths = {name: sorted(r.case.shape[1] for r in run.results if r.variant == name) for name in run.declarations}
     assert len({tuple(found) for found in widths.values()}) == 1
     assert len(widths["torch"]) == MOST_DEATHS
@@ -172,8 +172,9 @@ def test_scouts_that_a_journal_holds_are_not_run_again(session):
 
 def test_a_variant_whose_first_call_is_slow_keeps_its_worker(session, monkeypatch):
     monkeypatch.setattr(stages, "SLOW", 0.2)
-    run, apart, _ = loaded(session, [hostile("slow"), hostile("healthy")], CASES)
+    run, apart, begun = loaded(session, [hostile("slow"), hostile("healthy")], CASES)
     (name,) = apart
+    assert dict(begun) == {name: True, hostile("healthy"): False}
     assert name == hostile("slow")
     worker = apart[name].take()
     assert name in worker.served
