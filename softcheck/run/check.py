@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
-from softcheck.run.every_pair import EveryPair, wanted
+from softcheck.run.every_pair import WORKERS, EveryPair, wanted
 from softcheck.run.generate import generate
 from softcheck.run.model import Events, GivenUp, Options, Run
 from softcheck.run.plan import left_out
@@ -68,7 +68,8 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
     pairs = EveryPair(session, record)
     judges_pairs = options.exhaustive and run.ready.backend == "cuda"
     try:
-        apart = load(session, run, events, record, _adding(pairs, options) if judges_pairs else lambda *_: None)
+        on_loaded = _adding(pairs, options) if judges_pairs else lambda *_: None
+        apart = load(session, run, events, record, on_loaded, spare=WORKERS if judges_pairs else 0)
         _note_that_pairs_need_a_gpu(run)
         cases_and_probes(
             session, run, events, record, apart=apart, before_exclusive=lambda: _wait_for_pairs(session, pairs, events)

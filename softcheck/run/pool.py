@@ -49,6 +49,8 @@ class Pool:
         self._idle: list[Worker] = []
         self._lender: Pool | None = None
         self.patience = Patience()
+        self.slow: set[str] = set()
+        """Variants whose first call in a process takes seconds."""
         self._start_ahead(min(ahead, (jobs or default_jobs("cuda")) - 1))
         try:
             first = Worker(device)
@@ -129,8 +131,9 @@ class Pool:
         worker.close()
 
     def retire_idle(self) -> None:
-        """Ends all idle workers but one: each holds memory of the device, which a timing needs for itself."""
+        """Ends all idle workers but the one that is readiest: each holds memory of the device, which a timing needs for itself."""
         with self._shared.changed:
+            self._idle.sort(key=lambda worker: (len(worker.served & self.slow), len(worker.served)))
             retired = self._idle[:-1]
             del self._idle[:-1]
             self._shared.workers.difference_update(retired)

@@ -27,12 +27,18 @@ class _Loaded:
 
 
 def load(
-    session: Session, run: Run, events: Events, record: Record, on_loaded: Callable[[str, Declaration, bool], None]
+    session: Session,
+    run: Run,
+    events: Events,
+    record: Record,
+    on_loaded: Callable[[str, Declaration, bool], None],
+    *,
+    spare: int = 0,
 ) -> dict[str, Session]:
     """Loads all variants and runs each one's scouts, which show whether it can be called before more workers are lost to it.
 
-    ``on_loaded`` is told of each as it is there, and whether its first call was slow. Returns, for each variant where that is
-    so, the session whose workers are kept for it.
+    ``on_loaded`` is told of each as it is there, and whether its first call was slow; ``spare`` workers are left to what it
+    begins. Returns, for each variant whose first call is slow, the session whose workers are kept for it.
     """
     events.stage("loading variants")
     specs = run.options.variants
@@ -49,11 +55,12 @@ def load(
             run.declarations[item.spec] = item.found
             if item.apart is not None:
                 apart[item.spec] = item.apart
+                session.slow.add(item.spec)
             on_loaded(item.spec, item.found, item.apart is not None)
 
     try:
         jobs = [_loading(session, spec, run, record) for spec in specs]
-        run.errors.extend(spread(session, [Lane(jobs, session.jobs)], deliver, events.progress))
+        run.errors.extend(spread(session, [Lane(jobs, max(1, session.jobs - spare))], deliver, events.progress))
     finally:
         # In the order in which they were named, whichever was ready first.
         run.declarations = {spec: run.declarations[spec] for spec in specs if spec in run.declarations}

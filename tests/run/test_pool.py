@@ -95,6 +95,20 @@ def test_workers_kept_apart_serve_no_one_else_until_they_come_back(started):
     assert all(worker.ended for worker in started)
 
 
+def test_of_idle_workers_the_one_that_has_served_what_is_slow_to_begin_is_kept(started):
+    opened = Pool("cuda", jobs=3)
+    opened.slow.add("compiled")
+    first, second, third = (opened.take() for _ in range(3))
+    first.served |= {"compiled"}
+    second.served |= {"compiled", "torch"}
+    third.served |= {"torch", "one_block", "online"}
+    for worker in (second, first, third):
+        opened.give(worker)
+    opened.retire_idle()
+    assert [first.ended, second.ended, third.ended] == [True, False, True]
+    assert opened.take() is second
+
+
 @pytest.fixture
 def opened(started):
     return Pool("cuda", jobs=4)

@@ -174,6 +174,7 @@ def test_a_variant_whose_first_call_is_slow_keeps_its_worker(session, monkeypatc
     monkeypatch.setattr(stages, "SLOW", 0.2)
     run, apart, begun = loaded(session, [hostile("slow"), hostile("healthy")], CASES)
     (name,) = apart
+    assert session.slow == {name}
     assert dict(begun) == {name: True, hostile("healthy"): False}
     assert name == hostile("slow")
     worker = apart[name].take()
