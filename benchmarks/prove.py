@@ -87,7 +87,7 @@ STEPS = (
         "python benchmarks/false_alarms.py --jobs 9 --elements 3.4e11 --seconds 480 --output false-alarms.json",
         560,
     ),
-    Step("sources", "python benchmarks/source_tables.py . --table blog --table odd --table notebook", 150),
+    Step("sources", "python benchmarks/source_tables.py . --seconds 0.25", 250),
     Step("ncu", "python benchmarks/ncu_agreement.py --output ncu-agreement.json", 90),
 )
 
