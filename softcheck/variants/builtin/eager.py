@@ -62,8 +62,16 @@ def eager(x: torch.Tensor) -> torch.Tensor:
     provenance="tutorial on fused softmax, compiled version",
     known_defects=(
         # Without a GPU the captured graph runs operation by operation.
-        *(msgspec.structs.replace(defect, backends=("interpreter",)) for defect in _ROUNDED_EACH_TIME),
-        _OVERFLOW,
+        *(msgspec.structs.replace(defect, backends=("interpreter",)) for defect in (*_ROUNDED_EACH_TIME, _OVERFLOW)),
+        KnownDefect(
+            kinds=_ACCURACY,
+            dtypes=("float16", "float32"),
+            backends=("cuda",),
+            cases=("cancellation/absorbed-65537/*",),
+            max_share=5.0,
+            reason="Inductor adds thousands of terms of a very wide row one after another in float32, where those below half an "
+            "ULP of the partial sum are lost",
+        ),
         KnownDefect(
             kinds=_ACCURACY,
             dtypes=("float16", "bfloat16"),
