@@ -7,6 +7,7 @@ import click
 
 from softcheck.cli import progress
 from softcheck.cli.config import LONGEST, NumberRange, dtype_option
+from softcheck.cli.options import format_option, output_option
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line
 from softcheck.report.environment import environment
@@ -47,8 +48,8 @@ def _shapes(_context: click.Context, _option: click.Parameter, value: str | None
     "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per step."
 )
 @click.option("--profile", is_flag=True, help="Launch one VARIANT on one shape exactly once, for a profiler.")
-@click.option("--format", "output_format", type=click.Choice(list(SPEED_FORMATS)), default="table", show_default=True)
-@click.option("--output", default="-", metavar="FILE|-", help="Where the result goes; standard output if left out.")
+@format_option(SPEED_FORMATS)
+@output_option
 def command(
     *,
     variants: tuple[str, ...],

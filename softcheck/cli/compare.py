@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from softcheck.cli.config import NumberRange
+from softcheck.cli.options import format_option, output_option
 from softcheck.report.compare import Limits, compare
 from softcheck.report.compare_text import FORMATS
 from softcheck.report.json_format import load_any
@@ -41,8 +42,8 @@ def limit_options(function: Decorated) -> Decorated:
 @click.argument("old", metavar="OLD.json")
 @click.argument("new", metavar="NEW.json")
 @limit_options
-@click.option("--format", "output_format", type=click.Choice(list(FORMATS)), default="table", show_default=True)
-@click.option("--output", default="-", metavar="FILE|-", help="Where it goes; standard output if left out.")
+@format_option(FORMATS)
+@output_option
 def command(
     *, old: str, new: str, max_ulp_increase: float, max_slowdown: float, output_format: str, output: str
 ) -> None:

@@ -12,6 +12,7 @@ from softcheck.cases.corpus import corpus_files, decode_case, default_corpora, e
 from softcheck.cases.corpus_edit import add
 from softcheck.cases.importing import case_from_bits, read_array
 from softcheck.cases.selection import select
+from softcheck.cli.options import device_option
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError, near_matches
 from softcheck.report.json_format import load as load_report
@@ -45,7 +46,7 @@ def command() -> None:
 @click.option("--tag", "tags", multiple=True, help="A tag of the case.")
 @click.option("--provenance", help="Where the input comes from.")
 @click.option("--to", "target", type=click.Path(path_type=Path), default=_DEFAULT_FILE, show_default=True)
-@click.option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
+@device_option
 def add_command(
     *,
     report_file: str | None,

@@ -10,6 +10,7 @@ import click
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
 from softcheck.cli.config import dtype_option
+from softcheck.cli.options import device_option, format_option, output_option
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build
@@ -33,10 +34,10 @@ _FOLDER = Path(".softcheck")
 @click.option("--sample-first", type=click.IntRange(min=1), metavar="N", help="Judge the first N rows only.")
 @click.option("--resume", is_flag=True, help="Go on where an interrupted run of the same kind stopped.")
 @click.option("--journal", type=click.Path(path_type=Path), help="Where parts are kept; below .softcheck if left out.")
-@click.option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
+@device_option
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
-@click.option("--format", "output_format", type=click.Choice(list(FORMATS)), default="table", show_default=True)
-@click.option("--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out.")
+@format_option(FORMATS)
+@output_option
 def command(
     *,
     variants: tuple[str, ...],

@@ -2,6 +2,7 @@
 
 import click
 
+from softcheck.cli.options import output_option
 from softcheck.report.formats import FORMATS, SPEED_FORMATS, render, render_speed
 from softcheck.report.json_format import load_any
 from softcheck.report.model import SpeedReport
@@ -17,7 +18,7 @@ from softcheck.report.output import check_writable, display_of, write
     default="table",
     show_default=True,
 )
-@click.option("--output", default="-", metavar="FILE|-", help="Where it goes; standard output if left out.")
+@output_option
 def command(result: str, output_format: str, output: str) -> None:
     """Draw what report, exhaust, search or bench saved with --format json, in another format; csv is for bench alone."""
     check_writable(output)

@@ -12,6 +12,7 @@ import msgspec
 from softcheck.cases.corpus_edit import add
 from softcheck.cli import progress
 from softcheck.cli.config import LONGEST, NumberRange, dtype_option
+from softcheck.cli.options import device_option, format_option, output_option
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
@@ -60,12 +61,12 @@ _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True)
 @click.option("--shrink/--no-shrink", default=True, help="Look for a smaller input that is nearly as bad.")
 @click.option("--save", is_flag=True, help="Add what was found to ./corpora/regressions.")
-@click.option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
+@device_option
 @click.option(
     "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per call."
 )
-@click.option("--format", "output_format", type=click.Choice(list(FORMATS)), default="table", show_default=True)
-@click.option("--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out.")
+@format_option(FORMATS)
+@output_option
 def command(
     *,
     variants: tuple[str, ...],

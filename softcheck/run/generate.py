@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from softcheck.cases.case import Case
+from softcheck.run.drawing import no_constants
 from softcheck.run.session import Result, Session
 from softcheck.variants.declaration import Declaration
 
@@ -76,7 +77,8 @@ def generate(
             on_result(result)
 
     try:
-        judged()
+        with no_constants():
+            judged()
     except (_FoundError, hypothesis.errors.Flaky):
         if not smallest:
             raise

@@ -4,8 +4,7 @@ The evolution itself runs in a worker (``softcheck.run.evolution``). Imports no 
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -18,6 +17,7 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge.measurement import Measurement, unmeasured
+from softcheck.run.drawing import no_constants
 from softcheck.run.interruption import Interruption
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import Candidate, Failed, Search, Searched, Searching
@@ -229,28 +229,9 @@ def _generated(dtype: str, columns: int, seed: int) -> list[Bits]:
     def collect(row: Bits) -> None:
         rows.append(row)
 
-    with _no_constants():
+    with no_constants():
         collect()
     return rows
-
-
-@contextmanager
-def _no_constants() -> Iterator[None]:
-    """Keeps hypothesis from drawing constants: it reads them in every module of the working folder that is imported by then.
-
-    The same seed would else give other rows in another program. The name for that is private; without it nothing is changed.
-    """
-    from hypothesis.internal.conjecture.providers import HypothesisProvider
-
-    name = "_maybe_draw_constant"
-    before = vars(HypothesisProvider).get(name)
-    if before is not None:
-        setattr(HypothesisProvider, name, lambda *_, **__: None)
-    try:
-        yield
-    finally:
-        if before is not None:
-            setattr(HypothesisProvider, name, before)
 
 
 def _check(options: Options, declaration: Declaration) -> None:

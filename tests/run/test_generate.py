@@ -49,6 +49,13 @@ def test_without_a_failure_every_example_is_judged_and_passed_on():
     assert all(case.dtype == "float16" for case in session.cases)
 
 
+def test_same_seed_gives_the_same_cases_whatever_else_is_imported(full_of_numbers):
+    before, *_ = search(lambda _: False, examples=200)
+    full_of_numbers()
+    after, *_ = search(lambda _: False, examples=200)
+    assert [case.digest for case in after.cases] == [case.digest for case in before.cases]
+
+
 def test_a_failure_ends_the_search_and_the_steps_of_its_shrinking_are_not_passed_on():
     def wrong(case):
         return case.shape[1] >= 5

@@ -1,0 +1,21 @@
+"""Options that several commands share, with the same words."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+device_option = click.option(
+    "--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True
+)
+
+output_option = click.option(
+    "--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out."
+)
+
+
+def format_option(names: Iterable[str]) -> Callable[[Command], Command]:
+    """``--format``, one of these names, as the parameter ``output_format``."""
+    return click.option("--format", "output_format", type=click.Choice(list(names)), default="table", show_default=True)
