@@ -11,6 +11,10 @@ class UsageError(SoftcheckError):
     """The request, a file or a configuration is wrong; exit code 2."""
 
 
+class TooLittleMemoryError(UsageError):
+    """There is no room for an input as large as was asked for; a smaller one may do."""
+
+
 class NothingRunError(SoftcheckError):
     """Nothing was judged, so nothing may be called right; exit code 3."""
 

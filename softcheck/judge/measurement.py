@@ -43,6 +43,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     rejudged_rows: int
     """Rows handed to the Arb oracle because the everyday oracle's own uncertainty could have flipped their verdict."""
     violations: tuple[Violation, ...]
+    unjudged_rows: int = 0
+    """Rows of calls that gave no output."""
     max_abs_difference_to_torch: float | None = None
     judged_in: str = "numpy"
     """Which judge: numpy's, or the device's with the arithmetic of its scan, ``float64`` or ``double-float32``."""
@@ -66,5 +68,6 @@ def unmeasured(shape: tuple[int, ...], violations: tuple[Violation, ...]) -> Mea
         fully_masked_rows=0,
         special_mismatches=0,
         rejudged_rows=0,
+        unjudged_rows=shape[0],
         violations=violations,
     )

@@ -47,6 +47,7 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         fully_masked_rows=a.fully_masked_rows + b.fully_masked_rows,
         special_mismatches=a.special_mismatches + b.special_mismatches,
         rejudged_rows=a.rejudged_rows + b.rejudged_rows,
+        unjudged_rows=a.unjudged_rows + b.unjudged_rows,
         violations=_violations(a.violations, b.violations),
         max_abs_difference_to_torch=_largest(a.max_abs_difference_to_torch, b.max_abs_difference_to_torch),
         judged_in=" and ".join(dict.fromkeys([*a.judged_in.split(" and "), *b.judged_in.split(" and ")])),

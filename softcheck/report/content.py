@@ -231,10 +231,11 @@ def exhaustive_lines(report: Report) -> list[str]:
     """For each set that was judged whole: how many rows of each class, and how the ULP errors are spread."""
     lines = []
     for result in report.exhaustive:
+        unjudged = f", {result.unjudged_rows:,} without an output" if result.unjudged_rows else ""
         lines.append(
             f"{one_line(result.name)} {one_line(result.dtype)}: {one_line(result.domain)}: "
             f"max {figures.max_ulp(result)} ULP, {result.rows:,} rows "
-            f"({result.ordinary_rows:,} ordinary, {result.nan_rows:,} NaN, {result.fully_masked_rows:,} fully masked), "
+            f"({result.ordinary_rows:,} ordinary, {result.nan_rows:,} NaN, {result.fully_masked_rows:,} fully masked{unjudged}), "
             f"{result.rows_per_second:,.0f} rows/s, judged in {one_line(result.judged_in)}"
         )
         elements = sum(b.elements for b in result.histogram)

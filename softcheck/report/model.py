@@ -150,6 +150,8 @@ class Exhaustive(msgspec.Struct, frozen=True, kw_only=True):
     nan_rows: int
     """Rows with a NaN or a +inf, whose answer is NaN."""
     fully_masked_rows: int
+    unjudged_rows: int = 0
+    """Rows of calls that gave no output; they are in none of the three classes."""
     histogram: tuple[Bin, ...]
     rows_per_second: float
     judged_in: str = "numpy"

@@ -10,7 +10,7 @@ import msgspec
 
 from softcheck.cases.exhaustive import Domain, chunks
 from softcheck.contract import FindingKind
-from softcheck.errors import SoftcheckError
+from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
 from softcheck.run.journal import Journal
@@ -146,8 +146,8 @@ def exhaust_within(
 ) -> Exhausted:
     """A variant judged on a domain from its beginning, for as long as the time lasts.
 
-    What is left is left out of the result's domain. Ends early at a part that gave no output; one for which the variant
-    ran out of the device's memory is tried in halves first. A part that can't be run or judged ends it too, and the
+    What is left is left out of the result's domain. Ends early at a part that gave no output; one for which the device has no
+    room, or the variant ran out of its memory, is tried in halves first. A part that can't be run or judged ends it too, and the
     result says so (``ended``). Raises SoftcheckError where that is the first part.
     """
     begun = time.monotonic()
@@ -162,6 +162,9 @@ def exhaust_within(
         try:
             part = session.run_domain(variant, domain, start, min(size, domain.first - start))
         except SoftcheckError as error:
+            if size > _LEAST_PART and isinstance(error, TooLittleMemoryError):
+                size = most = size // 2
+                continue
             if not parts:
                 raise
             ended = Ended(len(parts), str(error))

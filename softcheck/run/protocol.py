@@ -203,6 +203,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """The request could not be carried out for a reason that is no variant's fault."""
 
     message: str
+    for_memory: bool = False
+    """Whether the device had no room for the input."""
 
 
 Reply = (

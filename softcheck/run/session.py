@@ -9,7 +9,7 @@ from oracles.formats import FORMATS
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import SoftcheckError
+from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Worker, WorkerDiedError
@@ -135,7 +135,8 @@ class Session(Pool):
     def run_domain(self, variant: str, domain: Domain, start: int, count: int) -> Measurement:
         """The measurement of one variant on a part of a domain.
 
-        Raises SoftcheckError where the part can't be run.
+        Raises TooLittleMemoryError where the device has no room for so many rows, SoftcheckError where the part can't be run
+        for another reason.
         """
         request = RunDomain(domain, start, count, variant)
         found: Measurement | None = None
@@ -150,7 +151,8 @@ class Session(Pool):
                         found = reply.measurement
                     elif isinstance(reply, Failed):
                         self.give(worker)
-                        raise SoftcheckError(f"{variant}: {reply.message}")
+                        kind = TooLittleMemoryError if reply.for_memory else SoftcheckError
+                        raise kind(f"{variant}: {reply.message}")
                 self.give(worker)
             except WorkerDiedError as died:
                 alone = self.bury(worker, died, variant)

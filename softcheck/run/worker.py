@@ -19,7 +19,7 @@ from oracles.reference import FullyMasked, Reference
 from softcheck.cases.case import Layout
 from softcheck.cases.check import check_layout
 from softcheck.contract import Violation
-from softcheck.errors import SoftcheckError, UsageError
+from softcheck.errors import SoftcheckError, TooLittleMemoryError, UsageError
 from softcheck.judge.judge import judge, reference
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import merge, shifted
@@ -239,13 +239,13 @@ class _Session:
 
 @contextmanager
 def _memory_needed(complaint: str) -> Iterator[None]:
-    """Raises UsageError for memory that an input does not get: no variant has run yet, so none is to blame."""
+    """Raises TooLittleMemoryError for memory that an input does not get: no variant has run yet, so none is to blame."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        raise UsageError(f"{complaint}: {error}") from None
+        raise TooLittleMemoryError(f"{complaint}: {error}") from None
 
 
 def _with(measurement: Measurement, violations: tuple[Violation, ...]) -> Measurement:
@@ -306,7 +306,7 @@ def _serve(connection: Connection, answer: Callable[[Request], Iterator[Reply]])
                 if _is_fatal(reply):
                     return
         except SoftcheckError as error:
-            connection.send_bytes(encode_reply(Failed(str(error))))
+            connection.send_bytes(encode_reply(Failed(str(error), isinstance(error, TooLittleMemoryError))))
         except (RuntimeError, MemoryError) as error:
             # A device's memory is had back by ending the process.
             if isinstance(error, torch.OutOfMemoryError) or not is_out_of_memory(error):

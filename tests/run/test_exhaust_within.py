@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from softcheck.cases.exhaustive import domain
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import SoftcheckError
+from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.report.build import build
 from softcheck.run import check, every_pair, exhaust
@@ -35,10 +35,14 @@ class Pretending:
     room: int = 2**40
     closed: bool = False
     refuses_at: int | None = None
+    memory_bytes: int | None = None
+    places: int = 2**40
+    """Rows for which the device has room."""
 
     @property
     def ready(self):
-        return Ready(backend=self.backend, device="GPU", torch="2", triton="3", python="3.11", driver=None)
+        seen = {"backend": self.backend, "device": "GPU", "torch": "2", "triton": "3", "python": "3.11", "driver": None}
+        return Ready(**seen, memory_bytes=self.memory_bytes)
 
     def run_domain(self, variant, judged, start, count):
         self.parts.append((start, count))
@@ -49,6 +53,8 @@ class Pretending:
             raise SoftcheckError("no memory left to judge")
         if variant == "broken":
             raise AssertionError("no such thing")
+        if count > self.places:
+            raise TooLittleMemoryError(f"the device has no memory left for {count} rows")
         if count > self.room:
             return unmeasured((count, judged.columns), (Violation(FindingKind.OUT_OF_MEMORY, "no room"),))
         died = self.dies_at is not None and start <= self.dies_at < start + count
@@ -106,6 +112,21 @@ def test_a_part_that_does_not_fit_is_made_smaller(clock, room):
     assert done.measurement.violations == ()
 
 
+def test_parts_are_halved_until_the_device_has_room_for_their_rows(clock):
+    session = Pretending(clock, rows_per_second=4e9, places=2**23 + 5)
+    done = exhaust_within(session, "v", Declaration(), PAIRS, 10.0)
+    assert done.domain.is_complete
+    assert max(count for start, count in session.parts if start > 2**27) == 2**23
+    with pytest.raises(TooLittleMemoryError, match="no memory left for 65536 rows"):
+        exhaust_within(Pretending(clock, places=0), "v", Declaration(), PAIRS, 10.0)
+
+
+def test_on_a_gpu_with_much_memory_parts_have_more_rows(clock):
+    session = Pretending(clock, rows_per_second=4e9, memory_bytes=80 * 10**9)
+    exhaust_within(session, "v", Declaration(), PAIRS, 10.0)
+    assert max(count for _, count in session.parts) == 2**28
+
+
 def test_a_variant_that_never_fits_is_out_of_memory(clock):
     done = exhaust_within(Pretending(clock, room=0), "v", Declaration(), PAIRS, 10.0)
     assert [v.kind for v in done.measurement.violations] == [FindingKind.OUT_OF_MEMORY]
@@ -117,7 +138,9 @@ def judging_most(session):
 
     def run_domain(variant, judged, start, count):
         found = pretended(variant, judged, start, count)
-        return replace(found, elements=2 * count, max_ulp=Extreme(0.4, start, 0, "0000 0000", "3800 3800"))
+        return replace(
+            found, elements=2 * count, unjudged_rows=0, max_ulp=Extreme(0.4, start, 0, "0000 0000", "3800 3800")
+        )
 
     session.run_domain = run_domain
     return session
@@ -139,6 +162,14 @@ def test_what_was_judged_before_a_part_that_cannot_be_run_is_kept_and_is_no_whol
 def test_where_the_first_part_cannot_be_run_there_is_nothing_to_keep(clock):
     with pytest.raises(SoftcheckError, match="no memory left to judge"):
         exhaust_within(Pretending(clock, refuses_at=0), "v", Declaration(), PAIRS, 10.0)
+
+
+def test_rows_without_an_output_are_in_no_class(clock):
+    (behind,) = build(run_of(Pretending(clock, dies_at=2**24)), command=["softcheck", "report"]).exhaustive
+    assert behind.rows == behind.unjudged_rows > 2**24
+    assert (behind.ordinary_rows, behind.nan_rows, behind.fully_masked_rows) == (0, 0, 0)
+    (behind,) = build(run_of(judging_most(Pretending(clock))), command=["softcheck", "report"]).exhaustive
+    assert (behind.ordinary_rows, behind.unjudged_rows) == (2**32, 0)
 
 
 def test_a_report_shows_what_was_judged_as_a_part_and_names_what_could_not_be(clock):
