@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from oracles.formats import Bits, Format
@@ -22,6 +21,7 @@ from softcheck.variants.call import (
     Launched,
     all_to_bits,
     launch,
+    modifications,
     place,
     raised,
     synchronize,
@@ -58,8 +58,36 @@ class _Made:
     launched: Launched
     seconds: float
 
+    @property
+    def has_output(self) -> bool:
+        return self.launched.output is not None
+
     def judged(self, violations: tuple[Violation, ...], *, fatal: bool) -> Judged:
         return Judged(self.launched.output, violations, fatal, self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is known of a call once its group is done."""
+
+    flags: Flags | None = None
+    """None where nothing arrived."""
+    modified: tuple[Violation, ...] = ()
+    """Of the input, if what it holds is on the host."""
+    output: Bits | None = None
+    """If it is on the host and has to be judged."""
+
+    @property
+    def is_unchanged(self) -> bool:
+        return self.flags is not None and self.flags.unchanged
+
+    @property
+    def passes(self) -> bool:
+        return self.flags is not None and self.flags.passes
+
+    @property
+    def is_unread(self) -> bool:
+        return not self.passes and self.output is None
 
 
 class Calls:
@@ -125,7 +153,7 @@ class Calls:
         """Each call that was made since the last time, by size and in order, with what is wrong with it.
 
         Where the device is lost, the list ends with the call that lost it. Of those before only what had arrived on the
-        host is known, so that calls whose outputs were still to be judged are not in it.
+        host is known, so that calls whose large outputs were still to be judged are not in it.
         """
         made, self._made = self._made, []
         crash, self._crash = self._crash, None
@@ -137,19 +165,19 @@ class Calls:
                 if not is_lost:
                     raise
         seen = [self._look_at(*each) for each in zip(made, self._arrivals.take(len(made)), strict=True)]
-        if crash is not None:
-            return _until_crash(made, [flags for flags, _ in seen], crash)
-        return self._settled(made, [(Flags() if flags is None else flags, output) for flags, output in seen])
+        return self._settled(made, seen) if crash is None else self._until_crash(made, seen, crash)
 
-    def _look_at(self, made: _Made, arrived: Flags | Echo | None) -> tuple[Flags | None, Bits | None]:
-        """What is known of a call, and the output's bits if they are on the host and have to be judged."""
-        if not isinstance(arrived, Echo):
-            return arrived, None
-        setting, host = self._subject.setting, torch.device("cpu")
-        unchanged = np.array_equal(to_bits(arrived.storage, setting.fmt), made.bits.ravel())
-        x = to_tensor(made.bits, setting.fmt, host)
+    def _look_at(self, made: _Made, arrived: Flags | Echo | None) -> _Seen:
+        if arrived is None:
+            return _Seen()
+        if isinstance(arrived, Flags):
+            return _Seen(arrived)
+        setting, placed = self._subject.setting, made.launched.placed
+        modified = modifications(made.bits.ravel(), to_bits(arrived.storage, setting.fmt), placed)
+        x = to_tensor(made.bits, setting.fmt, torch.device("cpu"))
         passes = setting.on_gpu and bool(screen.passing(x, arrived.output, setting.fmt).all())
-        return Flags(unchanged, passes), None if passes else to_bits(arrived.output, setting.fmt)
+        output = None if passes else to_bits(arrived.output, setting.fmt)
+        return _Seen(Flags(unchanged=not modified, passes=passes), modified, output)
 
     def _flags(self, launched: Launched) -> torch.Tensor:
         """Whether the input is unchanged, and whether all rows of the output pass: bool of shape [2], on the device."""
@@ -160,24 +188,40 @@ class Calls:
         passes = screen.passing(x, output, setting.fmt).all() if setting.on_gpu else torch.zeros_like(unchanged)
         return torch.stack([unchanged, passes])
 
-    def _settled(self, made: Sequence[_Made], seen: Sequence[tuple[Flags, Bits | None]]) -> list[tuple[int, Judged]]:
+    def _settled(self, made: Sequence[_Made], seen: Sequence[_Seen]) -> list[tuple[int, Judged]]:
         unread = [
-            one.launched.output
-            for one, (flags, output) in zip(made, seen, strict=True)
-            if one.launched.output is not None and not flags.passes and output is None
+            one.launched.output for one, what in zip(made, seen, strict=True) if one.has_output and what.is_unread
         ]
-        read = iter(all_to_bits(unread, self._subject.setting.fmt))
+        read = iter(all_to_bits([output for output in unread if output is not None], self._subject.setting.fmt))
         settled = []
-        for one, (flags, output) in zip(made, seen, strict=True):
+        for one, what in zip(made, seen, strict=True):
             violations = (*one.launched.broken, *one.launched.changed)
             if one.launched.output is not None:
-                modified = () if flags.unchanged else one.launched.modified()
+                modified = what.modified if what.is_unchanged or what.modified else one.launched.modified()
                 wrong: tuple[Violation, ...] = ()
-                if not flags.passes:
-                    wrong = self._wrong(one, one.launched.output, next(read) if output is None else output)
+                if not what.passes:
+                    wrong = self._wrong(one, one.launched.output, next(read) if what.output is None else what.output)
                 violations = (*modified, *violations, *wrong)
             settled.append((one.size, one.judged(violations, fatal=one.launched.fatal)))
         return settled
+
+    def _until_crash(self, made: Sequence[_Made], seen: Sequence[_Seen], crash: Violation) -> list[tuple[int, Judged]]:
+        """The first call of which nothing arrived lost the device; where all did, the last, by work on another stream."""
+        setting = self._subject.setting
+        lost = next((index for index, what in enumerate(seen) if what.flags is None), len(made) - 1)
+        settled = []
+        for one, what in zip(made[:lost], seen, strict=False):
+            violations = (*what.modified, *one.launched.broken, *one.launched.changed)
+            if what.output is not None:
+                # What a diagnosis would tell, it would have to ask the device for.
+                masked = setting.declaration.fully_masked
+                violations += judge(one.bits, what.output, setting.fmt, fully_masked=masked).violations
+            elif one.has_output and not (what.is_unchanged and what.passes):
+                continue
+            settled.append((one.size, Judged(None, violations, fatal=False, seconds=one.seconds)))
+        culprit = made[lost]
+        violations = (crash, *culprit.launched.changed)
+        return [*settled, (culprit.size, Judged(None, violations, fatal=True, seconds=culprit.seconds))]
 
     def _wrong(self, made: _Made, output: torch.Tensor, output_bits: Bits) -> tuple[Violation, ...]:
         """What the judge finds wrong with an output that the screen does not pass."""
@@ -216,16 +260,3 @@ def judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any]
     calls.make(bits)
     [(_, found)] = calls.settle()
     return found
-
-
-def _until_crash(made: Sequence[_Made], flags: Sequence[Flags | None], crash: Violation) -> list[tuple[int, Judged]]:
-    """The first call whose flags did not arrive lost the device; where all did, the last, by work on another stream."""
-    lost = next((index for index, known in enumerate(flags) if known is None), len(made) - 1)
-    before = [
-        (one.size, Judged(None, (*one.launched.broken, *one.launched.changed), fatal=False, seconds=one.seconds))
-        for one, known in zip(made[:lost], flags, strict=False)
-        if one.launched.output is None or known == Flags(unchanged=True, passes=True)
-    ]
-    culprit = made[lost]
-    violations = (crash, *culprit.launched.changed)
-    return [*before, (culprit.size, Judged(None, violations, fatal=True, seconds=culprit.seconds))]

@@ -51,8 +51,8 @@ class Pool:
         self.patience = Patience()
         self.slow: set[str] = set()
         """Variants whose first call in a process takes seconds."""
-        self._start_ahead(min(ahead, (jobs or default_jobs("cuda")) - 1))
         try:
+            self._start_ahead(min(ahead, (jobs or default_jobs("cuda")) - 1))
             first = Worker(device)
         except BaseException:
             self.close()
@@ -155,15 +155,16 @@ class Pool:
             raise WorkerDiedError("the session is closed", timed_out=False)
 
     def _start_ahead(self, count: int) -> None:
-        self._shared.coming = max(0, count)
         for _ in range(count):
+            with self._shared.changed:
+                self._shared.coming += 1
             threading.Thread(target=self._start_one, daemon=True).start()
 
     def _start_one(self) -> None:
         worker = None
         try:
             worker = Worker(self._choice)
-        except SoftcheckError:
+        except (SoftcheckError, OSError):
             # Whoever asks for a worker next meets it too, and can say so.
             return
         finally:

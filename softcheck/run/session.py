@@ -51,12 +51,16 @@ class Session(Pool):
         dtypes: Sequence[str] = tuple(FORMATS),
         *,
         on_first_call: Callable[[float], None] = lambda _seconds: None,
+        fresh: bool = False,
     ) -> Declaration | str:
         """A variant's declaration, or the reason why it can't be judged at all in the first dtype that it declares.
 
-        ``on_first_call`` is told what its first call in a process took, with all that it imports and compiles.
+        ``on_first_call`` is told what its first call in a process took, with all that it imports and compiles. ``fresh`` loads it
+        where nothing has run yet.
         """
-        worker = self.take()
+        worker = self.take(fresh=fresh)
+        had_served = worker.served - {spec}
+        worker.served.add(spec)
         declared: Declaration | None = None
         try:
             for reply in worker.ask(Load(spec, tuple(dtypes)), until=(Loaded, Refused, Failed), seconds=self.seconds):
@@ -71,6 +75,9 @@ class Session(Pool):
                     return reply.message
         except WorkerDiedError as died:
             self.forget(worker)
+            if had_served and not died.timed_out and not self.closed:
+                # Another variant may have corrupted the process.
+                return self.load(spec, dtypes, on_first_call=on_first_call, fresh=True)
             # Once declared, it is a variant: that it dies is for its cases to find.
             return declared if declared is not None else f"while it was imported: {died}"
         raise AssertionError("ask() always ends with one of the awaited replies")

@@ -1,8 +1,12 @@
 """The stages of a check that keep every worker busy: loading variants, then cases and probes. Imports no torch."""
 
+import itertools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from softcheck.contract import FindingKind
+from softcheck.probes.outcome import Outcome
 from softcheck.probes.registry import EXCLUSIVE, TELLING
 from softcheck.run.model import Events, Run
 from softcheck.run.plan import plan, scouts
@@ -19,10 +23,11 @@ each other one would have to make that first call too."""
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What loading a variant came to, and the workers that are kept for it where its first call is slow."""
+    """What loading a variant came to, whether its first call is slow, and the workers that are then kept for it."""
 
     spec: str
     found: Declaration | str
+    is_slow: bool
     apart: Session | None
 
 
@@ -38,7 +43,8 @@ def load(
     """Loads all variants and runs each one's scouts, which show whether it can be called before more workers are lost to it.
 
     ``on_loaded`` is told of each as it is there, and whether its first call was slow; ``spare`` workers are left to what it
-    begins. Returns, for each variant whose first call is slow, the session whose workers are kept for it.
+    begins. Returns, for each variant whose first call is slow, the session whose workers are kept for it; half of the workers are
+    kept at most.
     """
     events.stage("loading variants")
     specs = run.options.variants
@@ -55,11 +61,13 @@ def load(
             run.declarations[item.spec] = item.found
             if item.apart is not None:
                 apart[item.spec] = item.apart
+            if item.is_slow:
                 session.slow.add(item.spec)
-            on_loaded(item.spec, item.found, item.apart is not None)
+            on_loaded(item.spec, item.found, item.is_slow)
 
+    places = threading.Semaphore(session.jobs // 2)
     try:
-        jobs = [_loading(session, spec, run, record) for spec in specs]
+        jobs = [_loading(session, spec, run, record, places) for spec in specs]
         run.errors.extend(spread(session, [Lane(jobs, max(1, session.jobs - spare))], deliver, events.progress))
     finally:
         # In the order in which they were named, whichever was ready first.
@@ -68,21 +76,26 @@ def load(
     return apart
 
 
-def _loading(session: Session, spec: str, run: Run, record: Record) -> Job[_Loaded | Result]:
+def _loading(
+    session: Session, spec: str, run: Run, record: Record, places: threading.Semaphore
+) -> Job[_Loaded | Result]:
     def work(emit: Callable[[_Loaded | Result], None]) -> None:
         # What the first call prepares in its process serves the scouts.
         own = session.apart()
         seconds: list[float] = []
         found = own.load(spec, run.options.dtypes, on_first_call=seconds.append)
         is_slow = max(seconds, default=0.0) > SLOW
-        emit(_Loaded(spec, found, own if is_slow else None))
+        is_kept = is_slow and places.acquire(blocking=False)
+        emit(_Loaded(spec, found, is_slow, own if is_kept else None))
         try:
             if isinstance(found, Declaration):
                 for case in scouts(run.options.cases, found, run.options.dtypes):
-                    if (spec, case.id) not in record.results:
-                        own.run_case(case, [spec], on_result=emit)
+                    done = [] if (spec, case.id) in record.results else own.run_case(case, [spec], on_result=emit)
+                    if any(v.kind is FindingKind.TIMEOUT for result in done for v in result.measurement.violations):
+                        # The others are not to wait for it; what is left runs beside them.
+                        break
         finally:
-            if not is_slow:
+            if not is_kept:
                 own.rejoin()
 
     return Job(f"loading {spec}", work)
@@ -109,15 +122,16 @@ def cases_and_probes(
     tasks = [task for task in _probe_tasks(run) if task not in record.probed]
     alone = [task for task in tasks if needs_the_device(task, session.ready)]
     # Tried beside the others first, and once more alone where too little memory was left.
-    large = [task for task in tasks if _is_exclusive(task, session) and task not in alone]
+    large = {task: _Attempt(record, task) for task in tasks if _is_exclusive(task, session) and task not in alone}
     small = [task for task in tasks if not _is_exclusive(task, session)]
+    done: dict[ProbeTask, Sequence[Outcome]] = {task: record.outcomes.get(task, ()) for task in tasks}
 
     def deliver(item: Result | ProbeResult) -> None:
         if isinstance(item, Result):
             record.add_result(item)
             run.results.append(item)
-        elif item.task in large and item.conclusion.skipped:
-            large.remove(item.task)
+        elif item.task in large and large[item.task].lacks_memory(item, session):
+            done[item.task] = large.pop(item.task).keep()
             alone.append(item.task)
         else:
             record.add_probed(item)
@@ -126,7 +140,8 @@ def cases_and_probes(
     def lane(own: Session, names: Sequence[str], most: int) -> Lane[Result | ProbeResult]:
         shares = [(case, [name for name in takers if name in names]) for case, takers in cases]
         on_cases = [own.job(case, takers) for case, takers in shares if takers]
-        probes = [(task.probe in TELLING, _journalled(own, task, record)) for task in small if task.variant in names]
+        mine = [task for task in small if task.variant in names]
+        probes = [(task.probe in TELLING, _journalled(own, task, record, done[task])) for task in mine]
         # Long ones first, lest a worker be left alone with one at the end.
         long, short = ([job for is_long, job in probes if is_long is wanted] for wanted in (True, False))
         return Lane([*long, *on_cases, *short], most)
@@ -134,19 +149,22 @@ def cases_and_probes(
     share = max(1, session.jobs // max(1, len(run.declarations)))
     lanes: list[Lane[Result | ProbeResult]] = [
         *(lane(own, [name], share) for name, own in apart.items()),
-        Lane([probe_job(apart.get(task.variant, session), task) for task in large], 1),
-        lane(session, [name for name in run.declarations if name not in apart], session.jobs),
+        Lane([attempt.job(apart.get(task.variant, session)) for task, attempt in large.items()], 1),
+        lane(
+            session,
+            [name for name in run.declarations if name not in apart],
+            max(1, session.jobs - share * len(apart)),
+        ),
     ]
-    total = sum(len(each.jobs) for each in lanes) + len(alone)
-    if total:
+    if any(each.jobs for each in lanes):
         events.stage("running cases and probes")
-    run.errors.extend(spread(session, lanes, deliver, lambda done, _: events.progress(done, total)))
+    run.errors.extend(spread(session, lanes, deliver, events.progress))
     for own in apart.values():
         own.rejoin()
     before_exclusive()
     if alone:
         events.stage("running probes that need the GPU alone")
-        jobs = [_journalled(session, task, record) for task in alone]
+        jobs = [_journalled(session, task, record, done[task]) for task in alone]
         run.errors.extend(spread(session, [Lane(jobs, 1)], deliver, events.progress))
 
 
@@ -164,10 +182,37 @@ def _is_exclusive(task: ProbeTask, session: Session) -> bool:
     return task.probe in EXCLUSIVE and session.ready.backend == "cuda"
 
 
-def _journalled(session: Session, task: ProbeTask, record: Record) -> Job[ProbeResult]:
+class _Attempt:
+    """At a large probe beside others. Its trials are journalled only when it is known which of them count."""
+
+    def __init__(self, record: Record, task: ProbeTask) -> None:
+        self._record = record
+        self._task = task
+        self._before = record.outcomes.get(task, ())
+        self._outcomes = list(self._before)
+
+    def job(self, session: Session) -> Job[ProbeResult]:
+        return probe_job(
+            session, self._task, done=self._before, on_outcome=lambda _index, outcome: self._outcomes.append(outcome)
+        )
+
+    def lacks_memory(self, result: ProbeResult, session: Session) -> bool:
+        """Whether a trial was skipped, as one is that finds too little memory, and the probe may be made once more."""
+        may_go_on = session.patience.over(self._task.variant, self._task.dtype) is None and not result.abandoned
+        return may_go_on and any(outcome.skipped is not None for outcome in self._outcomes)
+
+    def keep(self) -> Sequence[Outcome]:
+        """Journals and returns the outcomes before the first that was skipped."""
+        kept = list(itertools.takewhile(lambda outcome: outcome.skipped is None, self._outcomes))
+        for index in range(len(self._before), len(kept)):
+            self._record.add_outcome(self._task, index, kept[index])
+        return kept
+
+
+def _journalled(session: Session, task: ProbeTask, record: Record, done: Sequence[Outcome]) -> Job[ProbeResult]:
     return probe_job(
         session,
         task,
-        done=record.outcomes.get(task, ()),
+        done=done,
         on_outcome=lambda index, outcome: record.add_outcome(task, index, outcome),
     )

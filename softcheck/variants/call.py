@@ -52,7 +52,7 @@ class Launched:
     def modified(self) -> tuple[Violation, ...]:
         """What has changed in the input's storage: its elements, and the memory between and before them."""
         fmt, storage = self.placed.fmt, self.placed.storage
-        return _modified(to_bits(self.before.view(storage.dtype), fmt), to_bits(storage, fmt), self.placed)
+        return modifications(to_bits(self.before.view(storage.dtype), fmt), to_bits(storage, fmt), self.placed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +248,11 @@ def _state_changed(changed: list[str]) -> tuple[Violation, ...]:
     return (Violation(FindingKind.STATE_CHANGED, message, count=len(changed)),)
 
 
-def _modified(before: Bits, after: Bits, placed: Placed) -> tuple[Violation, ...]:
-    """Changes of the input's storage: of its elements, and of the memory between and before them."""
+def modifications(before: Bits, after: Bits, placed: Placed) -> tuple[Violation, ...]:
+    """Changes of the input's storage: of its elements, and of the memory between and before them. Asks no device."""
     changed = before != after
+    if not changed.any():
+        return ()
     owned = torch.zeros(before.shape, dtype=torch.bool)
     owned.as_strided(placed.view.shape, placed.view.stride(), placed.view.storage_offset()).fill_(True)
     mine = owned.numpy()

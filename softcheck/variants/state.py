@@ -27,6 +27,7 @@ _NAMESPACES: tuple[tuple[str, Any], ...] = (
     ("torch.nn.functional", torch.nn.functional),
 )
 _INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib"))
+_INDUCTOR = "torch._inductor.config"
 _LIBRARIES = frozenset({"torch", "triton", "concurrent", "multiprocessing", "tqdm"})
 """Packages that patch torch's names and keep threads for purposes of their own."""
 
@@ -38,8 +39,18 @@ class _Setting:
     write: Callable[[Any], object]
 
 
-def _write_deterministic(value: tuple[bool, bool]) -> None:
-    torch.use_deterministic_algorithms(value[0], warn_only=value[1])
+def _inductor_is_deterministic() -> bool:
+    """Whether Inductor compiles for deterministic mode; what it would begin with where it is not imported yet."""
+    config = sys.modules.get(_INDUCTOR)
+    if config is None:
+        return os.environ.get("TORCHINDUCTOR_DETERMINISTIC") == "1"
+    return bool(getattr(config, "deterministic", False))
+
+
+def _set_inductor(deterministic: bool) -> None:  # noqa: FBT001 - a setting's value
+    config = sys.modules.get(_INDUCTOR)
+    if config is not None and hasattr(config, "deterministic"):
+        config.deterministic = deterministic  # type: ignore[attr-defined]
 
 
 def _write_environment(value: dict[str, str | None]) -> None:
@@ -74,11 +85,7 @@ def _write_precision(value: tuple[str | None, ...]) -> None:
 
 _SETTINGS = (
     _Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    _Setting(
-        "deterministic mode",
-        lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
-        _write_deterministic,
-    ),
+    _Setting("deterministic mode", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     _Setting("gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
     _Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
     _Setting("matmul precision", _read_precision, _write_precision),
@@ -114,6 +121,7 @@ class Snapshot:
         on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         settings = (*_SETTINGS, *(_CUDA_SETTINGS if on_gpu else ()))
         self._settings = [(setting, setting.read()) for setting in settings]
+        self._inductor = _inductor_is_deterministic()
         self._seed = torch.initial_seed()
         self._random = torch.get_rng_state()
         self._names = [(name, owner, dict(vars(owner))) for name, owner in _NAMESPACES]
@@ -137,6 +145,8 @@ class Snapshot:
                 continue
             if now != before:
                 changed.append(f"{setting.name} (from {before} to {now})")
+        # Not the variant's doing alone: whatever compiles leaves it as torch's own mode is, which may be on for a check's sake.
+        _set_inductor(self._inductor)
         if torch.initial_seed() != self._seed:
             torch.set_rng_state(self._random)
             changed.append("the random seed")

@@ -291,7 +291,16 @@ def test_one_by_one_the_call_that_crashed_is_known_at_once(monkeypatch):
     assert (outcome.failing, outcome.tried) == ({FindingKind.CRASH: (45,)}, tuple(range(1, 46)))
 
 
+def test_outputs_that_were_on_the_host_before_the_device_was_lost_are_judged(monkeypatch):
+    device = LostDevice(monkeypatch, None)
+    outcome = swept(device.ruined_at(45, wrong_below=40), torch.device("cpu"))
+    assert outcome.failing[FindingKind.SUM_VIOLATION] == tuple(range(1, 40))
+    assert outcome.failing[FindingKind.CRASH] == (45,)
+    assert outcome.tried == tuple(range(1, 46))
+
+
 def test_calls_whose_outputs_are_lost_with_the_device_do_not_count_as_tried(monkeypatch):
+    monkeypatch.setattr(judged, "ECHO_BYTES", 0)
     device = LostDevice(monkeypatch, None)
     outcome = swept(device.ruined_at(45, wrong_below=40), torch.device("cpu"))
     assert outcome.failing[FindingKind.SUM_VIOLATION] == tuple(range(1, 33))

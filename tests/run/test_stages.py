@@ -1,6 +1,8 @@
 """Which worker runs what, and when: slow variants apart, large probes one at a time, what needs the GPU alone at the end."""
 
 import time
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -8,11 +10,12 @@ import pytest
 from test_session import hostile
 
 from softcheck.cases.importing import case_from_bits
+from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import unmeasured
-from softcheck.probes.outcome import Conclusion
+from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.run import stages
 from softcheck.run.model import Events, Options, Run
-from softcheck.run.patience import MOST_DEATHS
+from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Patience
 from softcheck.run.pool import Job
 from softcheck.run.probing import ProbeResult
 from softcheck.run.protocol import Ready
@@ -20,6 +23,7 @@ from softcheck.run.record import Record
 from softcheck.run.session import Result, Session
 from softcheck.variants.declaration import Declaration
 
+SLOW_TO_IMPORT = f"{Path(__file__).parents[1] / 'kernels' / 'slow_to_import.py'}:softmax"
 ON_CPU = Ready(backend="interpreter", device="CPU", torch="2", triton="3", python="3.11", driver=None)
 ON_GPU = Ready(backend="cuda", device="GPU", torch="2", triton="3", python="3.11", driver="1", memory_bytes=140 * 10**9)
 SMALL_GPU = msgspec.structs.replace(ON_GPU, memory_bytes=24 * 10**9)
@@ -42,7 +46,7 @@ class Pretending:
 
     def __init__(self, ready=ON_CPU):
         self.jobs, self.ready, self.closed = 4, ready, False
-        self.asked, self.is_back = [], False
+        self.patience, self.asked, self.is_back = Patience(), [], False
 
     def job(self, on, variants):
         self.asked.append(tuple(variants))
@@ -52,25 +56,43 @@ class Pretending:
         self.is_back = True
 
 
-@pytest.fixture
-def probes(monkeypatch):
-    """Probes that say at once what their session is, and skip for want of memory where the name is among those given."""
-    skipping, running, log = set(), [], []
+@dataclass
+class Probes:
+    """Probes of two trials that are made at once; the second is skipped the first time for variants in ``skipping``."""
 
-    def probe_job(session, task, *, done=(), on_outcome=None):
+    skipping: set = field(default_factory=set)
+    log: list = field(default_factory=list)
+    journal: list = field(default_factory=list)
+    running: list = field(default_factory=list)
+    abandoned: int = 0
+
+    def job(self, session, task, *, done=(), on_outcome):
         def work(emit):
-            running.append(task.probe)
+            self.running.append(task.probe)
             time.sleep(0.02)
-            log.append((task.variant, task.probe, session, running.count("addresses"), on_outcome is not None))
-            running.remove(task.probe)
-            skipped = ("too little memory",) if task.variant in skipping else ()
-            skipping.discard(task.variant)
-            emit(ProbeResult(task=task, labels=(), conclusion=Conclusion(skipped=skipped), abandoned=0, seconds=0.0))
+            self.log.append((task.variant, task.probe, session, self.running.count("addresses"), len(done)))
+            self.running.remove(task.probe)
+            lacks_memory = task.variant in self.skipping
+            self.skipping.discard(task.variant)
+            outcomes = [Outcome(tried=(len(self.log),)), Outcome(skipped="no room" if lacks_memory else None)]
+            for index in range(len(done), 2):
+                on_outcome(index, outcomes[index])
+            said = Conclusion(skipped=("no room",) if lacks_memory else ())
+            emit(ProbeResult(task=task, labels=(), conclusion=said, abandoned=self.abandoned, seconds=0.0))
 
         return Job(str(task), work)
 
-    monkeypatch.setattr(stages, "probe_job", probe_job)
-    return skipping, log
+
+@pytest.fixture
+def probes(monkeypatch):
+    found = Probes()
+    monkeypatch.setattr(stages, "probe_job", found.job)
+    monkeypatch.setattr(
+        Record,
+        "add_outcome",
+        lambda _, task, index, outcome: found.journal.append((task.variant, index, outcome.tried)),
+    )
+    return found
 
 
 def run_stage(session, names=("v",), *, apart=None, kept=(), asked=(), dtypes=("float16",)):
@@ -101,38 +123,58 @@ def test_a_slow_variant_runs_in_its_own_session_and_nothing_else_does(probes):
     run, _ = run_stage(others, ("slow", "a", "b"), apart={"slow": own}, asked=("sizes", "empties"))
     assert set(own.asked) == {("slow",)}
     assert set(others.asked) == {("a", "b")}
-    assert {(name, where is own) for name, _, where, *_ in probes[1]} == {("slow", True), ("a", False), ("b", False)}
+    assert {(name, where is own) for name, _, where, *_ in probes.log} == {("slow", True), ("a", False), ("b", False)}
     assert (len(run.results), len(run.probed)) == (9, 6)
     assert own.is_back, "its workers serve the rest of the check"
 
 
 def test_large_probes_run_beside_others_but_not_beside_each_other(probes):
     run, shown = run_stage(Pretending(ON_GPU), ("a", "b", "c"), asked=("addresses", "empties", "shifts"))
-    at_once = [count for _, probe, _, count, _ in probes[1] if probe == "addresses"]
+    at_once = [count for _, probe, _, count, _ in probes.log if probe == "addresses"]
     assert at_once == [1, 1, 1]
     assert shown[-1] == "alone from now on"
     assert len(run.probed) == 9
 
 
-def test_where_memory_did_not_suffice_a_large_probe_is_made_again_alone_and_only_then_journalled(probes):
-    skipping, log = probes
-    skipping.add("b")
+def test_where_memory_did_not_suffice_a_large_probe_is_gone_on_with_alone_and_only_then_journalled(probes):
+    probes.skipping.add("b")
     run, shown = run_stage(Pretending(ON_GPU), ("a", "b"), asked=("addresses",))
-    assert [(name, journalled) for name, _, _, _, journalled in log] == [("a", False), ("b", False), ("b", True)]
+    assert [(name, done) for name, _, _, _, done in probes.log] == [("a", 0), ("b", 0), ("b", 1)]
+    assert probes.journal == [("b", 0, (2,)), ("b", 1, ())], "the first trial is not made twice"
     assert shown[-3:] == ["alone from now on", "running probes that need the GPU alone", (1, 1)]
     assert [(p.task.variant, p.conclusion.skipped) for p in run.probed] == [("a", ()), ("b", ())]
 
 
+@pytest.mark.parametrize("why", ["abandoned", "given up"])
+def test_what_a_large_probe_said_of_a_variant_that_is_called_no_more_stands(probes, why):
+    probes.skipping.add("b")
+    session = Pretending(ON_GPU)
+    if why == "abandoned":
+        probes.abandoned = 1
+    else:
+        for _ in range(MOST_TIMEOUTS):
+            session.patience.count("b", "float16", (Violation(FindingKind.TIMEOUT, "slow"),))
+    run, shown = run_stage(session, ("b",), asked=("addresses",))
+    assert [p.conclusion.skipped for p in run.probed] == [("no room",)]
+    assert shown[-1] == "alone from now on"
+
+
 def test_on_a_small_gpu_large_probes_wait_until_nothing_else_runs(probes):
     _, shown = run_stage(Pretending(SMALL_GPU), ("a", "b"), asked=("addresses", "empties"))
-    assert [probe for _, probe, *_ in probes[1]] == ["empties"] * 2 + ["addresses"] * 2
+    assert [probe for _, probe, *_ in probes.log] == ["empties"] * 2 + ["addresses"] * 2
     assert shown.index("alone from now on") < shown.index("running probes that need the GPU alone")
 
 
 def test_without_a_gpu_no_probe_needs_it(probes):
     _, shown = run_stage(Pretending(), asked=("addresses", "empties"))
     assert shown[-1] == "alone from now on"
-    assert {journalled for *_, journalled in probes[1]} == {True}
+    assert len(probes.journal) == 4
+
+
+def test_where_only_large_probes_are_asked_for_on_a_small_gpu_no_other_stage_is_named(probes, monkeypatch):
+    monkeypatch.setattr("test_stages.CASES", [])
+    _, shown = run_stage(Pretending(SMALL_GPU), ("a",), asked=("addresses",))
+    assert shown == ["alone from now on", "running probes that need the GPU alone", (1, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +224,35 @@ def test_a_variant_whose_first_call_is_slow_keeps_its_worker(session, monkeypatc
     apart[name].give(worker)
     apart[name].rejoin()
     assert len(run.results) == 2 * len(CASES)
+
+
+def test_no_more_than_half_of_the_workers_are_kept_for_slow_variants(session, monkeypatch):
+    monkeypatch.setattr(stages, "SLOW", 0.0)
+    names = [hostile("slow"), hostile("healthy"), "torch"]
+    run, apart, begun = loaded(session, names, CASES[:1])
+    assert session.jobs == 2
+    assert len(apart) == 1
+    assert {name for name, is_slow in begun if is_slow} == session.slow >= set(names)
+    for own in apart.values():
+        own.rejoin()
+    assert len(run.results) == 3
+
+
+def test_one_that_hangs_keeps_the_others_waiting_for_one_call_only(monkeypatch):
+    opened = Session("interpreter", jobs=1, seconds_per_call=3.0)
+    try:
+        run, *_ = loaded(opened, [hostile("hangs")], [case(3), case(5), case(4)])
+    finally:
+        opened.close()
+    kinds = {r.case.shape[1]: {v.kind for v in r.measurement.violations} for r in run.results}
+    assert kinds == {3: {FindingKind.TIMEOUT}}
+
+
+def test_a_variant_whose_worker_another_one_ends_while_it_is_loaded_is_loaded_again_alone():
+    """The first leaves a process behind that ends the worker in which the second is then imported."""
+    opened = Session("interpreter", jobs=1)
+    try:
+        run, *_ = loaded(opened, [hostile("ends_the_process_a_second_later"), SLOW_TO_IMPORT])
+    finally:
+        opened.close()
+    assert run.refused == {}

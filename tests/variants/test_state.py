@@ -39,6 +39,28 @@ def test_random_numbers_that_were_drawn_are_no_change_but_a_new_seed_is():
     assert torch.initial_seed() == seed
 
 
+def test_deterministic_mode_is_put_back_for_inductor_too():
+    from torch._inductor import config
+
+    assert not config.deterministic
+    torch.set_deterministic_debug_mode("warn")
+    try:
+        for mode in (False, True):
+            before = Snapshot()
+            torch.use_deterministic_algorithms(mode)
+            (changed,) = before.restore()
+            assert changed.startswith("deterministic mode")
+            assert (torch.get_deterministic_debug_mode(), config.deterministic) == (1, False)
+        before = Snapshot()
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        assert config.deterministic, "torch.compile sets it on its way out"
+        assert before.restore() == []
+        assert not config.deterministic
+    finally:
+        torch.set_deterministic_debug_mode("default")
+        config.deterministic = False
+
+
 def test_device_that_answers_nothing_more_loses_the_process_and_raises_nothing(monkeypatch):
     answers = iter([0])
 

@@ -87,7 +87,8 @@ def summarise(found: Table, numbers: torch.Tensor, *, margin: float, most_broken
             f"{name}_row": numbers[place],
             f"{name}_column": found[f"{name}_column"][place],
         }
-        figures[f"{name}_ftz"] = found["error_ftz"][place]
+        if name == "error":
+            figures["error_ftz"] = found["error_ftz"][place]
     shown = {FindingKind.SUM_VIOLATION: (bad_sum.sum(), deviations / found["allowed"], bad_sum)}
     for kind, (count, size) in _KINDS.items():
         shown[kind] = (_sum(found[count], broken), found[size], broken & (found[count] > 0))
@@ -100,8 +101,9 @@ def summarise(found: Table, numbers: torch.Tensor, *, margin: float, most_broken
     read = dict(zip(figures, values_read, strict=True))
 
     def peak(name: str) -> tuple[float, int, int]:
-        shown = read[name] >= 0
-        return (read[name], int(read[f"{name}_row"]), int(read[f"{name}_column"])) if shown else (-1.0, 0, 0)
+        if not read[name] >= 0:
+            return -1.0, 0, 0
+        return read[name], int(read[f"{name}_row"]), int(read[f"{name}_column"])
 
     return Summary(
         chosen=chosen,
