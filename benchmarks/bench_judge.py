@@ -142,11 +142,12 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
     y = torch.softmax(x, dim=-1)
     constants = Constants(fmt, bounds.model(STANDARD, fmt), columns)
     words = [t.view(torch.int32).flatten() for t in (x, y)]
-    sums = torch.empty(132 * 16, dtype=torch.int32, device="cuda")
+    programs = 16 * torch.cuda.get_device_properties("cuda").multi_processor_count
+    sums = torch.empty(programs, dtype=torch.int32, device="cuda")
     compiled = torch.compile(operations, dynamic=False)
     taken = seconds(
         {
-            "read": lambda: _read_kernel[(132 * 16,)](*words, sums, words[0].numel(), 4096, num_warps=4),
+            "read": lambda: _read_kernel[(programs,)](*words, sums, words[0].numel(), 4096, num_warps=4),
             "copy": lambda: torch.empty_like(x).copy_(x),
             "torch": lambda: operations(x, y, fmt),
             "compiled": lambda: compiled(x, y, fmt),
