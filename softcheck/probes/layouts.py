@@ -1,10 +1,11 @@
-"""The same rows at other strides, offsets and base addresses; each output is judged by itself.
+"""The same rows at other strides, offsets and base addresses, and in more dimensions; each output is judged by itself.
 
 Bits may differ from a contiguous copy's, since kernels may take another path: what is wrong where the contiguous copy is right
 is a ``wrong_layout`` if other elements were read, and otherwise the judge's own kind. What lies between the elements is NaN.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -29,6 +30,38 @@ class _Input:
     rows: int
     columns: int
     layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class _Higher:
+    """Rows in more than two dimensions."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+_LEADING = (2, 3, 2, 2)
+"""Sizes of the dimensions before the row: such that none can be taken for another."""
+
+
+def _higher(count: int, columns: int, *, is_strided: bool) -> dict[str, _Higher]:
+    """Inputs of so many dimensions, the rows in order, and where strides may be any, in other orders and with gaps."""
+    leading = _LEADING[: count - 1]
+    in_order = range(count - 1)
+    found = {"packed": _strides(leading, reversed(in_order), step=columns)}
+    if is_strided:
+        # Neither can be told by one stride between rows.
+        found["transposed"] = _strides(leading, in_order, step=columns)
+        found["with-gaps"] = _strides(leading, in_order, step=columns + 3, gap=7)
+    return {name: _Higher((*leading, columns), (*strides, 1)) for name, strides in found.items()}
+
+
+def _strides(leading: Sequence[int], innermost_first: Iterable[int], *, step: int, gap: int = 0) -> list[int]:
+    strides = [0] * len(leading)
+    for place in innermost_first:
+        strides[place] = step
+        step = step * leading[place] + gap
+    return strides
 
 
 def _strided(rows: int, columns: int) -> dict[str, Layout]:
@@ -71,10 +104,18 @@ class Layouts(Probe):
             ]
             found.append(Trial(f"size-1/one-row-{columns}", _Input(1, columns, Layout(row_stride=7))))
         found.append(Trial("size-1/one-column", _Input(3, 1, Layout(row_stride=1, column_stride=5))))
+        columns = 129 if setting.takes(129) else 1
+        is_strided = "strided" in setting.declaration.layouts
+        most = min(setting.declaration.dimensions, len(_LEADING) + 1)
+        for count in sorted({3, most}) if most > 2 else ():
+            higher = _higher(count, columns, is_strided=is_strided)
+            found += [Trial(f"dimensions/{count}-{name}", asked) for name, asked in higher.items()]
         return list({trial.label: trial for trial in found}.values())
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """One call where all is well."""
+        if isinstance(trial.parameters, _Higher):
+            return _in_more_dimensions(subject, trial.parameters)
         asked: _Input = trial.parameters
         storage, bits = _contents(asked, subject)
         view = to_tensor(storage, subject.setting.fmt, subject.device)
@@ -107,6 +148,32 @@ class Layouts(Probe):
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """One finding for each kind and group of layouts."""
         return concluded(done)
+
+
+def _in_more_dimensions(subject: Subject, asked: _Higher) -> Outcome:
+    """What is wrong where the same rows as a matrix are right."""
+    fmt, columns = subject.setting.fmt, asked.shape[-1]
+    rows = math.prod(asked.shape[:-1])
+    bits = ordinary_rows(rows, columns, fmt, subject.setting.seed)
+    where = sum(stride * index for stride, index in zip(asked.strides, np.indices(asked.shape), strict=True)).reshape(
+        rows, columns
+    )
+    # Whatever one stride is taken for all reads NaN, not memory of others.
+    extent = rows * max(asked.strides) + columns
+    storage = np.full(extent, encode(np.array([np.nan]), fmt)[0], dtype=fmt.storage)
+    storage[where] = bits
+    held = to_tensor(storage, fmt, subject.device)
+    with nan_filled():
+        called = call(subject.variant.function, Placed(held.as_strided(asked.shape, asked.strides), held, fmt))
+    if called.output is None:
+        return stopped(called)
+    wrong = wrong_values(subject, bits, called.output.reshape(rows, columns))
+    packed = call_on(subject, bits, PACKED).output if wrong else None
+    if packed is None:
+        return Outcome()
+    circumstances = f"right as a matrix, wrong in the shape {list(asked.shape)} with strides {asked.strides}"
+    gross = differ_grossly(decode(called.output.reshape(rows, columns), fmt), decode(packed, fmt))
+    return Outcome(violations=_caused(wrong, wrong_values(subject, bits, packed), circumstances, gross=gross))
 
 
 def _contents(asked: _Input, subject: Subject) -> tuple[Bits, Bits]:

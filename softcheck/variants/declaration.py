@@ -85,6 +85,8 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     max_columns: dict[str, int] | int | None = None
     """Largest column count, one for all dtypes or one per dtype; None promises every count."""
     layouts: tuple[LayoutName, ...] = ("contiguous", "strided")
+    dimensions: int = 2
+    """Of the largest tensor that it takes; the last one is the row, all others together count rows."""
     fully_masked: FullyMasked = "nan"
     batch_invariant: bool = False
     """Whether a row gives the same bits in every batch, wherever it stands in it."""
@@ -127,6 +129,8 @@ def variant(**promises: Any) -> Callable[[Function], Function]:
 def _check(declaration: Declaration) -> None:
     if not declaration.dtypes:
         raise UsageError("dtypes is empty, expected at least one")
+    if declaration.dimensions < 2:
+        raise UsageError(f"dimensions is {declaration.dimensions}, expected at least 2: rows and columns")
     for dtype in declaration.dtypes:
         if dtype not in FORMATS:
             raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")

@@ -5,6 +5,7 @@ import torch
 from probe_helpers import conclusion, kinds
 
 from softcheck import variant
+from softcheck.probes import layouts
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
@@ -98,3 +99,73 @@ def test_one_finding_names_the_other_layouts():
     found = conclusion("layouts", ignores_the_row_stride)
     assert len(found.findings) == 1
     assert "also in strided/padded-by-1-129" in found.findings[0].violation.message
+
+
+@variant(dimensions=4)
+def right_in_any_shape(x):
+    return torch.softmax(x, dim=-1)
+
+
+@variant(dimensions=4)
+def flattens_to_rows(x):
+    return torch.softmax(x.reshape(-1, x.shape[-1]), dim=-1).reshape(x.shape)
+
+
+@variant(dimensions=4)
+def takes_the_second_dimension(x):
+    return torch.softmax(x, dim=1)
+
+
+@variant(dimensions=3)
+def takes_one_stride_between_rows(x):
+    """Rows of more dimensions as if each lay one step behind the last."""
+    rows, columns = x.numel() // x.shape[-1], x.shape[-1]
+    if x.ndim == 2:
+        return torch.softmax(x, dim=-1)
+    return torch.softmax(x.as_strided((rows, columns), (x.stride(-2), 1)), dim=-1).reshape(x.shape)
+
+
+@variant(dimensions=3)
+def knows_matrices_only(x):
+    rows, columns = x.shape
+    return torch.softmax(x, dim=-1).reshape(rows, columns)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", [right_in_any_shape, flattens_to_rows], ids=lambda f: f.__name__)
+def test_right_functions_of_more_dimensions_are_left_alone(function, dtype):
+    found = conclusion("layouts", function, dtype)
+    assert found.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("function", "label", "kind"),
+    [
+        (takes_the_second_dimension, "dimensions/3-packed", "wrong_layout"),
+        (takes_one_stride_between_rows, "dimensions/3-transposed", "wrong_layout"),
+        (knows_matrices_only, "dimensions/3-packed", "raised"),
+    ],
+    ids=lambda v: getattr(v, "__name__", v),
+)
+def test_more_dimensions_are_tried_where_they_are_declared(function, label, kind):
+    found = conclusion("layouts", function, "float16")
+    assert kinds(found) == {kind}
+    assert found.findings[0].label == label
+
+    def undeclared(x):
+        return function(x)
+
+    assert conclusion("layouts", undeclared, "float16").findings == ()
+
+
+def test_each_input_of_more_dimensions_has_rows_of_its_own():
+    for count in (3, 4, 5):
+        for name, asked in layouts._higher(count, 5, is_strided=True).items():
+            held = torch.arange(10000).as_strided(asked.shape, asked.strides)
+            assert held.unique().numel() == held.numel(), name
+            assert held.is_contiguous() == (name == "packed")
+
+
+def test_one_dimension_is_no_promise():
+    with pytest.raises(TypeError, match="dimensions is 1, expected at least 2"):
+        variant(dimensions=1)

@@ -44,6 +44,7 @@ _ROUNDED_EACH_TIME = tuple(
 
 @variant(
     dtypes=ALL_DTYPES,
+    dimensions=4,
     description="five torch operations: row maximum, subtract, exponential, row sum, divide",
     provenance="tutorial on fused softmax, unfused version",
     traffic=Traffic(reads=5, writes=3, row_reads=2, row_writes=2),

@@ -13,6 +13,7 @@ _SERIAL_SUM_ON_CPU = (
 
 @variant(
     dtypes=ALL_DTYPES,
+    dimensions=4,
     description="torch.softmax over the last dimension",
     provenance="PyTorch",
     known_defects=(
