@@ -1,6 +1,5 @@
 """The stages of a check that keep every worker busy: loading variants, then cases and probes. Imports no torch."""
 
-import itertools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -131,7 +130,7 @@ def cases_and_probes(
             record.add_result(item)
             run.results.append(item)
         elif item.task in large and large[item.task].lacks_memory(item, session):
-            done[item.task] = large.pop(item.task).keep()
+            done[item.task] = large.pop(item.task).kept
             alone.append(item.task)
         else:
             record.add_probed(item)
@@ -183,30 +182,29 @@ def _is_exclusive(task: ProbeTask, session: Session) -> bool:
 
 
 class _Attempt:
-    """At a large probe beside others. Its trials are journalled only when it is known which of them count."""
+    """At a large probe beside others. What comes before the first skipped trial counts, and is journalled, in any case."""
 
     def __init__(self, record: Record, task: ProbeTask) -> None:
         self._record = record
         self._task = task
         self._before = record.outcomes.get(task, ())
-        self._outcomes = list(self._before)
+        self.kept = list(self._before)
+        """Outcomes before the first that was skipped."""
+        self._has_skipped = False
 
     def job(self, session: Session) -> Job[ProbeResult]:
-        return probe_job(
-            session, self._task, done=self._before, on_outcome=lambda _index, outcome: self._outcomes.append(outcome)
-        )
+        return probe_job(session, self._task, done=self._before, on_outcome=self._note)
 
     def lacks_memory(self, result: ProbeResult, session: Session) -> bool:
         """Whether a trial was skipped, as one is that finds too little memory, and the probe may be made once more."""
         may_go_on = session.patience.over(self._task.variant, self._task.dtype) is None and not result.abandoned
-        return may_go_on and any(outcome.skipped is not None for outcome in self._outcomes)
+        return may_go_on and self._has_skipped
 
-    def keep(self) -> Sequence[Outcome]:
-        """Journals and returns the outcomes before the first that was skipped."""
-        kept = list(itertools.takewhile(lambda outcome: outcome.skipped is None, self._outcomes))
-        for index in range(len(self._before), len(kept)):
-            self._record.add_outcome(self._task, index, kept[index])
-        return kept
+    def _note(self, index: int, outcome: Outcome) -> None:
+        self._has_skipped |= outcome.skipped is not None
+        if not self._has_skipped:
+            self.kept.append(outcome)
+            self._record.add_outcome(self._task, index, outcome)
 
 
 def _journalled(session: Session, task: ProbeTask, record: Record, done: Sequence[Outcome]) -> Job[ProbeResult]:
