@@ -27,24 +27,17 @@ _ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    rows: int
-    columns: int
-    layout: Layout
-
-
-@dataclass(frozen=True, slots=True)
-class _Higher:
-    """Rows in more than two dimensions."""
-
     shape: tuple[int, ...]
+    """The last dimension is the row."""
     strides: tuple[int, ...]
+    offset: int = 0
 
 
 _LEADING = (2, 3, 2, 2)
 """Sizes of the dimensions before the row: such that none can be taken for another."""
 
 
-def _higher(count: int, columns: int, *, is_strided: bool) -> dict[str, _Higher]:
+def _higher(count: int, columns: int, *, is_strided: bool) -> dict[str, _Input]:
     """Inputs of so many dimensions, the rows in order, and where strides may be any, in other orders and with gaps."""
     leading = _LEADING[: count - 1]
     in_order = range(count - 1)
@@ -53,7 +46,7 @@ def _higher(count: int, columns: int, *, is_strided: bool) -> dict[str, _Higher]
         # Neither can be told by one stride between rows.
         found["transposed"] = _strides(leading, in_order, step=columns)
         found["with-gaps"] = _strides(leading, in_order, step=columns + 3, gap=7)
-    return {name: _Higher((*leading, columns), (*strides, 1)) for name, strides in found.items()}
+    return {name: _Input((*leading, columns), (*strides, 1)) for name, strides in found.items()}
 
 
 def _strides(leading: Sequence[int], innermost_first: Iterable[int], *, step: int, gap: int = 0) -> list[int]:
@@ -62,6 +55,10 @@ def _strides(leading: Sequence[int], innermost_first: Iterable[int], *, step: in
         strides[place] = step
         step = step * leading[place] + gap
     return strides
+
+
+def _matrix(rows: int, columns: int, layout: Layout) -> _Input:
+    return _Input((rows, columns), layout.strides(columns), layout.offset)
 
 
 def _strided(rows: int, columns: int) -> dict[str, Layout]:
@@ -96,14 +93,14 @@ class Layouts(Probe):
             columns = asked if setting.takes(asked) else 1
             if "strided" in setting.declaration.layouts:
                 found += [
-                    Trial(f"strided/{name}-{columns}", _Input(rows, columns, layout))
+                    Trial(f"strided/{name}-{columns}", _matrix(rows, columns, layout))
                     for name, layout in _strided(rows, columns).items()
                 ]
             found += [
-                Trial(f"offset/{offset}-{columns}", _Input(rows, columns, Layout(offset=offset))) for offset in offsets
+                Trial(f"offset/{offset}-{columns}", _matrix(rows, columns, Layout(offset=offset))) for offset in offsets
             ]
-            found.append(Trial(f"size-1/one-row-{columns}", _Input(1, columns, Layout(row_stride=7))))
-        found.append(Trial("size-1/one-column", _Input(3, 1, Layout(row_stride=1, column_stride=5))))
+            found.append(Trial(f"size-1/one-row-{columns}", _matrix(1, columns, Layout(row_stride=7))))
+        found.append(Trial("size-1/one-column", _matrix(3, 1, Layout(row_stride=1, column_stride=5))))
         columns = 129 if setting.takes(129) else 1
         is_strided = "strided" in setting.declaration.layouts
         most = min(setting.declaration.dimensions, len(_LEADING) + 1)
@@ -114,35 +111,26 @@ class Layouts(Probe):
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """One call where all is well."""
-        if isinstance(trial.parameters, _Higher):
-            return _in_more_dimensions(subject, trial.parameters)
         asked: _Input = trial.parameters
+        fmt = subject.setting.fmt
         storage, bits = _contents(asked, subject)
-        view = to_tensor(storage, subject.setting.fmt, subject.device)
-        strides = asked.layout.strides(asked.columns)
-        placed = Placed(
-            view.as_strided((asked.rows, asked.columns), strides, asked.layout.offset), view, subject.setting.fmt
-        )
+        held = to_tensor(storage, fmt, subject.device)
         with nan_filled():
-            called = call(subject.variant.function, placed)
+            called = call(
+                subject.variant.function, Placed(held.as_strided(asked.shape, asked.strides, asked.offset), held, fmt)
+            )
         if called.output is None:
             return stopped(called)
-        wrong = wrong_values(subject, bits, called.output)
+        output = called.output.reshape(bits.shape)
+        wrong = wrong_values(subject, bits, output)
         if not wrong:
             return Outcome()
         packed = call_on(subject, bits, PACKED)
         if packed.output is None:
             return stopped(packed)
-        circumstances = f"right on a contiguous copy, wrong with strides {strides} and offset {asked.layout.offset}"
+        gross = differ_grossly(decode(output, fmt), decode(packed.output, fmt))
         return Outcome(
-            violations=_caused(
-                wrong,
-                wrong_values(subject, bits, packed.output),
-                circumstances,
-                gross=differ_grossly(
-                    decode(called.output, subject.setting.fmt), decode(packed.output, subject.setting.fmt)
-                ),
-            )
+            violations=_caused(wrong, wrong_values(subject, bits, packed.output), _circumstances(asked), gross=gross)
         )
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
@@ -150,39 +138,20 @@ class Layouts(Probe):
         return concluded(done)
 
 
-def _in_more_dimensions(subject: Subject, asked: _Higher) -> Outcome:
-    """What is wrong where the same rows as a matrix are right."""
-    fmt, columns = subject.setting.fmt, asked.shape[-1]
-    rows = math.prod(asked.shape[:-1])
-    bits = ordinary_rows(rows, columns, fmt, subject.setting.seed)
-    where = sum(stride * index for stride, index in zip(asked.strides, np.indices(asked.shape), strict=True)).reshape(
-        rows, columns
-    )
-    # Whatever one stride is taken for all reads NaN, not memory of others.
-    extent = rows * max(asked.strides) + columns
-    storage = np.full(extent, encode(np.array([np.nan]), fmt)[0], dtype=fmt.storage)
-    storage[where] = bits
-    held = to_tensor(storage, fmt, subject.device)
-    with nan_filled():
-        called = call(subject.variant.function, Placed(held.as_strided(asked.shape, asked.strides), held, fmt))
-    if called.output is None:
-        return stopped(called)
-    wrong = wrong_values(subject, bits, called.output.reshape(rows, columns))
-    packed = call_on(subject, bits, PACKED).output if wrong else None
-    if packed is None:
-        return Outcome()
-    circumstances = f"right as a matrix, wrong in the shape {list(asked.shape)} with strides {asked.strides}"
-    gross = differ_grossly(decode(called.output.reshape(rows, columns), fmt), decode(packed, fmt))
-    return Outcome(violations=_caused(wrong, wrong_values(subject, bits, packed), circumstances, gross=gross))
+def _circumstances(asked: _Input) -> str:
+    if len(asked.shape) > 2:
+        return f"right as a matrix, wrong in the shape {list(asked.shape)} with strides {asked.strides}"
+    return f"right on a contiguous copy, wrong with strides {asked.strides} and offset {asked.offset}"
 
 
 def _contents(asked: _Input, subject: Subject) -> tuple[Bits, Bits]:
-    """The storage, NaN where no element lies, and the matrix that it holds. Elements may share memory."""
-    fmt, layout = subject.setting.fmt, asked.layout
-    row_stride, column_stride = layout.strides(asked.columns)
-    where = layout.offset + np.add.outer(row_stride * np.arange(asked.rows), column_stride * np.arange(asked.columns))
-    # A kernel that takes the rows for packed reads beyond the last element of an expanded matrix: NaN there too.
-    extent = layout.extent(asked.rows, asked.columns) + where.size
+    """The storage, NaN where no element lies, and the rows that it holds as a matrix. Elements may share memory."""
+    fmt = subject.setting.fmt
+    rows = math.prod(asked.shape[:-1])
+    where = asked.offset + np.tensordot(asked.strides, np.indices(asked.shape), axes=1).reshape(rows, -1)
+    # A kernel that takes the rows for packed reads beyond the last element of an expanded matrix, and one that takes one
+    # stride for all beyond that of other tensors: NaN there too.
+    extent = max(int(where.max()) + 1 + where.size, rows * max(asked.strides) + where.shape[1])
     storage = np.full(extent, encode(np.array([np.nan]), fmt)[0], dtype=fmt.storage)
     used = np.unique(where)
     storage[used] = ordinary_rows(1, len(used), fmt, subject.setting.seed)[0]

@@ -9,7 +9,7 @@ from softcheck.errors import SoftcheckError
 from softcheck.run.every_pair import WORKERS, EveryPair, wanted
 from softcheck.run.generate import generate
 from softcheck.run.model import Events, GivenUp, Options, Run
-from softcheck.run.plan import left_out
+from softcheck.run.plan import covered
 from softcheck.run.record import Asked, Keeping, Record, Search, digest_of, header_of
 from softcheck.run.session import Result, Session
 from softcheck.run.stages import cases_and_probes, load
@@ -185,7 +185,7 @@ def _note_given_up(session: Session, run: Run) -> None:
             over = session.patience.over(name, dtype) if dtype in declaration.dtypes else None
             if over is None:
                 continue
-            cases = [case for case in run.options.cases if case.dtype == dtype and left_out(case, declaration) is None]
+            cases = covered(run.options.cases, declaration, dtype)
             found = GivenUp(
                 variant=name,
                 dtype=dtype,

@@ -47,12 +47,16 @@ def scouts(cases: Sequence[Case], declaration: Declaration, dtypes: Sequence[str
     """
     found = []
     for dtype in dtypes:
-        able = dtype in declaration.dtypes
-        taken = [case for case in cases if able and case.dtype == dtype and left_out(case, declaration) is None]
+        taken = covered(cases, declaration, dtype) if dtype in declaration.dtypes else ()
         by_width = sorted((case for case in taken if 0 not in case.shape), key=lambda case: case.shape[1])
         count = min(MOST_DEATHS, len(by_width))
         found += [by_width[i * len(by_width) // count] for i in range(count)]
     return found
+
+
+def covered(cases: Sequence[Case], declaration: Declaration, dtype: str) -> list[Case]:
+    """The cases of one of its dtypes that a declaration covers."""
+    return [case for case in cases if case.dtype == dtype and left_out(case, declaration) is None]
 
 
 def left_out(case: Case, declaration: Declaration) -> str | None:

@@ -114,9 +114,14 @@ def probe_job(
     return Job(str(task), work)
 
 
+def is_exclusive(task: ProbeTask, ready: Ready) -> bool:
+    """Whether a probe takes much of a GPU's memory, so that no other such one may run beside it."""
+    return ready.backend == "cuda" and task.probe in EXCLUSIVE
+
+
 def needs_the_device(task: ProbeTask, ready: Ready) -> bool:
     """Whether a probe takes so much of a GPU's memory that no other may run beside it."""
-    if ready.backend != "cuda" or task.probe not in EXCLUSIVE:
+    if not is_exclusive(task, ready):
         return False
     needed = EXCLUSIVE[task.probe] * FORMATS[task.dtype].itemsize
     return ready.memory_bytes is None or _TIMES * needed > ready.memory_bytes

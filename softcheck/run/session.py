@@ -59,7 +59,6 @@ class Session(Pool):
         where nothing has run yet.
         """
         worker = self.take(fresh=fresh)
-        had_served = worker.served - {spec}
         worker.served.add(spec)
         declared: Declaration | None = None
         try:
@@ -74,9 +73,7 @@ class Session(Pool):
                     self.give(worker)
                     return reply.message
         except WorkerDiedError as died:
-            self.forget(worker)
-            if had_served and not died.timed_out and not self.closed:
-                # Another variant may have corrupted the process.
+            if self.bury(worker, died, spec):
                 return self.load(spec, dtypes, on_first_call=on_first_call, fresh=True)
             # Once declared, it is a variant: that it dies is for its cases to find.
             return declared if declared is not None else f"while it was imported: {died}"

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from softcheck.contract import FindingKind
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.registry import EXCLUSIVE, TELLING
+from softcheck.probes.registry import TELLING
 from softcheck.run.model import Events, Run
 from softcheck.run.plan import plan, scouts
 from softcheck.run.pool import Job, Lane, spread
-from softcheck.run.probing import ProbeResult, ProbeTask, needs_the_device, probe_job
+from softcheck.run.probing import ProbeResult, ProbeTask, is_exclusive, needs_the_device, probe_job
 from softcheck.run.record import Record
 from softcheck.run.session import Result, Session
 from softcheck.variants.declaration import Declaration
@@ -121,8 +121,8 @@ def cases_and_probes(
     tasks = [task for task in _probe_tasks(run) if task not in record.probed]
     alone = [task for task in tasks if needs_the_device(task, session.ready)]
     # Tried beside the others first, and once more alone where too little memory was left.
-    large = {task: _Attempt(record, task) for task in tasks if _is_exclusive(task, session) and task not in alone}
-    small = [task for task in tasks if not _is_exclusive(task, session)]
+    large = {task: _Attempt(record, task) for task in tasks if is_exclusive(task, session.ready) and task not in alone}
+    small = [task for task in tasks if not is_exclusive(task, session.ready)]
     done: dict[ProbeTask, Sequence[Outcome]] = {task: record.outcomes.get(task, ()) for task in tasks}
 
     def deliver(item: Result | ProbeResult) -> None:
@@ -175,10 +175,6 @@ def _probe_tasks(run: Run) -> list[ProbeTask]:
         for dtype in run.options.dtypes
         if dtype in declaration.dtypes
     ]
-
-
-def _is_exclusive(task: ProbeTask, session: Session) -> bool:
-    return task.probe in EXCLUSIVE and session.ready.backend == "cuda"
 
 
 class _Attempt:

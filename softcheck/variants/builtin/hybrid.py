@@ -53,12 +53,16 @@ def _hybrid_kernel(
             softmax_row_in_tiles(output + row * COLUMNS, x + row * COLUMNS, 1, COLUMNS, BLOCK, COMPUTE, COMPUTE)
 
 
+def _block(columns: int, largest: int) -> int:
+    block: int = triton.next_power_of_2(columns)
+    return min(max(block, _SMALLEST_BLOCK), largest)
+
+
 def _launch_hybrid(x: torch.Tensor, largest_block: int) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        block = min(max(triton.next_power_of_2(columns), _SMALLEST_BLOCK), largest_block)
-        _hybrid_kernel[(rows,)](output, x, rows, columns, block, compute_type(x))
+        _hybrid_kernel[(rows,)](output, x, rows, columns, _block(columns, largest_block), compute_type(x))
     return output
 
 
@@ -104,6 +108,5 @@ def tiled_float64_sum(x: torch.Tensor) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        tile = min(max(triton.next_power_of_2(columns), _SMALLEST_BLOCK), _TILE)
-        tiled_kernel[(rows,)](output, x, *x.stride(), columns, tile, compute_type(x), tl.float64)
+        tiled_kernel[(rows,)](output, x, *x.stride(), columns, _block(columns, _TILE), compute_type(x), tl.float64)
     return output
