@@ -41,7 +41,7 @@ from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.finish import Numbers, Scan
 from softcheck.judge.device.judge import judge_on_device
-from softcheck.judge.device.scan import tile
+from softcheck.judge.device.tiles import tile
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.variants.call import TORCH_DTYPES, place, to_bits
 from softcheck.variants.compile import compiling

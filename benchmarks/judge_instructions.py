@@ -25,7 +25,8 @@ import triton
 from oracles.formats import FORMATS
 from softcheck.judge import bounds
 from softcheck.judge.device.constants import Constants
-from softcheck.judge.device.scan import scan, tile
+from softcheck.judge.device.scan import scan
+from softcheck.judge.device.tiles import tile
 from softcheck.judge.judge import STANDARD
 from softcheck.variants.call import TORCH_DTYPES
 from softcheck.variants.compile import compiling
@@ -43,20 +44,42 @@ _TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
 
 
 def loop_of(code: str) -> list[str]:
-    """The instructions of the loop with the most float64 multiply-adds, from nvdisasm's text."""
+    """The instructions of the loop with the most float64 multiply-adds, on its shortest way round, from nvdisasm's text.
+
+    That is the way of a row in no doubt: what other rows take besides lies behind a branch. Of widths from 128 on, that is: where
+    a program has many rows, the shortest way may be that of a turn that has none.
+    """
     instructions: list[str] = []
     labels: dict[str, int] = {}
-    found: list[str] = []
+    conditional: list[bool] = []
     for line in code.splitlines():
         if label := re.match(r"(\.L_x_\d+):", line.strip()):
             labels[label[1]] = len(instructions)
-        elif one := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?(.*?);", line):
-            instructions.append(one[1])
-            back = re.match(r"BRA.*`\((\.L_x_\d+)\)", one[1])
-            if back and back[1] in labels:
-                body = instructions[labels[back[1]] :]
-                found = max(found, body, key=lambda b: sum("DFMA" in i for i in b))
-    return found
+        elif one := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+ )?(.*?);", line):
+            conditional.append(bool(one[1]))
+            instructions.append(one[2])
+    targets = [_target(i, labels) for i in instructions]
+    loops = [(t, i) for i, t in enumerate(targets) if t is not None and t <= i]
+    first, last = max(loops, key=lambda loop: sum("DFMA" in i for i in instructions[loop[0] : loop[1]]))
+    # Breadth first, since some of the way may lie outside of the loop's own stretch of code.
+    before = {first: first}
+    reached = [first]
+    for place in reached:
+        ends = instructions[place].startswith(("BRA", "EXIT")) and not conditional[place]
+        for way in (None if ends else place + 1, targets[place]):
+            if way is not None and way < len(instructions) and way not in before:
+                before[way] = place
+                reached.append(way)
+    path = [last]
+    while path[-1] != first:
+        path.append(before[path[-1]])
+    return [instructions[place] for place in reversed(path)]
+
+
+def _target(instruction: str, labels: dict[str, int]) -> int | None:
+    """Where an instruction may jump to."""
+    jump = re.match(r"BRA.*`\((\.L_x_\d+)\)", instruction)
+    return labels.get(jump[1]) if jump else None
 
 
 def counted(dtype: str, columns: int) -> str:
@@ -80,6 +103,7 @@ def counted(dtype: str, columns: int) -> str:
     told = [
         f"{unit} {count / per_thread:.1f} ({CLOCKS * UNITS[unit][0] * per_thread / count / 1e9:.0f} G/s)"
         for unit, count in counts.items()
+        if count
     ]
     return f"{dtype} x {columns}: {', '.join(told)}; {spills} spilling instructions"
 

@@ -134,6 +134,58 @@ def test_specials_and_masks(agree):
             assert wrong.special_mismatches == 2
 
 
+@pytest.mark.parametrize("columns", [600, 1024])
+@pytest.mark.parametrize("fmt", THREE, ids=lambda f: f.name)
+def test_specials_masks_and_negative_logits_in_wide_rows(agree, fmt, columns):
+    values = np.random.default_rng(columns).standard_normal((9, columns))
+    values[1, 3], values[2, 3], values[3, 3], values[4, 3] = NAN, NAN, INF, -INF
+    values[5:] -= 20
+    values[6, 3], values[7, 3], values[8, :] = NAN, -INF, -7
+    bits = matrix(values, fmt)
+    # One NaN of either sign.
+    bits[2, 3] |= fmt.storage.type(1 << (fmt.width - 1))
+    output = rounded(bits, fmt)
+    assert agree(bits, output, fmt).violations == ()
+    wrong = output.copy()
+    wrong[[1, 2, 3, 6]] = output[0]
+    wrong[[4, 7], 3] = fmt.storage.type(1)
+    found = agree(bits, wrong, fmt)
+    assert kinds(found) >= {FindingKind.NAN_MISMATCH, FindingKind.MASKED_NOT_ZERO}
+
+
+@pytest.mark.parametrize("fmt", [BFLOAT16, FLOAT32], ids=lambda f: f.name)
+def test_peaks_too_large_for_a_logit_to_be_put_near_them(agree, fmt):
+    values = np.random.default_rng(0).standard_normal((5, 600)) * 8
+    values += np.array([2.0**25, -(2.0**26), 2.0**27, -(2.0**60), 3e38])[:, None]
+    bits = matrix(values, fmt)
+    output = rounded(bits, fmt)
+    assert agree(bits, output, fmt).violations == ()
+    output[:, 7] += 50
+    agree(bits, output, fmt)
+
+
+def test_flushed_results_that_are_half_an_ulp_off_but_for_little_are_left(agree, child):
+    columns = 3000
+    # r of the last column is 2^-25 (1 + t), t small: 0 is within its bound, but flushed.
+    values = decode(matrix(np.random.default_rng(0).standard_normal((2500, columns)), FLOAT16), FLOAT16)
+    values[:, -1] = 0
+    total = np.exp(values).sum(axis=1) - 1
+    least = 2.0**-25 * total / (1 - 2.0**-25)
+    values[:, -1] = np.ceil(np.log(least) * 2**7) / 2**7
+    t = np.exp(values[:, -1]) / least - 1
+    # Nearer, r would be next to a power of two.
+    t[t < 2.0**-20] = 1
+    assert t.min() < 8e-6
+    bits = matrix(values[[t.argmin(), 0]], FLOAT16)
+    right = rounded(bits, FLOAT16)
+    assert right[0, -1] == 1
+    output = right.copy()
+    output[0, -1] = 0
+    found = agree(bits, output, FLOAT16)
+    assert (found.flushed, found.violations) == (1, ())
+    assert 0 in child.submit(device_child.left, bits, output, FLOAT16.name).result()
+
+
 @pytest.mark.parametrize(
     "layout",
     [

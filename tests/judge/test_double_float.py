@@ -122,7 +122,7 @@ def test_row_sums_lose_nothing_that_counts(child, columns, at_once):
 
 def test_the_kernel_that_measures_rates_counts_what_it_says(child):
     single, double = child.submit(double_float_child.rates_run).result()
-    # (1/4 of one's own, and the next): the recurrence has a limit, so that no number grows out of its range.
+    # The recurrence comes to a cycle, so that no number grows out of its range and roundings don't add up.
     assert len(single) == len(double) == 1024
     assert np.isfinite(single).all()
     assert np.allclose(single, double, rtol=1e-5)

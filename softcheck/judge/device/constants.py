@@ -36,7 +36,11 @@ class Constants:
     @property
     def largest_growth(self) -> float:
         """An upper bound on exp(B_j) - 1 of all elements with d <= CLAMP."""
-        elements = self.model.exponent * CLAMP + self.model.exponential
+        return self.growth_up_to(CLAMP)
+
+    def growth_up_to(self, distance: float) -> float:
+        """An upper bound on exp(B_j) - 1 of all elements with d <= distance."""
+        elements = self.model.exponent * distance + self.model.exponential
         # The weighted mean of d is at most log(columns): it is the difference of two entropies.
         row = self.additions + self.model.exponent * math.log(max(2, self.columns)) + self.model.exponential
         return math.expm1(min(elements + row, 1.0))

@@ -147,20 +147,6 @@ def scaled_binade(small: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def inverse_of_small(
-    small: tl.tensor, MIN_EXPONENT: tl.constexpr, PRECISION: tl.constexpr, UP_EXPONENT: tl.constexpr
-) -> tl.tensor:
-    """2^-UP_EXPONENT / ulp(r) as float32, of r * 2^UP_EXPONENT as float32, in fewer operations than ``scaled_inverse_ulp``.
-
-    For r * 2^UP_EXPONENT of at least 2^(PRECISION - 128).
-    """
-    # The inverted exponent is 255 less the exponent; the sum stays positive as long as that exponent is PRECISION - 1 at least.
-    inverted = ~small.to(tl.int32, bitcast=True) & _EXPONENT_OF_FLOAT32
-    largest = (254 + PRECISION - 1 - (MIN_EXPONENT + UP_EXPONENT + 127)) << 23
-    return tl.minimum(inverted + ((PRECISION - 2) << 23), largest).to(tl.float32, bitcast=True)
-
-
-@jit
 def scaled_inverse_ulp(binade: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
     """2^-64 / ulp(r) as float32, from ``scaled_binade``."""
     # The constant does not fit its place as a signed number; the difference does, and int32 wraps.
@@ -174,9 +160,21 @@ def is_power(small: tl.tensor) -> tl.tensor:
 
 
 @jit
-def next_to_power(small: tl.tensor) -> tl.tensor:
-    """Whether a float32 > 0 is at most 4 units in its last place below a power of two, or 3 above: true also of powers."""
-    return ((small.to(tl.int32, bitcast=True) + 4) & (_MANTISSA_OF_FLOAT32 - 7)) == 0
+def as_float32(value: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
+    """Values of up to 32 bits as float32."""
+    if NVIDIA and value.dtype == tl.bfloat16:
+        # Two at once, which lie in one register: ptxas takes another operation to tell them apart.
+        wide = tl.inline_asm_elementwise(
+            "shl.b32 $0, $2, 16;\nand.b32 $1, $2, 0xffff0000;",
+            "=r,=r,r",
+            [value],
+            dtype=tl.float32,
+            is_pure=True,
+            pack=2,
+        )
+    else:
+        wide = value.to(tl.float32)
+    return wide
 
 
 @jit

@@ -74,13 +74,17 @@ def _step(p: tl.tensor, f: tl.tensor, coefficient: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr, SCALE: tl.constexpr = 0) -> tl.tensor:
-    """2^SCALE e^-d of float64 values in [0, 700 + 2^-11], within the bound of the module's text. Degree 8 or 10."""
+def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr, SCALE: tl.constexpr = 0, LEAST: tl.constexpr = 0) -> tl.tensor:
+    """2^SCALE e^-d of float64 values in [0, 700 + 2^-11], within the bound of the module's text. Degree 8 or 10.
+
+    With LEAST, values up to 2^30 are taken: where e^-d is below 2^LEAST sqrt(2), it is within a factor of sqrt(2) of 2^LEAST
+    instead. Infinite ones give NaN, or a large number.
+    """
     minus_log2e = _constant(distance, _MINUS_LOG2E)
     shifted = tl.fma(distance, minus_log2e, _constant(distance, _ROUNDER + SCALE))
     # The other way round than one would write it: an operand's sign costs an operation in some versions of Triton.
-    minus_n = _constant(distance, _ROUNDER + SCALE) - shifted
-    f = tl.fma(distance, minus_log2e, minus_n)
+    n = _constant(distance, _ROUNDER + SCALE) - shifted
+    f = tl.fma(distance, minus_log2e, n)
     if DEGREE == 8:
         p = _step(_constant(f, 1.3344185294057598e-06), f, 1.531420923120997e-05)
         p = _step(p, f, 0.00015403098277581433)
@@ -101,5 +105,8 @@ def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr, SCALE: tl.constexpr = 0
         p = _step(p, f, 0.6931471805599516)
     p = _step(p, f, 1.0)
     # The integer's low bits, in place in the high word: half of a 64-bit addition.
-    word = high_word(p) + (shifted.to(tl.int64, bitcast=True).to(tl.int32) << 20)
+    minus_n = shifted.to(tl.int64, bitcast=True).to(tl.int32)
+    if LEAST != 0:
+        minus_n = tl.maximum(minus_n, SCALE + LEAST)
+    word = high_word(p) + (minus_n << 20)
     return with_high_word(p, word)

@@ -83,12 +83,13 @@ def _finish_kernel(
     figures: tl.tensor,
     numbers: tl.tensor,
     histogram: tl.tensor,
+    TABLES: tl.constexpr,
     BINS: tl.constexpr,
     ROWS: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ) -> None:
-    # The last program does what is not of the histogram, beside the others.
-    if tl.program_id(0) < tl.num_programs(0) - 1:
+    # What is not of the histogram has a program for each figure, since each waits for memory more than it computes.
+    if tl.program_id(0) < TABLES:
         number = tl.program_id(0) * BINS + tl.arange(0, BINS)
         found = tl.zeros([BINS], tl.int64)
         for first in range(0, programs, ROWS):
@@ -97,22 +98,26 @@ def _finish_kernel(
             found += tl.sum(part.to(tl.int64), axis=0)
         tl.store(histogram + number, found)
     else:
+        figure = tl.program_id(0) - TABLES
         program = tl.arange(0, PROGRAMS)
         inside = program < programs
         floats_at, integers_at = floats + program * _FLOATS, integers + program * _INTEGERS
-        tl.store(figures, tl.sum(tl.load(floats_at, mask=inside, other=0.0), axis=0))
-        for place in tl.static_range(_SUMS):
-            tl.store(numbers + place, tl.sum(tl.load(integers_at + place, mask=inside, other=0), axis=0))
-        rows_left = tl.load(left)
-        tl.store(numbers + _INTEGERS, rows_left)
-        for place in tl.static_range(1, _FLOATS):
-            value = tl.load(floats_at + place, mask=inside, other=-1.0)
+        if figure == 0:
+            tl.store(figures, tl.sum(tl.load(floats_at, mask=inside, other=0.0), axis=0))
+        elif figure < _FLOATS:
+            rows_left = tl.load(left)
+            value = tl.load(floats_at + figure, mask=inside, other=-1.0)
+            row_of_each = tl.load(integers_at + _SUMS - 1 + figure, mask=inside, other=_NO_ROW)
             best = tl.max(value, axis=0)
-            best_rows = tl.load(integers_at + _SUMS - 1 + place, mask=inside & (value == best), other=2**62)
-            first_row = tl.min(best_rows, axis=0)
-            tl.store(figures + place, best)
-            tl.store(numbers + _SUMS - 1 + place, first_row)
-            tl.store(listed + rows_left + place - 1, first_row)
+            first_row = tl.min(tl.where(value == best, row_of_each, _NO_ROW), axis=0)
+            tl.store(figures + figure, best)
+            tl.store(numbers + _SUMS - 1 + figure, first_row)
+            tl.store(listed + rows_left + figure - 1, first_row)
+        elif figure < _FLOATS + _SUMS:
+            place = figure - _FLOATS
+            tl.store(numbers + place, tl.sum(tl.load(integers_at + place, mask=inside, other=0), axis=0))
+        else:
+            tl.store(numbers + _INTEGERS, tl.load(left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +205,8 @@ def finish(space: Workspace) -> Scan:
     """Adds up what the programs stored; nothing is waited for."""
     numbers = space.found[bins.TABLE :]
     figures = numbers[INTEGERS + 1 :].view(torch.float64)
-    _finish_kernel[(bins.TABLE // _BINS + 1 if is_nvidia() else 1,)](
+    tables = bins.TABLE // _BINS if is_nvidia() else 0
+    _finish_kernel[(tables + FLOATS + SUMS + 1,)](
         space.floats,
         space.integers,
         space.counts,
@@ -210,6 +216,7 @@ def finish(space: Workspace) -> Scan:
         figures,
         numbers,
         space.histogram,
+        tables,
         _BINS,
         _ROWS,
         triton.next_power_of_2(space.programs),

@@ -24,7 +24,8 @@ from softcheck.judge.device.elements import (
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
 from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
-from softcheck.judge.device.scan import CLAMP, LARGEST_ERROR, REGISTERS, THREADS, default_programs, degree, registers
+from softcheck.judge.device.scan import CLAMP, LARGEST_ERROR, degree
+from softcheck.judge.device.tiles import REGISTERS, THREADS, default_programs, registers
 
 _WARPS = 4
 _ROWS = 512

@@ -26,14 +26,16 @@ _RUNS = 5
 
 @jit
 def _multiply_add_kernel(start: tl.tensor, out: tl.tensor, times: tl.tensor, BLOCK: tl.constexpr) -> None:
+    # One register is all that each reads, since two or three of 64 bits take longer than the arithmetic. Squares less 1.3
+    # come to go round four values, in both types.
     a = tl.load(start + tl.arange(0, BLOCK))
-    b, c, d = a + a, a * a, a - a * a
-    factor = a
+    b, c, d = a * 0.5, a * 0.25, a * 0.125
+    less = tl.full(a.shape, -1.3, a.dtype)
     for _ in range(times):
-        a = tl.fma(a, factor, b)
-        b = tl.fma(b, factor, c)
-        c = tl.fma(c, factor, d)
-        d = tl.fma(d, factor, a)
+        a = tl.fma(a, a, less)
+        b = tl.fma(b, b, less)
+        c = tl.fma(c, c, less)
+        d = tl.fma(d, d, less)
     tl.store(out + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), a + b + c + d)
 
 

@@ -1,4 +1,4 @@
-# ruff: noqa: N803, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
+# ruff: noqa: C901, N803, PLR0912, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
 """The first look at every row: proves ordinary rows right, and leaves all others to ``table``.
 
 A row passes if it holds no NaN and no infinity in input or output, no negative and no flushed output, every error is surely
@@ -7,69 +7,57 @@ doubt. Of such rows this kernel keeps the figures; of the others it only says wh
 side of leaving a row.
 """
 
+import math
+
 import torch
 import triton
 import triton.language as tl
 
+from oracles.formats import Values
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
+from softcheck.judge.device._jit import OPTIONS, jit
 from softcheck.judge.device.bins import bin_of_small, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
-from softcheck.judge.device.elements import (
-    bound_in_ulps,
-    inverse_of_small,
-    next_to_power,
-    quick_inverse,
-    ratio,
-    truncated,
-)
-from softcheck.judge.device.exp64 import clamped, exp_minus
+from softcheck.judge.device.elements import as_float32, quick_inverse, truncated
+from softcheck.judge.device.exp64 import exp_minus
 from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
+from softcheck.judge.device.lanes import beside, finite, largest, maxima, minima, peaks, sums, totals
+from softcheck.judge.device.shares import LEAST_APART, apart, flushed, own_errors, per_ulp_of, places, shares
+from softcheck.judge.device.tiles import (
+    NARROW,
+    REGISTERS,
+    THREADS,
+    WARP,
+    WARP_ELEMENTS,
+    default_programs,
+    lanes,
+    registers,
+    registers_per_thread,
+    stages,
+    tile,
+)
 
 MAX_COLUMNS = 16384
 """Widest row whose exponentials fit the registers of one program: 32 float64 per thread of 16 warps."""
-
-WARP_ELEMENTS = 1024
-"""Elements of a wide row that one warp holds: fewer take fewer registers, but more steps of reduction per element."""
-_SHORT = 512
-"""Columns below which a program has several rows, if they are few enough."""
-_WARP = 32
-_MOST_WARPS = 16
-"""Warps of a program: more would not find REGISTERS for each of their threads."""
-NARROW = 64
-"""Columns up to which the sum's bound is computed in full: in short rows few roundings can't average out."""
-REGISTERS = 128
-THREADS = 512
-"""Registers per thread, and threads per multiprocessor that have so many."""
-_MOST_REGISTERS = 255
-_ELEMENTS = 32
-"""Elements per thread that need them."""
-_STAGES = 3
-"""Rows that are loaded ahead, and the one in hand."""
-_OTHER_SHARED = 16384
-"""Bytes of a program's shared memory for anything but rows loaded ahead: the table of counts, and what reductions take."""
 
 LARGEST_ERROR = 2.0**21
 """ULPs from which rows are left: the table of counts ends a little below 2^22. No bound of a scan's models but those that
 flush, whose subnormal results may be 2^(p-1) ULPs off, reaches it."""
 
 CLAMP = 0x405E0000
-"""The high word of the float64 120: e^-120 is 2^-24 of the least ULP, 2^-149."""
+"""The high word of the float64 120: e^-120 is 2^-24 of the least ULP, 2^-149; ``pairs`` clamps distances there."""
 _MANTISSA = tl.constexpr((1 << 52) - 1)
-_CLAMP = tl.constexpr(CLAMP)
-_CLAMPED = tl.constexpr(120.0)
-_CLAMP_OF_FLOAT16 = tl.constexpr(0x40500000)
-"""The high word of the float64 64: e^-64 is 2^-68 of the least ULP, 2^-24."""
+_FAR_BELOW = tl.constexpr(124.0)
+"""Logits farther below the peak are put there, but float16's: within 2, where the peak is below LARGEST_PEAK. e^-122 is
+2^-27 of the least ULP, 2^-149: nothing is left of r, nor of an error of its own."""
+_LARGEST_PEAK = tl.constexpr(2.0**26)
+_LEAST_OF_FLOAT16 = tl.constexpr(-92)
+"""The power of two below which float16's exponentials don't fall: 2^-68 of the least ULP, 2^-24."""
 _UP_EXPONENT = tl.constexpr(96)
-"""Exponentials, r and errors are scaled by 2 to this power, but for float16. So the least r, e^-120 / 2^14 or e^-64 / 2^14, is
-far from where float32 underflows, as ``inverse_of_small`` needs it."""
+"""Exponentials, r and errors are scaled by 2 to this power, but for float16. So the least r, e^-126 / 2^14 or 2^-92 / 2^14, is
+far from where float32 underflows, also divided by the 2^22 of ``shares``."""
 _LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
 _TABLE = tl.constexpr(bins.TABLE)
-
-
-@jit
-def _add_both(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
-    return a + c, b + d
 
 
 @jit
@@ -89,68 +77,15 @@ def _inverse(
 
 
 @jit
-def _lanes(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
-    """[1, BLOCK] as [BLOCK / (LANES INNER), LANES, INNER], of which each lane holds the whole first and last dimension."""
-    return tl.reshape(value, [value.shape[1] // (LANES * INNER), LANES, INNER])
+def _deviation(differences: tl.tensor, sure: tl.tensor, AXIS: tl.constexpr) -> tl.tensor:
+    """The size of a row's sum; infinite where any lane is in doubt, so that one reduction does for both."""
+    return tl.abs(tl.sum(tl.where(sure, differences, float("inf")), axis=AXIS))
 
 
 @jit
-def _maxima(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
-    """Maxima of [ROWS, BLOCK]: of each row, [ROWS, 1], or where a program has one row, of each lane's columns, [LANES]."""
-    if LANES == 1:
-        largest = tl.max(value, axis=1)[:, None]
-    else:
-        largest = tl.max(tl.max(_lanes(value, LANES, INNER), axis=2), axis=0)
-    return largest
-
-
-@jit
-def _largest(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
-    """``_maxima`` of float32 values >= 0, of which a NaN counts as the largest."""
-    return _maxima(value.to(tl.int32, bitcast=True), LANES, INNER).to(tl.float32, bitcast=True)
-
-
-@jit
-def _sums(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
-    """As ``_maxima``, sums."""
-    if LANES == 1:
-        total = tl.sum(value, axis=1)[:, None]
-    else:
-        total = tl.sum(tl.sum(_lanes(value, LANES, INNER), axis=2), axis=0)
-    return total
-
-
-@jit
-def _peak(logit: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
-    """Largest of each row, NaN left out: [ROWS], or a scalar where a program has one row."""
-    if LANES == 1:
-        peak = tl.max(logit, axis=1)
-    else:
-        # In the order of integers, of which a warp finds the largest in one instruction.
-        bits = _maxima(logit, LANES, INNER).to(tl.int32, bitcast=True)
-        largest = tl.max(bits ^ ((bits >> 31) & 0x7FFFFFFF), axis=0)
-        peak = (largest ^ ((largest >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
-    return peak
-
-
-@jit
-def _totals(a: tl.tensor, b: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
-    """Sums of both [ROWS, BLOCK] over each row, [ROWS], or scalars where a program has one row.
-
-    In two steps per lane: a chain of additions over all of its columns would keep it waiting.
-    """
-    if LANES == 1:
-        a_total, b_total = tl.reduce((a, b), 1, _add_both)
-    else:
-        parts = tl.reduce((_lanes(a, LANES, INNER), _lanes(b, LANES, INNER)), 2, _add_both)
-        a_total, b_total = tl.reduce(tl.reduce(parts, 0, _add_both), 0, _add_both)
-    return a_total, b_total
-
-
-@jit
-def _beside(value: tl.tensor, ONE: tl.constexpr) -> tl.tensor:
-    """A figure of every row beside the row's columns: [ROWS, 1], or the scalar where a program has one row."""
-    return value if ONE else value[:, None]
+def _read(logits: tl.tensor, inside: tl.tensor, EVEN: tl.constexpr) -> tl.tensor:
+    """Logits as they are stored, -inf beyond the last column."""
+    return tl.load(logits) if EVEN else tl.load(logits, mask=inside, other=-float("inf"))
 
 
 @jit
@@ -183,6 +118,7 @@ def _scan_kernel(
     UNDERFLOWS: tl.constexpr,
     FAR: tl.constexpr,
     MORE_TERMS: tl.constexpr,
+    WATCHED: tl.constexpr,
     EXACT_SUMS: tl.constexpr,
     DEGREE: tl.constexpr,
     STAGES: tl.constexpr,
@@ -191,10 +127,12 @@ def _scan_kernel(
     up_exponent: tl.constexpr = _UP_EXPONENT if WIDE_RANGE else 0
     up: tl.constexpr = 2.0**up_exponent
     down: tl.constexpr = 2.0**-up_exponent
+    precise: tl.constexpr = PRECISION > 11
     table = open_table(NVIDIA)
     slope, exponential = tl.load(constants).to(tl.float32), tl.load(constants + 1).to(tl.float32)
     additions, twice = tl.load(constants + 2).to(tl.float32), tl.load(constants + 3).to(tl.float32)
-    most = slope * _CLAMPED + exponential
+    # Errors of exponentials are in these units.
+    unit = 1.0 if precise else slope
     underflow = (tl.load(constants + 4) * up).to(tl.float32)
     underflow_sum, margin = tl.load(constants + 5).to(tl.float32), tl.load(constants + 7).to(tl.float32)
 
@@ -211,53 +149,75 @@ def _scan_kernel(
     error_sum = tl.full(per_lane, 0.0, tl.float64)
     passed_rows = tl.full([ROWS], 0, tl.int64)
 
-    for tile in tl.range(tl.program_id(0).to(tl.int64), tiles, tl.num_programs(0), num_stages=STAGES):
-        wanted = tile if one else tile * ROWS + tl.arange(0, ROWS)
+    # A turn begins with its row's logits and peak in hand, and finds the next row's while it waits for its own sums.
+    first = tl.program_id(0).to(tl.int64)
+    first_row = first if one else tl.minimum(first * ROWS + tl.arange(0, ROWS), rows - 1)
+    raw = _read(x + beside(first_row, one) * x_row_stride + column.to(tl.int64) * x_column_stride, inside, EVEN)
+    peak = peaks(as_float32(raw, NVIDIA), LANES, INNER)
+    for place in tl.range(first, tiles, tl.num_programs(0), num_stages=STAGES):
+        wanted = place if one else place * ROWS + tl.arange(0, ROWS)
         row = wanted if one else tl.minimum(wanted, rows - 1)
-        logits = x + _beside(row, one) * x_row_stride + column.to(tl.int64) * x_column_stride
-        outputs = y + _beside(row, one) * y_row_stride + column.to(tl.int64) * y_column_stride
-        if EVEN:
-            logit = tl.load(logits).to(tl.float32)
-        else:
-            logit = tl.load(logits, mask=inside, other=-float("inf")).to(tl.float32)
-        peak = _peak(logit, LANES, INNER)
-
-        below = _beside(peak, one) - logit
-        distance = _beside(peak.to(tl.float64), one) - logit.to(tl.float64)
-        exponentials = exp_minus(clamped(distance, _CLAMP if WIDE_RANGE else _CLAMP_OF_FLOAT16), DEGREE, up_exponent)
+        following = place + tl.num_programs(0)
+        next_row = tl.minimum(following if one else following * ROWS + tl.arange(0, ROWS), rows - 1)
+        next_logits = x + beside(next_row, one) * x_row_stride + column.to(tl.int64) * x_column_stride
+        outputs = y + beside(row, one) * y_row_stride + column.to(tl.int64) * y_column_stride
+        if not precise:
+            next_raw = _read(next_logits, inside, EVEN)
+            next_peak = peaks(as_float32(next_raw, NVIDIA), LANES, INNER)
+        logit = as_float32(raw, NVIDIA)
         if not EVEN:
-            # Beyond the last column nothing more is left out: what the clamped exponential adds there vanishes in every sum.
-            below = tl.where(inside, below, 0.0)
+            # Beyond the last column nothing more is left out: what is so far from the peak vanishes in every sum.
+            logit = tl.where(inside, logit, beside(peak - _FAR_BELOW, one))
+        if WIDE_RANGE:
+            ordinary = finite(logit, LANES, INNER)
+            logit = tl.maximum(logit, beside(peak - _FAR_BELOW, one))
+        distance = beside(peak.to(tl.float64), one) - logit.to(tl.float64)
+        exponentials = exp_minus(distance, DEGREE, up_exponent, 0 if WIDE_RANGE else _LEAST_OF_FLOAT16)
         rounded = exponentials.to(tl.float32)
-        # A NaN or an infinity in the logits makes this sum NaN, and with it all that the row is compared with.
-        own_error = slope * below + tl.where(below > 0, exponential, 0.0)
-        total, weighted = _totals(exponentials, rounded * own_error, LANES, INNER)
-        inverse, odd = _inverse(total, weighted, exponential, up, NVIDIA)
-        weighted = weighted * inverse.to(tl.float32)
+        own = own_errors(logit, beside(peak, one), slope, exponential, precise)
+        if not EVEN:
+            own = tl.where(inside, own, -0.0)
+        # In a narrow range, an infinity or a NaN in the logits makes this sum infinite or NaN, and ``allowance`` less than 0.
+        total, weighted = totals(exponentials, rounded * own, LANES, INNER)
+        if precise:
+            # Later than above, since these take twice the registers.
+            next_raw = _read(next_logits, inside, EVEN)
+            next_peak = peaks(as_float32(next_raw, NVIDIA), LANES, INNER)
+        inverse, odd = _inverse(total, weighted * unit, exponential, up, NVIDIA)
+        weighted = weighted * unit * inverse.to(tl.float32)
         row_part = additions + weighted
 
         # Not earlier, since registers are short.
         output = tl.load(outputs) if EVEN else tl.load(outputs, mask=inside, other=0.0)
         # Of the maxima r is exactly this inverse, and cut off it is in the same binade. Of all others ``small`` is within a
-        # relative 2^-22 of r below and 2^-23 above, and so in the same binade unless it is ``next_to_power``.
+        # relative 2^-22 of r below and 2^-23 above, and so in the same binade if it is ``apart`` from the next.
         inverse = inverse * up
-        small = rounded * _beside(truncated(inverse, NVIDIA), one)
-        per_ulp = inverse_of_small(small, MIN_EXPONENT, PRECISION, up_exponent)
-        scaled = output.to(tl.float32) * up if WIDE_RANGE else output
-        difference = tl.fma(exponentials, _beside(-inverse, one), scaled.to(tl.float64)).to(tl.float32)
+        small = rounded * beside(truncated(inverse, NVIDIA) * 2.0 ** (2 - PRECISION), one)
+        per_ulp = per_ulp_of(small, MIN_EXPONENT, PRECISION, up_exponent)
+        if WATCHED:
+            # A product would give -0 for 0.
+            minus_output = tl.fma(as_float32(output, NVIDIA), tl.full(output.shape, -up, tl.float32), 0.0)
+            difference = tl.fma(exponentials, beside(inverse, one), minus_output.to(tl.float64)).to(tl.float32)
+        else:
+            difference = tl.fma(exponentials, beside(-inverse, one), output.to(tl.float64)).to(tl.float32)
         error = tl.abs(difference) * per_ulp
-        # Beyond the clamp nothing is left of r, and so no error of its own; float16's logits give none that would show.
-        own_part = tl.minimum(own_error, most) if WIDE_RANGE else own_error
-        b = own_part + _beside(row_part, one)
-        bound, rounding = bound_in_ulps(b, small * per_ulp, underflow * per_ulp, ROUNDS, UNDERFLOWS, FAR, MORE_TERMS)
-        # Negative outputs are at least one ULP off, and flushed ones half an ULP. Only maxima have no error of their own.
-        closer = ((output <= 0) & (error > 0.4999)) | (next_to_power(small) & (own_error > 0))
-        share = tl.where(closer, 4.0, ratio(error, bound, NVIDIA))
-        largest_error, largest_share = _largest(error, LANES, INNER), _largest(share, LANES, INNER)
-        # Any lane's doubt makes the row's sum infinite: one reduction for both.
-        sure = (largest_share <= 1.0 - margin) & (largest_error < _LARGEST_ERROR)
-        differences = tl.where(sure, _sums(difference, LANES, INNER), float("inf"))
-        deviation = tl.abs(tl.sum(differences, axis=0 if one else 1)) * down
+        share, rounding = shares(
+            difference,
+            error,
+            small,
+            per_ulp,
+            own,
+            unit,
+            beside(row_part, one),
+            underflow,
+            PRECISION,
+            ROUNDS,
+            UNDERFLOWS,
+            FAR,
+            MORE_TERMS,
+            NVIDIA,
+        )
+        largest_error, largest_share = largest(error, LANES, INNER), largest(share, LANES, INNER)
         allowance = additions + twice * weighted
         allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
         if EXACT_SUMS:
@@ -266,7 +226,27 @@ def _scan_kernel(
         else:
             # Half an ULP is more than 2^-(p+1) r, and the sum of r is 1.
             allowance += 2.0 ** -(PRECISION + 1)
-        passed = (deviation <= allowance * (1.0 - 2.0**-12)) & (odd == 0) & (weighted <= 1.0)
+        known = (odd == 0) & (weighted <= 1.0)
+        if WIDE_RANGE:
+            known = known & (tl.abs(peak) < _LARGEST_PEAK)
+        allowance = tl.where(known, allowance * (1.0 - 2.0**-12), -1.0)
+        within = (largest_share <= 1.0 - margin) & (largest_error < _LARGEST_ERROR)
+        if WIDE_RANGE:
+            within = within & ordinary
+        row_sums = sums(difference, LANES, INNER)
+        if one:
+            # Rows with neither an answer next to a power of two nor an output of 0 are in no doubt about either.
+            sure = within & (minima(places(small), LANES, INNER) >= LEAST_APART)
+            if WATCHED:
+                zeros = minus_output if EVEN else tl.where(inside, minus_output, -1.0)
+                sure = sure & (maxima(zeros.to(tl.int32, bitcast=True), LANES, INNER) < 0)
+            deviation = _deviation(row_sums, sure, 0) * down
+        if not one or deviation > allowance:
+            sure = within & (minima(apart(small, own), LANES, INNER) >= LEAST_APART)
+            if WATCHED:
+                sure = sure & (maxima(flushed(error, minus_output), LANES, INNER) < 0)
+            deviation = _deviation(row_sums, sure, 0 if one else 1) * down
+        passed = deviation <= allowance
         # By way of integers, since the interpreter broadcasts a comparison of float32 scalars as if it were one.
         passed = tl.where(passed, 1, 0) != 0
         if one:
@@ -276,14 +256,15 @@ def _scan_kernel(
             leave(row, (wanted < rows) & (passed == 0), left_rows, listed)
             passed = passed & (wanted < rows)
 
-        counted = _beside(passed, one)
+        counted = beside(passed, one)
         number = bin_of_small(error)
         count_rows(table, histogram, number if EVEN else tl.where(inside, number, _TABLE), counted, NVIDIA)
         passed_rows += passed.to(tl.int64)
-        error_sum += tl.where(counted, _sums(error, LANES, INNER), 0.0).to(tl.float64)
-        best_error, error_row = better(best_error, error_row, largest_error, _beside(row, one), counted)
-        best_share, share_row = better(best_share, share_row, largest_share, _beside(row, one), counted)
+        error_sum += tl.where(counted, sums(error, LANES, INNER), 0.0).to(tl.float64)
+        best_error, error_row = better(best_error, error_row, largest_error, beside(row, one), counted)
+        best_share, share_row = better(best_share, share_row, largest_share, beside(row, one), counted)
         best_deviation, deviation_row = better(best_deviation, deviation_row, deviation, row, passed)
+        raw, peak = next_raw, next_peak
 
     none = tl.zeros([ROWS], tl.int64)
     every: tl.constexpr = [ROWS * LANES]
@@ -299,36 +280,31 @@ def degree(constants: Constants) -> int:
     return 8 if constants.fmt.precision <= 11 else 10
 
 
-def tile(columns: int, warp_elements: int = WARP_ELEMENTS) -> tuple[int, int, int]:
-    """Columns and rows of a program's tile, and its warps: no row is split between warps that one could hold.
+def is_watched(constants: Constants) -> bool:
+    """Whether an output may be flushed or negative and yet within its bound; else ``margin`` leaves every such row.
 
-    A warp has ``warp_elements`` of a wide row, 256 of short ones, and at most two rows to a thread, since each row in hand
-    takes registers of its own.
+    Where half an ULP of rounding is most of the bound, a negative output, an ULP or more off, is beyond it.
     """
-    block = int(triton.next_power_of_2(columns))
-    if block >= _SHORT:
-        return block, 1, max(1, min(_MOST_WARPS, block // warp_elements))
-    warps = 4 if block <= NARROW else 1
-    per_warp = min(_SHORT // 2, 2 * _WARP * block)
-    return block, warps * per_warp // block, warps
+    return constants.underflows or constants.far or not constants.few_terms or not constants.model.rounds_result
 
 
-def _registers(elements: int, warps: int) -> int:
-    """Registers for each thread of a program whose threads hold so many elements: more for many, if a multiprocessor has them."""
-    fit = _WARP * warps * _MOST_REGISTERS <= REGISTERS * THREADS
-    return _MOST_REGISTERS if elements >= _ELEMENTS and fit else REGISTERS
+def margin(constants: Constants) -> float:
+    """As ``Constants.margin``; of outputs that are not watched, it also leaves each that may have been flushed to 0.
 
-
-def lanes(x: torch.Tensor, y: torch.Tensor, block: int, tile_rows: int, warps: int) -> tuple[int, int]:
-    """Lanes that share a row, 1 where a program has several rows, and how many neighbouring columns each of them loads.
-
-    Should Triton spread the columns in another way, figures are the same but have to be exchanged between lanes.
+    Where r is ULP/2 to ULP, 0 is r off, and its bound is half an ULP and b (1/2 + r): the share is 1 / (1 + 2 b) at least.
+    There d is at most -log(ULP / 2), since the exponentials' sum is 1 at least.
     """
-    if tile_rows > 1:
-        return 1, 1
-    threads = _WARP * warps
-    aligned = all(t.stride(1) == 1 and t.stride(0) % 16 == 0 and t.data_ptr() % 16 == 0 for t in (x, y))
-    return threads, min(16 // x.element_size(), block // threads) if aligned else 1
+    found = constants.margin(degree(constants))
+    if not is_watched(constants):
+        found += 2 * constants.growth_up_to(-math.log(constants.fmt.least_subnormal / 2))
+    return found
+
+
+def _vector(constants: Constants) -> Values:
+    """``Constants.vector`` with this kernel's margin."""
+    vector = constants.vector(degree(constants))
+    vector[7] = margin(constants)
+    return vector
 
 
 def scan(
@@ -347,10 +323,10 @@ def scan(
     rows, columns = x.shape
     block, tile_rows, warps = tile(columns, warp_elements)
     tiles = triton.cdiv(rows, tile_rows)
-    most = _registers(block * tile_rows // (_WARP * warps), warps)
+    most = registers_per_thread(block * tile_rows // (WARP * warps), warps)
     chosen = degree(constants)
     fitting = programs or default_programs(x.device, warps, REGISTERS * THREADS // most)
-    space = workspace(constants.vector(chosen), rows, min(tiles, fitting), x.device)
+    space = workspace(_vector(constants), rows, min(tiles, fitting), x.device)
     _scan_kernel[(space.programs,)](
         x,
         y,
@@ -377,6 +353,7 @@ def scan(
         constants.underflows,
         constants.far,
         not constants.few_terms,
+        is_watched(constants),
         block <= NARROW,
         chosen,
         stages(block, constants.fmt.itemsize),
@@ -386,29 +363,3 @@ def scan(
         **OPTIONS,
     )
     return finish(space)
-
-
-def stages(block: int, itemsize: int) -> int:
-    """Rows of ``block`` columns, of input and output, that fit a program's shared memory, and the one in hand; at most 3."""
-    return 1 + min(_STAGES - 1, max(0, (_shared_bytes() - _OTHER_SHARED) // (2 * block * itemsize)))
-
-
-def _shared_bytes() -> int:
-    """Shared memory that one program may have, in bytes."""
-    if INTERPRETED:
-        return 1 << 30
-    driver = triton.runtime.driver.active
-    return int(driver.utils.get_device_properties(driver.get_current_device())["max_shared_mem"])
-
-
-def default_programs(device: torch.device, warps: int, threads: int) -> int:
-    """Programs that fill a device with so many threads per multiprocessor."""
-    if device.type != "cuda":
-        return 2
-    multiprocessors = int(torch.cuda.get_device_properties(device).multi_processor_count)
-    return multiprocessors * max(1, threads // (32 * warps))
-
-
-def registers(most: int) -> dict[str, int]:
-    """The option that limits a kernel's registers per thread, where there is one."""
-    return {"maxnreg": most} if is_nvidia() else {}

@@ -30,17 +30,8 @@ from softcheck.judge.device.double_float import (
 )
 from softcheck.judge.device.elements import bound_in_ulps, is_power, ratio, scaled_binade, scaled_inverse_ulp
 from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
-from softcheck.judge.device.scan import (
-    LARGEST_ERROR,
-    NARROW,
-    REGISTERS,
-    THREADS,
-    default_programs,
-    degree,
-    registers,
-    stages,
-    tile,
-)
+from softcheck.judge.device.scan import LARGEST_ERROR, degree
+from softcheck.judge.device.tiles import NARROW, REGISTERS, THREADS, default_programs, registers, stages, tile
 
 _WARP_ELEMENTS = 512
 _UP = tl.constexpr(2.0**64)

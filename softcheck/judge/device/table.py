@@ -22,7 +22,7 @@ from softcheck.judge.device.elements import (
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
 from softcheck.judge.device.finish import is_nvidia
-from softcheck.judge.device.scan import default_programs
+from softcheck.judge.device.tiles import default_programs
 
 FIELDS = (
     "row_class",

@@ -17,7 +17,7 @@ from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError
 from softcheck.judge import bounds
-from softcheck.judge.device import builtin_rows, choice, scan
+from softcheck.judge.device import builtin_rows, choice, scan, tiles
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.judge import judge_on_device
@@ -52,7 +52,7 @@ def distrust(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch
     constants = Constants(fmt, bounds.model(STANDARD, fmt), width)
     if width < 1 or not constants.supported:
         return None
-    block = scan.tile(width)[0] if width <= scan.MAX_COLUMNS else 0
+    block = tiles.tile(width)[0] if width <= scan.MAX_COLUMNS else 0
     flags = (constants.underflows, constants.far, constants.few_terms)
     judged_in = choice.arithmetic_of(constants, device)
     key = (fmt.name, block, block == width, *flags, fully_masked, str(device), judged_in)

@@ -1,0 +1,111 @@
+# ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
+"""Figures of whole rows, of tiles [ROWS, BLOCK]: of several rows each, or of one row whose columns are spread over LANES.
+
+Where a program has one row, LANES > 1, what every row needs is a scalar, and the rest stays with the lane that holds the
+columns, INNER neighbours of them at a time. Where it has several, LANES = 1.
+"""
+
+import triton.language as tl
+
+from softcheck.judge.device._jit import jit
+
+
+@jit
+def _add_both(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
+    return a + c, b + d
+
+
+@jit
+def _lanes(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """[1, BLOCK] as [BLOCK / (LANES INNER), LANES, INNER], of which each lane holds the whole first and last dimension."""
+    return tl.reshape(value, [value.shape[1] // (LANES * INNER), LANES, INNER])
+
+
+@jit
+def maxima(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """Maxima of [ROWS, BLOCK]: of each row, [ROWS, 1], or where a program has one row, of each lane's columns, [LANES]."""
+    if LANES == 1:
+        most = tl.max(value, axis=1)[:, None]
+    else:
+        neighbours = tl.max(_lanes(value, LANES, INNER), axis=2)
+        most = tl.max(neighbours, axis=0)
+    return most
+
+
+@jit
+def minima(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """As ``maxima``, minima."""
+    if LANES == 1:
+        least = tl.min(value, axis=1)[:, None]
+    else:
+        neighbours = tl.min(_lanes(value, LANES, INNER), axis=2)
+        least = tl.min(neighbours, axis=0)
+    return least
+
+
+@jit
+def largest(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """``maxima`` of float32 values >= 0, of which a NaN counts as the largest."""
+    return maxima(value.to(tl.int32, bitcast=True), LANES, INNER).to(tl.float32, bitcast=True)
+
+
+@jit
+def sums(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """As ``maxima``, sums."""
+    if LANES == 1:
+        total = tl.sum(value, axis=1)[:, None]
+    else:
+        total = tl.sum(tl.sum(_lanes(value, LANES, INNER), axis=2), axis=0)
+    return total
+
+
+@jit
+def _larger(a: tl.tensor, b: tl.tensor) -> tl.tensor:
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@jit
+def peaks(logit: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """Largest float32 of each row: [ROWS], or a scalar where a program has one row, where a NaN counts as the largest."""
+    if LANES == 1:
+        peak = tl.max(logit, axis=1)
+    else:
+        neighbours = tl.reduce(_lanes(logit, LANES, INNER), 2, _larger)
+        most = tl.reduce(neighbours, 0, _larger).to(tl.int32, bitcast=True)
+        # As integers in the order of the numbers, of which a warp finds the largest in one instruction.
+        most = tl.max(most ^ ((most >> 31) & 0x7FFFFFFF), axis=0)
+        peak = (most ^ ((most >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+    return peak
+
+
+@jit
+def finite(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+    """Whether float32 values hold no infinity and no NaN, of [ROWS, 1] or [LANES].
+
+    Where LANES > 1, it takes the fewest operations, and a NaN or infinity that makes the row's peak one may go unnoticed.
+    """
+    # -inf and a NaN of that sign are above all others.
+    bits = value.to(tl.uint32, bitcast=True)
+    if LANES == 1:
+        bits = bits << 1
+    return maxima(bits, LANES, INNER) < (0xFF000000 if LANES == 1 else 0xFF800000)
+
+
+@jit
+def totals(a: tl.tensor, b: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
+    """Sums of both [ROWS, BLOCK] over each row, [ROWS], or scalars where a program has one row.
+
+    In two steps per lane: a chain of additions over all of its columns would keep it waiting.
+    """
+    if LANES == 1:
+        a_total, b_total = tl.reduce((a, b), 1, _add_both)
+    else:
+        parts = tl.reduce((_lanes(a, LANES, INNER), _lanes(b, LANES, INNER)), 2, _add_both)
+        a_total, b_total = tl.reduce(tl.reduce(parts, 0, _add_both), 0, _add_both)
+    return a_total, b_total
+
+
+@jit
+def beside(value: tl.tensor, ONE: tl.constexpr) -> tl.tensor:
+    """A figure of every row beside the row's columns: [ROWS, 1], or the scalar where a program has one row."""
+    return value if ONE else value[:, None]
