@@ -16,7 +16,7 @@ from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.output import check_writable, display_of, write
-from softcheck.run.exhaust import ROWS_AT_ONCE, Exhausted, Header, Parts, exhaust
+from softcheck.run.exhaust import ROWS_AT_ONCE, Exhausted, Header, Parts, exhaust, warm_up
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
 from softcheck.variants.registry import resolve
@@ -97,10 +97,11 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
         rows_at_once=ROWS_AT_ONCE[ready.backend],
     )
     kept = Parts(path or _default_journal(name, judged), header, resume=resume)
-    begun = time.monotonic()
     try:
         with progress.shown() as events:
             events.stage(f"{name}, {judged.describe()}")
+            warm_up(session, name, judged)
+            begun = time.monotonic()
             measurement, left_out = exhaust(session, name, judged, kept, progress=events.progress)
     except KeyboardInterrupt:
         click.echo(

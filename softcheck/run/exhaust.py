@@ -103,6 +103,7 @@ class Exhausted:
     domain: Domain
     measurement: Measurement
     seconds: float
+    """What judging took; where it was begun by ``warm_up``, without that."""
     left_out: LeftOut | None = None
     ended: Ended | None = None
 
@@ -139,6 +140,16 @@ def exhaust(
         else None
     )
     return merge(m for _, m in sorted(parts.measured.items())), left_out
+
+
+def warm_up(session: Session, variant: str, domain: Domain) -> None:
+    """Runs and judges the first part once, its result unused, so that a GPU compiles and loads nothing in the seconds that count.
+
+    Only where the domain has several parts. Raises SoftcheckError as ``exhaust`` does.
+    """
+    rows = ROWS_AT_ONCE[session.ready.backend]
+    if session.ready.backend == "cuda" and domain.first > rows:
+        session.run_domain(variant, domain, 0, rows)
 
 
 def exhaust_within(

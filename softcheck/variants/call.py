@@ -231,8 +231,11 @@ def describe(error: BaseException) -> str:
     """Exception type, first lines of the message, and where it was raised, on one line."""
     message = " ".join(str(error).split())[:300]
     frames = traceback.extract_tb(error.__traceback__)
-    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}: {message}{where}"
+    if not frames:
+        return f"{type(error).__name__}: {message}"
+    # Where a package is installed says nothing, and makes one error two on two machines.
+    file = frames[-1].filename.rpartition("/site-packages/")[2]
+    return f"{type(error).__name__}: {message} at {file}:{frames[-1].lineno}"
 
 
 def _stored(placed: Placed) -> torch.Tensor:

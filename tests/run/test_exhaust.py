@@ -11,7 +11,7 @@ from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.report.build import exit_code
 from softcheck.report.exhaustive import build
 from softcheck.report.formats import render
-from softcheck.run.exhaust import Exhausted, Header, LeftOut, Parts, exhaust
+from softcheck.run.exhaust import Exhausted, Header, LeftOut, Parts, exhaust, warm_up
 from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Over, Patience
 from softcheck.run.protocol import Ready
 from softcheck.variants.declaration import Declaration, KnownDefect
@@ -127,3 +127,11 @@ def test_a_report_of_rows_that_gave_no_output_says_how_many_were_left_out():
     assert "every row of 1 float16 patterns, 59 of 64 parts left out (each of the first 5 calls): max " in text
     assert "ULP, 5,120 rows" in text
     assert "share of elements" not in text
+
+
+@pytest.mark.parametrize(("columns", "parts_run"), [(1, 0), (2, 1)])
+def test_only_a_gpu_warms_up_and_only_before_several_parts(columns, parts_run):
+    for ready, expected in ((READY, 0), (replace(READY, backend="cuda"), parts_run)):
+        session = Scripted({}, ready=ready)
+        warm_up(session, "v", domain("float16", columns))
+        assert len(session.calls) == expected
