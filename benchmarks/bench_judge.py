@@ -9,7 +9,8 @@ whose name holds a text, such as "16384 x 4096"; a check says with which ``--fro
 
 Needs a CUDA device. Input and output come from DRAM: twice the L2 is overwritten before every timed launch, and each
 figure is the median of the times between two device events, with all launches in the device's queue before the first. The
-limits are measured in the same run: how fast a kernel reads two tensors, and how fast it does float64 multiply-adds.
+limits are measured in the same run: how fast a kernel reads two tensors, or the device copies one, whichever is faster, and how
+fast a kernel does float64 multiply-adds.
 ``scan`` is the judge's first look with what it launches, ``judge`` the whole function with its host part, in wall time;
 ``kernels`` is everything that it has to launch on such an input, up to the few numbers that the host reads.
 ``scan/limit`` and ``judge/limit`` are shares of the lower limit. Exits 1 where judges
@@ -166,7 +167,7 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
     speed = {name: elements / t / 1e9 for name, t in taken.items()}
     judged = elements / statistics.median(wall) / 1e9
     float64_limit = fma_rate / per_element / 1e9
-    limit = min(speed["read"], float64_limit)
+    limit = min(max(speed["read"], speed["copy"]), float64_limit)
     left = Numbers(scanned(x, y, constants).found).left
     return {
         "dtype": dtype,

@@ -46,8 +46,8 @@ _TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
 def loop_of(code: str) -> list[str]:
     """The instructions of the loop with the most float64 multiply-adds, on its shortest way round, from nvdisasm's text.
 
-    That is the way of a row in no doubt: what other rows take besides lies behind a branch. Of widths from 128 on, that is: where
-    a program has many rows, the shortest way may be that of a turn that has none.
+    That is the way of a row in no doubt: what other rows take besides lies behind a branch. For widths above 128: where a
+    program has several rows, the shortest way may skip what every row takes.
     """
     instructions: list[str] = []
     labels: dict[str, int] = {}
@@ -65,7 +65,7 @@ def loop_of(code: str) -> list[str]:
     before = {first: first}
     reached = [first]
     for place in reached:
-        ends = instructions[place].startswith(("BRA", "EXIT")) and not conditional[place]
+        ends = re.match(r"(BRA|EXIT)\b(?!\.)", instructions[place]) and not conditional[place]
         for way in (None if ends else place + 1, targets[place]):
             if way is not None and way < len(instructions) and way not in before:
                 before[way] = place

@@ -16,7 +16,7 @@ from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.output import check_writable, display_of, write
-from softcheck.run.exhaust import ROWS_AT_ONCE, Exhausted, Header, Parts, exhaust, warm_up
+from softcheck.run.exhaust import ROWS_AT_ONCE, Exhausted, Header, Parts, exhaust
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
 from softcheck.variants.registry import resolve
@@ -97,12 +97,17 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
         rows_at_once=ROWS_AT_ONCE[ready.backend],
     )
     kept = Parts(path or _default_journal(name, judged), header, resume=resume)
+    begun = time.monotonic()
+    ended: list[tuple[int, float]] = []
     try:
         with progress.shown() as events:
             events.stage(f"{name}, {judged.describe()}")
-            warm_up(session, name, judged)
-            begun = time.monotonic()
-            measurement, left_out = exhaust(session, name, judged, kept, progress=events.progress)
+
+            def part_ended(done: int, rows: int) -> None:
+                ended.append((done, time.monotonic()))
+                events.progress(done, rows)
+
+            measurement, left_out = exhaust(session, name, judged, kept, progress=part_ended)
     except KeyboardInterrupt:
         click.echo(
             f"softcheck: interrupted; go on with --resume ({len(kept.measured)} parts are in {kept.path})", err=True
@@ -112,7 +117,10 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
     finally:
         kept.close()
     kept.path.unlink()
-    return Exhausted(name, declaration, judged, measurement, time.monotonic() - begun, left_out)
+    # The first call of all says what the journal held.
+    first, last = ended[min(1, len(ended) - 1)], ended[-1]
+    at_speed = (last[0] - first[0], last[1] - first[1]) if last[0] > first[0] else None
+    return Exhausted(name, declaration, judged, measurement, time.monotonic() - begun, left_out, at_speed=at_speed)
 
 
 def _default_journal(name: str, judged: Domain) -> Path:
@@ -121,5 +129,5 @@ def _default_journal(name: str, judged: Domain) -> Path:
 
 
 def _projection(result: Exhausted) -> str:
-    whole = result.seconds * result.domain.total / max(1, result.measurement.rows)
+    whole = result.domain.total / max(1.0, result.rows_per_second)
     return f"{result.variant}: all {result.domain.total:,} rows would take about {whole:,.0f} s at this speed"

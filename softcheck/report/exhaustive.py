@@ -163,6 +163,6 @@ def behind(result: Exhausted) -> Exhaustive:
         fully_masked_rows=m.fully_masked_rows,
         unjudged_rows=m.unjudged_rows,
         histogram=octaves(m.histogram),
-        rows_per_second=m.rows / result.seconds if result.seconds else 0.0,
+        rows_per_second=result.rows_per_second,
         judged_in=m.judged_in,
     )

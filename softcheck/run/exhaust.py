@@ -103,9 +103,16 @@ class Exhausted:
     domain: Domain
     measurement: Measurement
     seconds: float
-    """What judging took; where it was begun by ``warm_up``, without that."""
     left_out: LeftOut | None = None
     ended: Ended | None = None
+    at_speed: tuple[int, float] | None = None
+    """Rows and seconds of this run's parts without its first, which on a GPU compiles and loads; None where it had but one."""
+
+    @property
+    def rows_per_second(self) -> float:
+        """Without the first part, if there are more; 0 where no time went by."""
+        rows, seconds = self.at_speed or (self.measurement.rows, self.seconds)
+        return rows / seconds if seconds else 0.0
 
     @property
     def case_id(self) -> str:
@@ -140,16 +147,6 @@ def exhaust(
         else None
     )
     return merge(m for _, m in sorted(parts.measured.items())), left_out
-
-
-def warm_up(session: Session, variant: str, domain: Domain) -> None:
-    """Runs and judges the first part once, its result unused, so that a GPU compiles and loads nothing in the seconds that count.
-
-    Only where the domain has several parts. Raises SoftcheckError as ``exhaust`` does.
-    """
-    rows = ROWS_AT_ONCE[session.ready.backend]
-    if session.ready.backend == "cuda" and domain.first > rows:
-        session.run_domain(variant, domain, 0, rows)
 
 
 def exhaust_within(

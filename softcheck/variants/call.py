@@ -1,5 +1,6 @@
 """Calling a variant on a case: placing the input in memory, poisoning what is uninitialised, and reading bits back."""
 
+import re
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -233,8 +234,8 @@ def describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return f"{type(error).__name__}: {message}"
-    # Where a package is installed says nothing, and makes one error two on two machines.
-    file = frames[-1].filename.rpartition("/site-packages/")[2]
+    # Where a package is installed says nothing, and differs from machine to machine.
+    file = re.sub(r".*/(site|dist)-packages/", "", frames[-1].filename)
     return f"{type(error).__name__}: {message} at {file}:{frames[-1].lineno}"
 
 

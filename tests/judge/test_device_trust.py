@@ -75,6 +75,13 @@ def test_planted_faults_are_told_with_row_and_both_values(child, fault):
     assert "Report this as an error of softcheck, with: " in str(caught.value)
 
 
+def test_planted_faults_show_where_a_program_has_one_row(child):
+    bits, output = some(FLOAT32, 600)
+    fault = ("shares._EXPONENT", 0x7F000000)
+    with pytest.raises(DistrustedError, match="float32 rows of 600 columns"):
+        child.submit(device_child.trusted, bits, output, "float32", constants=[fault]).result()
+
+
 def test_planted_faults_show_in_one_column_too(child):
     bits, output = some(FLOAT16, 1)
     with pytest.raises(DistrustedError, match="float16 rows of 1 columns"):

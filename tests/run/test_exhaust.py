@@ -11,7 +11,7 @@ from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.report.build import exit_code
 from softcheck.report.exhaustive import build
 from softcheck.report.formats import render
-from softcheck.run.exhaust import Exhausted, Header, LeftOut, Parts, exhaust, warm_up
+from softcheck.run.exhaust import Exhausted, Header, LeftOut, Parts, exhaust
 from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Over, Patience
 from softcheck.run.protocol import Ready
 from softcheck.variants.declaration import Declaration, KnownDefect
@@ -129,9 +129,7 @@ def test_a_report_of_rows_that_gave_no_output_says_how_many_were_left_out():
     assert "share of elements" not in text
 
 
-@pytest.mark.parametrize(("columns", "parts_run"), [(1, 0), (2, 1)])
-def test_only_a_gpu_warms_up_and_only_before_several_parts(columns, parts_run):
-    for ready, expected in ((READY, 0), (replace(READY, backend="cuda"), parts_run)):
-        session = Scripted({}, ready=ready)
-        warm_up(session, "v", domain("float16", columns))
-        assert len(session.calls) == expected
+@pytest.mark.parametrize(("at_speed", "rate"), [(None, 64 * ROWS / 8.0), ((63 * ROWS, 2.0), 63 * ROWS / 2.0)])
+def test_speed_is_without_the_first_part_where_there_are_more(at_speed, rate):
+    result = Exhausted("v", Declaration(), SINGLE, answer(64 * ROWS), 8.0, at_speed=at_speed)
+    assert result.rows_per_second == rate

@@ -70,7 +70,7 @@ def test_short_calls_are_replayed_from_a_graph_and_launched_beside_it():
 
 
 def test_variant_that_no_graph_can_hold_is_launched_and_says_so():
-    samples, _ = measure({"honest": honest}, rows=4)
+    samples, _ = measure({"honest": honest}, clock=HostClock(seconds=2e-6), rows=4)
     found = by_name(samples)["honest"]
     assert found.method == "launch"
     assert any("the host has no graphs" in note for note in found.notes)

@@ -38,11 +38,20 @@ def arithmetic_of(constants: Constants, device: torch.device, wanted: JudgedIn |
 
 
 def scan_in(
-    judged_in: JudgedIn, x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked_gives_zero: bool
+    judged_in: JudgedIn,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    constants: Constants,
+    *,
+    masked_gives_zero: bool,
+    programs: int | None = None,
 ) -> Scan:
-    """Scans ``y`` as the softmax of ``x``, both [rows, columns], in the arithmetic that ``arithmetic_of`` gave."""
+    """Scans ``y`` as the softmax of ``x``, both [rows, columns], in the arithmetic that ``arithmetic_of`` gave.
+
+    ``programs`` is the grid for rows of more than two columns, by default as many as fill the device.
+    """
     if pairs.suits(constants):
         return pairs.scan_pairs(x, y, constants, masked_gives_zero=masked_gives_zero)
     if judged_in == "double-float32":
-        return scan_double_float.scan(x, y, constants)
-    return scan.scan(x, y, constants)
+        return scan_double_float.scan(x, y, constants, programs=programs)
+    return scan.scan(x, y, constants, programs=programs)

@@ -83,8 +83,8 @@ def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr, SCALE: tl.constexpr = 0
     minus_log2e = _constant(distance, _MINUS_LOG2E)
     shifted = tl.fma(distance, minus_log2e, _constant(distance, _ROUNDER + SCALE))
     # The other way round than one would write it: an operand's sign costs an operation in some versions of Triton.
-    n = _constant(distance, _ROUNDER + SCALE) - shifted
-    f = tl.fma(distance, minus_log2e, n)
+    minus_n = _constant(distance, _ROUNDER + SCALE) - shifted
+    f = tl.fma(distance, minus_log2e, minus_n)
     if DEGREE == 8:
         p = _step(_constant(f, 1.3344185294057598e-06), f, 1.531420923120997e-05)
         p = _step(p, f, 0.00015403098277581433)
@@ -105,8 +105,8 @@ def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr, SCALE: tl.constexpr = 0
         p = _step(p, f, 0.6931471805599516)
     p = _step(p, f, 1.0)
     # The integer's low bits, in place in the high word: half of a 64-bit addition.
-    minus_n = shifted.to(tl.int64, bitcast=True).to(tl.int32)
+    power = shifted.to(tl.int64, bitcast=True).to(tl.int32)
     if LEAST != 0:
-        minus_n = tl.maximum(minus_n, SCALE + LEAST)
-    word = high_word(p) + (minus_n << 20)
+        power = tl.maximum(power, SCALE + LEAST)
+    word = high_word(p) + (power << 20)
     return with_high_word(p, word)

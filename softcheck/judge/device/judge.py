@@ -24,14 +24,15 @@ from softcheck.judge.device.summary import LARGEST_SHARE, summarise
 from softcheck.judge.histogram import merge
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement
-from softcheck.variants.call import TORCH_DTYPES, to_bits
+from softcheck.variants.call import TORCH_DTYPES, all_to_bits, to_bits
 from softcheck.variants.declaration import Arithmetic
 
 MOST_BROKEN_ROWS = 256
 MOST_BROKEN_ELEMENTS = 1 << 21
 """Up to so many broken rows and elements, the numpy judge judges all of them; beyond, the worst of each kind."""
 
-_TABLE_ROWS = 1 << 22
+_TABLE_ROWS = 1 << 21
+"""Rows of a table at most: its figures, and what reduces them, take some 0.7 GB."""
 _FEW_ROWS = 1 << 10
 """Rows left by the scan for which a table is made ready before their number is known."""
 
@@ -47,6 +48,7 @@ def judge_on_device(
     arithmetic: Arithmetic = STANDARD,
     most_broken: int | None = None,
     judged_in: choice.JudgedIn | None = None,
+    programs: int | None = None,
 ) -> Measurement:
     """Measures ``y`` as the softmax of ``x``: what ``softcheck.judge.judge.judge`` says of their bits.
 
@@ -59,7 +61,8 @@ def judge_on_device(
     Of many broken rows the numpy judge describes the worst of each kind; counts are the device's, except that of order
     violations, which is then of the described rows alone. float64, and arithmetics whose bounds the kernels can't compute
     (prescaled exponents, 16-bit intermediates), are judged by the numpy judge altogether. ``judged_in`` is the scan's
-    arithmetic, where there are two (``choice.arithmetic_of``); the measurement says which it was.
+    arithmetic, where there are two (``choice.arithmetic_of``); the measurement says which it was. ``programs`` is the scan's
+    grid (``choice.scan_in``).
 
     Raises UsageError where shapes, dtypes or devices don't match, SoftcheckError where the kernels' counts contradict.
     """
@@ -72,7 +75,7 @@ def judge_on_device(
     judged_in = choice.arithmetic_of(constants, x.device, judged_in)
     # Triton launches on the current device, wherever its tensors are.
     with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
-        return _Judgement(x, y, constants, fully_masked, arithmetic, most).measurement(judged_in)
+        return _Judgement(x, y, constants, fully_masked, arithmetic, most).measurement(judged_in, programs)
 
 
 def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> None:
@@ -94,6 +97,7 @@ class _Figures:
     """Sums over the rows that the device has judged, and their maxima."""
 
     left_by_scan: bool = False
+    """Whether the histogram in device memory holds more than the host has read."""
     elements: int = 0
     ulp_sum: float = 0.0
     flushed: int = 0
@@ -128,26 +132,28 @@ class _Judgement:
         self.arithmetic, self.most_broken = arithmetic, most_broken
         self.figures = _Figures()
         self.histogram = torch.zeros(bins.ALL, dtype=torch.int64, device=x.device)
-        self.counts = np.zeros(bins.ALL, dtype=np.int64)
+        """Counts of the table's rows, in device memory."""
+        self.read: list[NDArray[np.int64]] = []
+        """Counts that the host has read, from bin 0 on."""
         self.rejudged: list[Rows] = []
 
-    def measurement(self, judged_in: choice.JudgedIn) -> Measurement:
+    def measurement(self, judged_in: choice.JudgedIn, programs: int | None) -> Measurement:
         """All steps, and their figures put together."""
         rows, columns = self.x.shape
         if columns > scan.MAX_COLUMNS:
             self._tabulate_all(range(rows))
         else:
-            self._scan(judged_in)
+            self._scan(judged_in, programs)
         rejudged = np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged])
         again = self._on_host(rejudged) if len(rejudged) else None
         witnesses = np.array(sorted(self.figures.witnesses), dtype=np.int64)
         merged = self._merged(again, self._on_host(witnesses) if len(witnesses) else again)
         return msgspec.structs.replace(merged, judged_in=judged_in)
 
-    def _scan(self, judged_in: choice.JudgedIn) -> None:
+    def _scan(self, judged_in: choice.JudgedIn, programs: int | None) -> None:
         """Scans the rows, and looks closely at those that are left and those that show the largest figures."""
         x, y, constants, zero = self.x, self.y, self.constants, self.fully_masked == "zero"
-        found = choice.scan_in(judged_in, x, y, constants, masked_gives_zero=zero)
+        found = choice.scan_in(judged_in, x, y, constants, masked_gives_zero=zero, programs=programs)
         few = found.listed[:_FEW_ROWS]
         close = table.tabulate(x, y, constants, few, self.histogram, masked_gives_zero=zero, counted=found.left)
         numbers = Numbers(found.found)
@@ -156,16 +162,19 @@ class _Judgement:
         figures.ulp_sum += numbers.error_sum
         figures.special_rows += numbers.special
         figures.fully_masked_rows += numbers.fully_masked
-        self.counts[: bins.TABLE] += numbers.histogram
+        self.read.append(numbers.histogram)
         seen = numbers.left + table.MORE
         if seen <= len(few):
-            self._extremes(
-                numbers, close.on_host(slice(numbers.left, seen)), found.listed[numbers.left : seen].tolist()
+            # At once, since each transfer waits for the device.
+            figures_seen, rows_seen, counted = _at_once(
+                close.figures[:, :seen], found.listed[:seen], self.histogram[: bins.TABLE]
             )
+            figures_seen = figures_seen.view(torch.float64)
+            self._extremes(numbers, table.Table(figures_seen[:, numbers.left :]), rows_seen[numbers.left :].tolist())
             if numbers.left:
                 # Programs list rows in any order; sums should not depend on it.
-                listed, order = few[: numbers.left].cpu().sort()
-                self._tabulate(listed, close.on_host(slice(0, numbers.left), order))
+                listed, order = rows_seen[: numbers.left].sort()
+                self._tabulate(listed, table.Table(figures_seen[:, order]), counted.numpy())
             return
         self.histogram.zero_()
         best = found.listed[numbers.left : seen]
@@ -195,10 +204,13 @@ class _Judgement:
         constants, histogram = self.constants, self.histogram
         return table.tabulate(self.x, self.y, constants, rows, histogram, masked_gives_zero=zero, weight=weight)
 
-    def _tabulate(self, rows: torch.Tensor | range, found: table.Table) -> None:
+    def _tabulate(
+        self, rows: torch.Tensor | range, found: table.Table, counted: NDArray[np.int64] | None = None
+    ) -> None:
         """Takes over the figures of rows that are right, or broken beyond doubt and too many to be judged again.
 
-        ``rows`` lie where the figures lie: on the device, or on the host where they are few.
+        ``rows`` lie where the figures lie: on the device, or on the host where they are few. ``counted`` are the first bins
+        of their histogram, if the host has read them.
         """
         most = min(self.most_broken, MOST_BROKEN_ELEMENTS // self.x.shape[1])
         numbers = torch.arange(rows.start, rows.stop, device=self.x.device) if isinstance(rows, range) else rows
@@ -208,7 +220,10 @@ class _Judgement:
             self._table(again.to(self.x.device), -1)
             self.rejudged.append(again.cpu().numpy())
         figures = self.figures
-        figures.left_by_scan = True
+        if counted is not None and not summary.left and int(counted.sum()) == summary.elements:
+            self.read.append(counted)
+        else:
+            figures.left_by_scan = True
         figures.elements += summary.elements
         figures.ulp_sum = min(figures.ulp_sum + summary.error_sum, ulp.LARGEST)
         figures.flushed += summary.flushed
@@ -247,28 +262,34 @@ class _Judgement:
             violations=tuple(_violation_renumbered(v, rows) for v in found.violations),
         )
 
-    def _shown(self, found: list[tuple[float, int, int]]) -> Extreme | None:
-        """The largest of some values with its element."""
-        if not found:
-            return None
-        value, row, column = min(found, key=lambda f: (-f[0], f[1]))
+    def _shown(self, *of_kinds: list[tuple[float, int, int]]) -> list[Extreme | None]:
+        """The largest of the values of each kind, with its element."""
         fmt = self.constants.fmt
-        chosen = (slice(row, row + 1), slice(column, column + 1))
-        logit, output = (int(to_bits(t[chosen], fmt)[0, 0]) for t in (self.x, self.y))
-        return Extreme(min(value, ulp.LARGEST), row, column, bits_hex(logit, fmt), bits_hex(output, fmt))
+        largest = [min(found, key=lambda f: (-f[0], f[1])) if found else None for found in of_kinds]
+        places = [(slice(row, row + 1), slice(column, column + 1)) for _, row, column in filter(None, largest)]
+        bits = iter(all_to_bits([tensor[place] for place in places for tensor in (self.x, self.y)], fmt))
+
+        def extreme(value: float, row: int, column: int) -> Extreme:
+            logit, output = (bits_hex(int(next(bits)[0, 0]), fmt) for _ in range(2))
+            return Extreme(min(value, ulp.LARGEST), row, column, logit, output)
+
+        return [None if found is None else extreme(*found) for found in largest]
 
     def _merged(self, again: Measurement | None, extremes: Measurement | None) -> Measurement:
         figures = self.figures
         if figures.left_by_scan:
-            self.counts += self.histogram.cpu().numpy()
-        counts = self.counts
-        on_device = {int(b): int(counts[b]) for b in np.flatnonzero(counts)}
-        if sum(on_device.values()) != figures.elements:
+            self.read.append(self.histogram.cpu().numpy())
+        counts = np.zeros(max(map(len, self.read), default=0), dtype=np.int64)
+        for part in self.read:
+            counts[: len(part)] += part
+        if (counted := int(counts.sum())) != figures.elements:
             raise SoftcheckError(
-                f"the device's histogram holds {sum(on_device.values())} elements, expected {figures.elements}; report this "
-                "as an error of softcheck, with the versions of torch and triton"
+                f"the device's histogram holds {counted} elements, expected {figures.elements}; report this as an error of "
+                "softcheck, with the versions of torch and triton"
             )
-        errors, shares = self._shown(figures.errors), self._shown(figures.shares)
+        used = np.flatnonzero(counts)
+        on_device = dict(zip(used.tolist(), counts[used].tolist(), strict=True))
+        errors, shares = self._shown(figures.errors, figures.shares)
         max_ulp = _largest([errors, again.max_ulp if again else None])
         deviations = list(figures.deviations)
         if again is not None and again.max_sum_deviation is not None:
@@ -283,7 +304,7 @@ class _Judgement:
             elements=also(figures.elements, "elements"),
             max_ulp=max_ulp,
             ulp_sum=min(figures.ulp_sum + (again.ulp_sum if again else 0.0), ulp.LARGEST),
-            histogram=merge([on_device, again.histogram] if again else [on_device]),
+            histogram=merge([on_device, again.histogram]) if again else on_device,
             max_ulp_ftz=self._as_if_flushing(again, max_ulp),
             max_bound_share=_largest([shares, *(m.max_bound_share for m in (again, extremes) if m is not None)]),
             flushed=also(figures.flushed, "flushed"),
@@ -333,6 +354,14 @@ class _Judgement:
                 count += described.count
             merged.append(msgspec.structs.replace(witness, count=count))
         return tuple(merged)
+
+
+def _at_once(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """Tensors of 64 bits as int64 tensors of their shapes in host memory, in one transfer."""
+    words = [tensor.contiguous().view(torch.int64) for tensor in tensors]
+    read = torch.cat([part.flatten() for part in words]).cpu().numpy()
+    parts = np.split(read, np.cumsum([part.numel() for part in words])[:-1])
+    return [torch.from_numpy(part).view(like.shape) for part, like in zip(parts, words, strict=True)]
 
 
 def _largest(extremes: list[Extreme | None]) -> Extreme | None:

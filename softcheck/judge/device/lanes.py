@@ -66,7 +66,10 @@ def _larger(a: tl.tensor, b: tl.tensor) -> tl.tensor:
 
 @jit
 def peaks(logit: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
-    """Largest float32 of each row: [ROWS], or a scalar where a program has one row, where a NaN counts as the largest."""
+    """Largest float32 of each row: [ROWS], or a scalar where a program has one row.
+
+    There a NaN counts as the largest if its sign is positive, as NVIDIA's maximum makes it; ``finite`` or the sum sees others.
+    """
     if LANES == 1:
         peak = tl.max(logit, axis=1)
     else:

@@ -24,14 +24,15 @@ from softcheck.judge.device.elements import (
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
 from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
-from softcheck.judge.device.scan import CLAMP, LARGEST_ERROR, degree
+from softcheck.judge.device.scan import LARGEST_ERROR, degree
 from softcheck.judge.device.tiles import REGISTERS, THREADS, default_programs, registers
 
 _WARPS = 4
 _ROWS = 512
 """Rows of a program's tile: four to a thread."""
 
-_CLAMP = tl.constexpr(CLAMP)
+_CLAMP = tl.constexpr(0x405E0000)
+"""The high word of the float64 120, to which distances are clamped: e^-120 is 2^-24 of the least ULP, 2^-149."""
 _CLAMPED = tl.constexpr(120.0)
 _TABLE = tl.constexpr(bins.TABLE)
 _UP = tl.constexpr(2.0**64)

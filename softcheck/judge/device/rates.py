@@ -12,9 +12,9 @@ from softcheck.judge.device._jit import jit
 SLOW = 1 / 8
 """float64 multiply-adds per float32 multiply-add below which the scan in sums of two float32 is faster.
 
-Operations per element of a wide row in both scans' PTX for sm_89: in float64 16 (16-bit formats) to 18 (float32), and 6
-conversions; the other scan has none of them, and 128 to 149 float32 operations more. So the limit is between 1/8, if
-conversions cost nothing, and 1/6. GPUs are far from it: 1/2 on data center GPUs, 1/32 or 1/64 on most others.
+Operations per element of a wide row in both scans' PTX for sm_89: in float64 14.5 (16-bit formats) to 16.5 (float32), and
+4.4 conversions; the other scan has none of them, and 128 to 149 float32 operations more. So the limit is between 1/9, if
+conversions cost nothing, and 1/7. GPUs are far from it: 1/2 on data center GPUs, 1/32 or 1/64 on most others.
 """
 
 _PROGRAMS_PER_MULTIPROCESSOR = 16
@@ -26,8 +26,8 @@ _RUNS = 5
 
 @jit
 def _multiply_add_kernel(start: tl.tensor, out: tl.tensor, times: tl.tensor, BLOCK: tl.constexpr) -> None:
-    # One register is all that each reads, since two or three of 64 bits take longer than the arithmetic. Squares less 1.3
-    # come to go round four values, in both types.
+    # Each reads one register, since reading two or three of 64 bits takes longer than the arithmetic. Squares less 1.3 end
+    # in a cycle of four values, in both types.
     a = tl.load(start + tl.arange(0, BLOCK))
     b, c, d = a * 0.5, a * 0.25, a * 0.125
     less = tl.full(a.shape, -1.3, a.dtype)

@@ -44,18 +44,16 @@ LARGEST_ERROR = 2.0**21
 """ULPs from which rows are left: the table of counts ends a little below 2^22. No bound of a scan's models but those that
 flush, whose subnormal results may be 2^(p-1) ULPs off, reaches it."""
 
-CLAMP = 0x405E0000
-"""The high word of the float64 120: e^-120 is 2^-24 of the least ULP, 2^-149; ``pairs`` clamps distances there."""
 _MANTISSA = tl.constexpr((1 << 52) - 1)
 _FAR_BELOW = tl.constexpr(124.0)
 """Logits farther below the peak are put there, but float16's: within 2, where the peak is below LARGEST_PEAK. e^-122 is
 2^-27 of the least ULP, 2^-149: nothing is left of r, nor of an error of its own."""
-_LARGEST_PEAK = tl.constexpr(2.0**26)
+_LARGEST_PEAK = tl.constexpr(2.0**25)
 _LEAST_OF_FLOAT16 = tl.constexpr(-92)
-"""The power of two below which float16's exponentials don't fall: 2^-68 of the least ULP, 2^-24."""
+"""The power of two that stands for float16's smaller exponentials, within a factor of sqrt(2): 2^-68 of the least ULP, 2^-24."""
 _UP_EXPONENT = tl.constexpr(96)
 """Exponentials, r and errors are scaled by 2 to this power, but for float16. So the least r, e^-126 / 2^14 or 2^-92 / 2^14, is
-far from where float32 underflows, also divided by the 2^22 of ``shares``."""
+above where float32 underflows, also divided by the 2^22 of ``shares``."""
 _LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
 _TABLE = tl.constexpr(bins.TABLE)
 

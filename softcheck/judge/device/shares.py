@@ -14,7 +14,7 @@ _EXPONENT = tl.constexpr(0x7F800000)
 _SIGN = tl.constexpr(0x80000000)
 _NEAR = tl.constexpr(4)
 """Units in the last place of a float32: so far below a power of two, and one less above, its binade is in doubt."""
-LEAST_APART = tl.constexpr((2 * 4) << 9)
+LEAST_APART = tl.constexpr((2 * _NEAR.value) << 9)
 _HALF_AN_ULP = tl.constexpr(0x3EFFF2E5)
 """The float32 0.4999."""
 
@@ -98,14 +98,14 @@ def shares(
         share = ratio(error, bound, NVIDIA)
     elif ROUNDS:
         # 0.5 + 0.5 b + r (e^b - 1), with b (1 + b/2) for e^b - 1 and only the row's part in the brackets: b is so small, and the
-        # rest of it, where r is not, that they differ by a relative 2^-22.
+        # rest of it, where r is not, that they differ by a relative 2^-20.
         rounding = 0.5 + 0.5 * (own * unit + row_part)
         grown = (1.0 + 0.5 * row_part) * up
         bound = (own * (unit * grown) + row_part * grown) * (small * per_ulp + 0.5 / up)
         bound += underflow * per_ulp + 0.5 if UNDERFLOWS else 0.5
         share = ratio(error, bound, NVIDIA)
     else:
-        # r (b + b^2 / 2) + tau, with the powers of own rather than of b, so that no element needs b itself.
+        # float32, so that ``unit`` is 1: r (b + b^2 / 2) + tau, with the powers of own rather than of b, so that no element needs b itself.
         rounding = tl.full(own.shape, 0.5, tl.float32)
         grown = own * (own * (0.5 * up) + (1.0 + row_part) * up) + (row_part + 0.5 * row_part * row_part) * up
         share = ratio(tl.abs(difference), grown * small + underflow, NVIDIA)

@@ -3,7 +3,9 @@
 On a GPU that other processes use too, each read waits for their turns; a table of millions of rows costs one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 
@@ -22,6 +24,9 @@ _KINDS = {
     FindingKind.MASKED_NOT_ZERO: ("masked_not_zero", "masked_size"),
 }
 """Counts of elements by kind, and the figure that makes a row its witness."""
+_SHOWN = (FindingKind.SUM_VIOLATION, *_KINDS)
+_SUMS = ("comparable", "error_sum", "flushed")
+_PEAKS = ("error", "share")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +65,7 @@ def summarise(found: Table, numbers: torch.Tensor, *, margin: float, most_broken
     share_of_sum = found["deviation"].abs() / found["allowed"]
     doubtful = (found["doubtful"] > 0) | ((share_of_sum - 1).abs() <= max(margin, 2.0**-14))
     bad_sum = share_of_sum > 1
-    mismatched = (found["nan_mismatch"] + found["inf_mismatch"] + found["masked_not_zero"]) > 0
+    mismatched = _stacked(found, ("nan_mismatch", "inf_mismatch", "masked_not_zero")).sum(dim=0) > 0
     broken = mismatched | bad_sum | (found["exceeding"] > 0) | (found["out_of_range"] > 0)
     few = (broken & ~doubtful).sum() <= most_broken
     chosen = doubtful | (broken & few)
@@ -69,36 +74,31 @@ def summarise(found: Table, numbers: torch.Tensor, *, margin: float, most_broken
     special = (found["row_class"] > 0) & kept
     deviations = found["deviation"].abs().nan_to_num(nan=-1.0)
 
-    figures: dict[str, torch.Tensor] = {
-        "left": chosen.sum(),
-        "elements": _sum(found["comparable"], kept),
-        "error_sum": _sum(found["error_sum"], kept),
-        "flushed": _sum(found["flushed"], kept),
-        "special": special.sum(),
-        "fully_masked": ((found["row_class"] == RowClass.FULLY_MASKED) & kept).sum(),
-        "mismatches": (special & mismatched).sum(),
-        "deviation": torch.where(kept, deviations, -1.0).max(),
-    }
-    for name in ("error", "share"):
-        values = torch.where(kept, found[name], -1.0)
-        place = values.argmax()
-        figures |= {
-            name: values[place],
-            f"{name}_row": numbers[place],
-            f"{name}_column": found[f"{name}_column"][place],
-        }
-        if name == "error":
-            figures["error_ftz"] = found["error_ftz"][place]
-    shown = {FindingKind.SUM_VIOLATION: (bad_sum.sum(), deviations / found["allowed"], bad_sum)}
-    for kind, (count, size) in _KINDS.items():
-        shown[kind] = (_sum(found[count], broken), found[size], broken & (found[count] > 0))
-    for kind, (number, size_of, showing) in shown.items():
-        worst = torch.where(showing, size_of.nan_to_num(nan=0.0), -1.0).argmax()
-        figures |= {kind.value: number, f"{kind.value}_row": numbers[worst]}
+    # Few operations, each on several figures: on a table of few rows it is their number that takes the time.
+    flags = torch.stack([chosen, special, (found["row_class"] == RowClass.FULLY_MASKED) & kept, special & mismatched])
+    sums = torch.where(kept, _stacked(found, _SUMS), 0.0).sum(dim=1)
+    values = torch.where(kept, _stacked(found, _PEAKS), -1.0)
+    places = values.argmax(dim=1, keepdim=True)
+    columns = _stacked(found, [f"{name}_column" for name in _PEAKS]).gather(1, places)
+    counts = torch.cat([bad_sum[None], _stacked(found, [count for count, _ in _KINDS.values()])])
+    sizes = torch.cat([(deviations / found["allowed"])[None], _stacked(found, [size for _, size in _KINDS.values()])])
+    worst = torch.where(broken & (counts > 0), sizes.nan_to_num(nan=0.0), -1.0).argmax(dim=1)
 
     # Numbers of elements and rows are far below 2^53.
-    values_read = torch.stack([figure.to(torch.float64) for figure in figures.values()]).tolist()
-    read = dict(zip(figures, values_read, strict=True))
+    parts = {
+        ("left", "special", "fully_masked", "mismatches"): flags.sum(dim=1),
+        _SUMS: sums,
+        ("deviation",): torch.where(kept, deviations, -1.0).max()[None],
+        _PEAKS: values.gather(1, places)[:, 0],
+        tuple(f"{name}_row" for name in _PEAKS): numbers[places[:, 0]],
+        tuple(f"{name}_column" for name in _PEAKS): columns[:, 0],
+        ("error_ftz",): found["error_ftz"][places[0]],
+        tuple(kind.value for kind in _SHOWN): torch.where(broken, counts, 0.0).sum(dim=1),
+        tuple(f"{kind.value}_row" for kind in _SHOWN): numbers[worst],
+    }
+    read = dict(
+        zip(chain(*parts), torch.cat([part.to(torch.float64) for part in parts.values()]).tolist(), strict=True)
+    )
 
     def peak(name: str) -> tuple[float, int, int]:
         if not read[name] >= 0:
@@ -108,7 +108,7 @@ def summarise(found: Table, numbers: torch.Tensor, *, margin: float, most_broken
     return Summary(
         chosen=chosen,
         left=int(read["left"]),
-        elements=int(read["elements"]),
+        elements=int(read["comparable"]),
         error_sum=read["error_sum"],
         flushed=int(read["flushed"]),
         special_rows=int(read["special"]),
@@ -118,9 +118,10 @@ def summarise(found: Table, numbers: torch.Tensor, *, margin: float, most_broken
         error_ftz=read["error_ftz"],
         share=peak("share"),
         deviation=read["deviation"],
-        broken={kind: (int(read[kind.value]), int(read[f"{kind.value}_row"])) for kind in shown if read[kind.value]},
+        broken={kind: (int(read[kind.value]), int(read[f"{kind.value}_row"])) for kind in _SHOWN if read[kind.value]},
     )
 
 
-def _sum(figure: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    return torch.where(rows, figure, 0.0).sum()
+def _stacked(found: Table, names: Sequence[str]) -> torch.Tensor:
+    """Several figures of every row, float64 [names, rows]."""
+    return torch.stack([found[name] for name in names])

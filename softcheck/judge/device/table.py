@@ -339,10 +339,9 @@ class Table:
             raise KeyError(f"no figure {field!r}; expected one of: {', '.join(FIELDS)}")
         return self.figures[FIELDS.index(field)]
 
-    def on_host(self, rows: slice, order: torch.Tensor | None = None) -> "Table":
-        """A copy of some rows in host memory, sorted by ``order`` if given; waits for the device."""
-        figures = self.figures[:, rows].cpu()
-        return Table(figures if order is None else figures[:, order])
+    def on_host(self, rows: slice) -> "Table":
+        """A copy of some rows in host memory; waits for the device."""
+        return Table(self.figures[:, rows].cpu())
 
 
 def tabulate(

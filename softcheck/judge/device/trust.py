@@ -25,6 +25,8 @@ from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.variants.call import to_tensor
 
+_FEW_PROGRAMS = 2
+"""Of a scan, so that each of them takes several of the built-in rows one after the other, as with any large input."""
 _Key = tuple[object, ...]
 _found: dict[_Key, str | None] = {}
 """What each set of kernels was found to be in this process: None for right, or what is wrong."""
@@ -83,7 +85,7 @@ def _differing(logits: Bits, output: Bits, fmt: Format, fully_masked: FullyMaske
     """The figures on which the judges differ, each with both values; "" where they agree."""
     x, y = to_tensor(logits, fmt, device), to_tensor(output, fmt, device)
     # Where no broken row is judged again, counts are the device's but for order violations, which it does not look for.
-    ours = _without_order(judge_on_device(x, y, fmt, fully_masked=fully_masked, most_broken=0))
+    ours = _without_order(judge_on_device(x, y, fmt, fully_masked=fully_masked, most_broken=0, programs=_FEW_PROGRAMS))
     theirs = _without_order(judge(logits, output, fmt, fully_masked=fully_masked))
     told = []
     for name in disagreements(ours, theirs):
