@@ -86,8 +86,8 @@ class Constants:
         largest = self.model.exponent * (math.log(max(2, self.columns)) + 10) + self.model.exponential
         return _VISIBLE + 2 * largest + 4 * self.uncertainty(degree) * 2.0**self.fmt.precision
 
-    def vector(self, degree: int) -> Values:
-        """The kernels' constants, in the order in which they load them."""
+    def vector(self, degree: int, margin: float | None = None) -> Values:
+        """The kernels' constants, in the order in which they load them, with another margin if one is given."""
         model = self.model
         summed_twice = 2.0 if model.rescale else 0.0
         tau = model.underflow
@@ -100,7 +100,7 @@ class Constants:
                 tau * math.exp(self.additions),
                 self.columns * tau,
                 self.columns + 1.0,
-                self.margin(degree),
+                self.margin(degree) if margin is None else margin,
                 self.uncertainty(degree),
             ]
         )

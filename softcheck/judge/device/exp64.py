@@ -57,7 +57,10 @@ def with_high_word(value: tl.tensor, word: tl.tensor) -> tl.tensor:
 
 @jit
 def clamped(distance: tl.tensor, LARGEST: tl.constexpr = CLAMP_WORD) -> tl.tensor:
-    """min(distance, 700) up to 2^-11, or another number of which LARGEST is the high word, for float64 values >= 0 or +inf: one integer minimum instead of a comparison and two selections."""
+    """min(distance, 700) up to 2^-11, or another number of which LARGEST is the high word, for float64 values >= 0 or +inf.
+
+    One integer minimum instead of a comparison and two selections.
+    """
     return with_high_word(distance, tl.minimum(high_word(distance), LARGEST))
 
 

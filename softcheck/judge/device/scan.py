@@ -13,7 +13,6 @@ import torch
 import triton
 import triton.language as tl
 
-from oracles.formats import Values
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import OPTIONS, jit
 from softcheck.judge.device.bins import bin_of_small, count_rows, open_table, store_table
@@ -298,13 +297,6 @@ def margin(constants: Constants) -> float:
     return found
 
 
-def _vector(constants: Constants) -> Values:
-    """``Constants.vector`` with this kernel's margin."""
-    vector = constants.vector(degree(constants))
-    vector[7] = margin(constants)
-    return vector
-
-
 def scan(
     x: torch.Tensor,
     y: torch.Tensor,
@@ -324,7 +316,7 @@ def scan(
     most = registers_per_thread(block * tile_rows // (WARP * warps), warps)
     chosen = degree(constants)
     fitting = programs or default_programs(x.device, warps, REGISTERS * THREADS // most)
-    space = workspace(_vector(constants), rows, min(tiles, fitting), x.device)
+    space = workspace(constants.vector(degree(constants), margin(constants)), rows, min(tiles, fitting), x.device)
     _scan_kernel[(space.programs,)](
         x,
         y,

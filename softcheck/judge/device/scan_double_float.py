@@ -10,7 +10,6 @@ import torch
 import triton
 import triton.language as tl
 
-from oracles.formats import Values
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import jit
 from softcheck.judge.device.bins import bin_of_small, count, open_table, store_table
@@ -220,20 +219,16 @@ def margin(constants: Constants) -> float:
     return constants.margin(degree(constants)) + 4 * own * 2.0**constants.fmt.precision
 
 
-def _vector(constants: Constants) -> Values:
-    """``Constants.vector`` with this kernel's error in the margin."""
-    vector = constants.vector(degree(constants))
-    vector[7] = margin(constants)
-    return vector
-
-
 def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: int | None = None) -> Scan:
     """As ``softcheck.judge.device.scan.scan``, of the same rows, without float64 operations for elements or rows."""
     rows, columns = x.shape
     block, tile_rows, warps = tile(columns, _WARP_ELEMENTS)
     tiles = triton.cdiv(rows, tile_rows)
     space = workspace(
-        _vector(constants), rows, min(tiles, programs or default_programs(x.device, warps, THREADS)), x.device
+        constants.vector(degree(constants), margin(constants)),
+        rows,
+        min(tiles, programs or default_programs(x.device, warps, THREADS)),
+        x.device,
     )
     _scan_kernel[(space.programs,)](
         x,

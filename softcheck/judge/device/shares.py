@@ -26,8 +26,9 @@ def own_errors(
     """A of each element, float32, in units of 1 (PRECISE) or of ``slope``; -0 for the maxima, whose sign tells them.
 
     For formats of up to 11 bits the exponential's error is added to the peak before the logit is subtracted, which costs at
-    most half a unit in the last place of the peak: 2^-9 in the units of A where the peak is within 2^15 of 0, where the bound, half an ULP
-    and b r, changes by a relative 2^-19.8. Beyond, logits other than the maximum are at least 2^4 below it, and r is small.
+    most half a unit in the last place of the peak: 2^-9 in the units of A where the peak is within 2^15 of 0, where the
+    bound, half an ULP and b r, changes by a relative 2^-19.8. Beyond, logits other than the maximum are at least 2^4 below
+    it, and r is small.
     """
     if PRECISE:
         below = peak - logit
@@ -97,15 +98,16 @@ def shares(
         )
         share = ratio(error, bound, NVIDIA)
     elif ROUNDS:
-        # 0.5 + 0.5 b + r (e^b - 1), with b (1 + b/2) for e^b - 1 and only the row's part in the brackets: b is so small, and the
-        # rest of it, where r is not, that they differ by a relative 2^-20.
+        # 0.5 + 0.5 b + r (e^b - 1), with b (1 + b/2) for e^b - 1 and only the row's part in the brackets: b is so small,
+        # and the rest of it, where r is not, that they differ by a relative 2^-20.
         rounding = 0.5 + 0.5 * (own * unit + row_part)
         grown = (1.0 + 0.5 * row_part) * up
         bound = (own * (unit * grown) + row_part * grown) * (small * per_ulp + 0.5 / up)
         bound += underflow * per_ulp + 0.5 if UNDERFLOWS else 0.5
         share = ratio(error, bound, NVIDIA)
     else:
-        # float32, so that ``unit`` is 1: r (b + b^2 / 2) + tau, with the powers of own rather than of b, so that no element needs b itself.
+        # float32, so that ``unit`` is 1: r (b + b^2 / 2) + tau, with the powers of own rather than of b, so that no element
+        # needs b itself.
         rounding = tl.full(own.shape, 0.5, tl.float32)
         grown = own * (own * (0.5 * up) + (1.0 + row_part) * up) + (row_part + 0.5 * row_part * row_part) * up
         share = ratio(tl.abs(difference), grown * small + underflow, NVIDIA)

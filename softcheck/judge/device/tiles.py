@@ -42,7 +42,7 @@ def tile(columns: int, warp_elements: int = WARP_ELEMENTS) -> tuple[int, int, in
 
 
 def registers_per_thread(elements: int, warps: int) -> int:
-    """Registers for each thread of a program whose threads hold so many elements: more for many, if a multiprocessor has them."""
+    """Registers for each thread of a program: more where a thread has many elements, if a multiprocessor has so many."""
     fit = WARP * warps * _MOST_REGISTERS <= REGISTERS * THREADS
     return _MOST_REGISTERS if elements >= _ELEMENTS and fit else REGISTERS
 
