@@ -80,8 +80,8 @@ def _tolerant():
 
     original = Constants.vector
 
-    def vector(constants, degree):
-        found = original(constants, degree)
+    def vector(constants, degree, margin=None):
+        found = original(constants, degree, margin)
         found[2] *= 16
         return found
 
