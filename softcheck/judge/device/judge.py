@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oracles.formats import Bits, Format, bits_hex
+from oracles.formats import FLOAT64, Bits, Format, bits_hex
 from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
@@ -165,30 +165,29 @@ class _Judgement:
         self.read.append(numbers.histogram)
         seen = numbers.left + table.MORE
         if seen <= len(few):
-            # At once, since each transfer waits for the device.
-            figures_seen, rows_seen, counted = _at_once(
-                close.figures[:, :seen], found.listed[:seen], self.histogram[: bins.TABLE]
+            near, (listed, counted) = _copied(
+                close.rows(slice(seen)), found.listed[:seen], self.histogram[: bins.TABLE]
             )
-            figures_seen = figures_seen.view(torch.float64)
-            self._extremes(numbers, table.Table(figures_seen[:, numbers.left :]), rows_seen[numbers.left :].tolist())
+            self._extremes(numbers, near.rows(slice(numbers.left, seen)), listed[numbers.left :])
             if numbers.left:
                 # Programs list rows in any order; sums should not depend on it.
-                listed, order = rows_seen[: numbers.left].sort()
-                self._tabulate(listed, table.Table(figures_seen[:, order]), counted.numpy())
+                in_order, order = listed[: numbers.left].sort()
+                self._tabulate(in_order, near.rows(order), counted.numpy())
             return
         self.histogram.zero_()
         best = found.listed[numbers.left : seen]
         unused = torch.zeros_like(self.histogram)
         best_figures = table.tabulate(x, y, constants, best, unused, masked_gives_zero=zero)
-        self._extremes(numbers, best_figures.on_host(slice(0, table.MORE)), best.tolist())
+        near, (listed,) = _copied(best_figures, best)
+        self._extremes(numbers, near, listed)
         self._tabulate_all(found.listed[: numbers.left].sort().values)
 
-    def _extremes(self, numbers: Numbers, best: table.Table, rows: list[int]) -> None:
+    def _extremes(self, numbers: Numbers, best: table.Table, rows: torch.Tensor) -> None:
         """Notes the largest figures of the scanned rows, from a table of the rows that show them."""
         for place, (into, name) in enumerate(((self.figures.errors, "error"), (self.figures.shares, "share"))):
             if numbers.largest[place] >= 0:
                 value, column = float(best[name][place]), int(best[f"{name}_column"][place])
-                into.append((value, rows[place], column))
+                into.append((value, int(rows[place]), column))
         if numbers.largest[0] >= 0:
             self.figures.errors_ftz.append(float(best["error_ftz"][0]))
         if numbers.largest[2] >= 0:
@@ -356,12 +355,11 @@ class _Judgement:
         return tuple(merged)
 
 
-def _at_once(*tensors: torch.Tensor) -> list[torch.Tensor]:
-    """Tensors of 64 bits as int64 tensors of their shapes in host memory, in one transfer."""
-    words = [tensor.contiguous().view(torch.int64) for tensor in tensors]
-    read = torch.cat([part.flatten() for part in words]).cpu().numpy()
-    parts = np.split(read, np.cumsum([part.numel() for part in words])[:-1])
-    return [torch.from_numpy(part).view(like.shape) for part, like in zip(parts, words, strict=True)]
+def _copied(found: table.Table, *integers: torch.Tensor) -> tuple[table.Table, list[torch.Tensor]]:
+    """A table and tensors of int64 in host memory."""
+    bits = all_to_bits([found.figures, *integers], FLOAT64)
+    figures, *copies = (torch.from_numpy(part.view(np.int64)) for part in bits)
+    return table.Table(figures.view(torch.float64)), copies
 
 
 def _largest(extremes: list[Extreme | None]) -> Extreme | None:

@@ -80,9 +80,25 @@ def _deviation(differences: tl.tensor, sure: tl.tensor, AXIS: tl.constexpr) -> t
 
 
 @jit
-def _read(logits: tl.tensor, inside: tl.tensor, EVEN: tl.constexpr) -> tl.tensor:
-    """Logits as they are stored, -inf beyond the last column."""
-    return tl.load(logits) if EVEN else tl.load(logits, mask=inside, other=-float("inf"))
+def _read(
+    x: tl.tensor,
+    place: tl.tensor,
+    rows: tl.tensor,
+    row_stride: tl.tensor,
+    offsets: tl.tensor,
+    inside: tl.tensor,
+    ROWS: tl.constexpr,
+    LANES: tl.constexpr,
+    INNER: tl.constexpr,
+    EVEN: tl.constexpr,
+    NVIDIA: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """Logits of a tile as they are stored, -inf beyond the last column, and its rows' peaks; of the last row beyond it."""
+    one: tl.constexpr = LANES > 1
+    row = tl.minimum(place if one else place * ROWS + tl.arange(0, ROWS), rows - 1)
+    logits = x + beside(row, one) * row_stride + offsets
+    raw = tl.load(logits) if EVEN else tl.load(logits, mask=inside, other=-float("inf"))
+    return raw, peaks(as_float32(raw, NVIDIA), LANES, INNER)
 
 
 @jit
@@ -148,19 +164,17 @@ def _scan_kernel(
 
     # A turn begins with its row's logits and peak in hand, and finds the next row's while it waits for its own sums.
     first = tl.program_id(0).to(tl.int64)
-    first_row = first if one else tl.minimum(first * ROWS + tl.arange(0, ROWS), rows - 1)
-    raw = _read(x + beside(first_row, one) * x_row_stride + column.to(tl.int64) * x_column_stride, inside, EVEN)
-    peak = peaks(as_float32(raw, NVIDIA), LANES, INNER)
+    offsets = column.to(tl.int64) * x_column_stride
+    raw, peak = _read(x, first, rows, x_row_stride, offsets, inside, ROWS, LANES, INNER, EVEN, NVIDIA)
     for place in tl.range(first, tiles, tl.num_programs(0), num_stages=STAGES):
         wanted = place if one else place * ROWS + tl.arange(0, ROWS)
         row = wanted if one else tl.minimum(wanted, rows - 1)
         following = place + tl.num_programs(0)
-        next_row = tl.minimum(following if one else following * ROWS + tl.arange(0, ROWS), rows - 1)
-        next_logits = x + beside(next_row, one) * x_row_stride + column.to(tl.int64) * x_column_stride
         outputs = y + beside(row, one) * y_row_stride + column.to(tl.int64) * y_column_stride
         if not precise:
-            next_raw = _read(next_logits, inside, EVEN)
-            next_peak = peaks(as_float32(next_raw, NVIDIA), LANES, INNER)
+            next_raw, next_peak = _read(
+                x, following, rows, x_row_stride, offsets, inside, ROWS, LANES, INNER, EVEN, NVIDIA
+            )
         logit = as_float32(raw, NVIDIA)
         if not EVEN:
             # Beyond the last column nothing more is left out: what is so far from the peak vanishes in every sum.
@@ -178,8 +192,9 @@ def _scan_kernel(
         total, weighted = totals(exponentials, rounded * own, LANES, INNER)
         if precise:
             # Later than above, since these take twice the registers.
-            next_raw = _read(next_logits, inside, EVEN)
-            next_peak = peaks(as_float32(next_raw, NVIDIA), LANES, INNER)
+            next_raw, next_peak = _read(
+                x, following, rows, x_row_stride, offsets, inside, ROWS, LANES, INNER, EVEN, NVIDIA
+            )
         inverse, odd = _inverse(total, weighted * unit, exponential, up, NVIDIA)
         weighted = weighted * unit * inverse.to(tl.float32)
         row_part = additions + weighted

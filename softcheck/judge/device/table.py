@@ -339,9 +339,9 @@ class Table:
             raise KeyError(f"no figure {field!r}; expected one of: {', '.join(FIELDS)}")
         return self.figures[FIELDS.index(field)]
 
-    def on_host(self, rows: slice) -> "Table":
-        """A copy of some rows in host memory; waits for the device."""
-        return Table(self.figures[:, rows].cpu())
+    def rows(self, chosen: slice | torch.Tensor) -> "Table":
+        """Some of the rows, or all in another order."""
+        return Table(self.figures[:, chosen])
 
 
 def tabulate(
