@@ -1,11 +1,10 @@
-"""Speed of the device judge beside torch's float64 operations and the hardware's limits, and its agreement with numpy's.
+"""Speed of the device judge beside torch's float64 operations and the hardware's limits.
 
     python benchmarks/bench_judge.py [--seconds 55] [--only float16] [--arithmetic float64|double-float32]
                                      [--output FILE]
-    python benchmarks/bench_judge.py --check [--seconds 55] [--from N] [--variants torch,multi_row] [--families normal,special]
 
-Both stop in time: after ``--seconds`` no other shape or output is begun. Shapes left out are named, and ``--only`` takes those
-whose name holds a text, such as "16384 x 4096"; a check says with which ``--from`` to go on.
+After ``--seconds`` no other shape is begun. Shapes left out are named, and ``--only`` takes those whose name holds a text,
+such as "16384 x 4096".
 
 Needs a CUDA device. Input and output come from DRAM: twice the L2 is overwritten before every timed launch, and each
 figure is the median of the times between two device events, with all launches in the device's queue before the first. The
@@ -34,8 +33,6 @@ import triton
 import triton.language as tl
 
 from oracles.formats import FORMATS, Format
-from softcheck.cases.case import Case
-from softcheck.cases.corpus import default_corpora, load
 from softcheck.judge import bounds
 from softcheck.judge.device import bins, choice, rates, table
 from softcheck.judge.device.agreement import disagreements
@@ -44,11 +41,8 @@ from softcheck.judge.device.finish import Numbers, Scan
 from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.device.tiles import tile
 from softcheck.judge.judge import STANDARD, judge
-from softcheck.variants.call import TORCH_DTYPES, place, to_bits
+from softcheck.variants.call import TORCH_DTYPES, to_bits
 from softcheck.variants.compile import compiling
-from softcheck.variants.declaration import Declaration
-from softcheck.variants.registry import BUILTIN
-from softcheck.variants.registry import load as load_variant
 
 SHAPES = [
     *((dtype, shape) for shape in ((65536, 1024), (16384, 4096)) for dtype in ("float16", "bfloat16", "float32")),
@@ -185,49 +179,8 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
     }
 
 
-def _compare(x: torch.Tensor, y: torch.Tensor, fmt: Format, masked: Any = "nan") -> list[str]:
-    host = judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=masked)
-    return disagreements(judge_on_device(x, y, fmt, fully_masked=masked), host)
-
-
-def check(variants: list[str], families: set[str] | None, most_elements: int, first: int, seconds: float) -> int:
-    """Compares both judges on cases and variants, from output number ``first`` on, for so many seconds; the exit code."""
-    until = time.monotonic() + seconds
-    loaded = [load_variant(name) for name in variants]
-    cases = [c for c in load(default_corpora()) if c.dtype != "float64" and (not families or c.family in families)]
-    outputs = [(case, variant) for case in cases for variant in loaded if _takes(variant.declaration, case)]
-    compared = disagreeing = 0
-    shown = time.monotonic()
-    placed_case = placed = None
-    for number, (case, variant) in enumerate(outputs[first:], start=first):
-        now = time.monotonic()
-        if now > until:
-            _say(f"{compared} outputs judged twice, {disagreeing} disagreements; go on with --from {number}")
-            return 1 if disagreeing else UNFINISHED
-        if now > shown + 5:
-            shown = now
-            _say(f"  {number} of {len(outputs)} outputs, {disagreeing} disagreements")
-        if placed is None or placed_case is not case:
-            rows = max(1, most_elements // max(1, case.shape[1]))
-            placed_case, placed = case, place(case.bits(rows), case.format, case.layout, torch.device("cuda"))
-        try:
-            output = variant.function(placed.view)
-            torch.cuda.synchronize()
-        except Exception as error:  # noqa: BLE001 - a variant's failure is no matter of the judges
-            _say(f"{case.id} {variant.name}: no output ({type(error).__name__})")
-            continue
-        compared += 1
-        found = _compare(placed.view, output, case.format, variant.declaration.fully_masked)
-        if found:
-            disagreeing += 1
-            _say(f"{case.id} {variant.name}: the judges disagree on {', '.join(found)}")
-    _say(f"{compared} outputs judged twice, {disagreeing} disagreements; all {len(outputs)} are done")
-    return 1 if disagreeing or not compared else 0
-
-
-def _takes(promise: Declaration, case: Case) -> bool:
-    limit = promise.column_limit(case.dtype)
-    return case.dtype in promise.dtypes and (limit is None or case.shape[1] <= limit)
+def _compare(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> list[str]:
+    return disagreements(judge_on_device(x, y, fmt), judge(to_bits(x, fmt), to_bits(y, fmt), fmt))
 
 
 def _name(dtype: str, shape: tuple[int, int]) -> str:
@@ -268,15 +221,8 @@ def _table(results: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Runs the benchmark or the check; the exit code is 0, 1, 3 or 4."""
-    parser = argparse.ArgumentParser(description="Speed of the device judge, and its agreement with the numpy judge.")
-    parser.add_argument(
-        "--check", action="store_true", help="compare both judges on corpora and variants, time nothing"
-    )
-    parser.add_argument("--variants", default=",".join(BUILTIN), help="for --check: names, separated by commas")
-    parser.add_argument("--families", help="for --check: families of cases, separated by commas; default all")
-    parser.add_argument("--elements", type=int, default=1 << 20, help="for --check: cases are cut to so many elements")
-    parser.add_argument("--from", type=int, default=0, dest="first", help="for --check: number of the first output")
+    """Runs the benchmark; the exit code is 0, 1, 3 or 4."""
+    parser = argparse.ArgumentParser(description="Speed of the device judge.")
     parser.add_argument("--seconds", type=float, default=55.0, help="begin nothing after so many seconds")
     parser.add_argument(
         "--only", default="", help='time shapes whose name holds this text, such as "float16 65536 x 1024"'
@@ -291,9 +237,6 @@ def main() -> int:
     if not torch.cuda.is_available():
         sys.stderr.write("no CUDA device; nothing was run\n")
         return 3
-    if options.check:
-        families = set(options.families.split(",")) if options.families else None
-        return check(options.variants.split(","), families, options.elements, options.first, options.seconds)
     if not any(options.only in _name(*shape) for shape in SHAPES):
         parser.error(
             f"no shape's name holds {options.only!r}; expected a part of: {', '.join(_name(*s) for s in SHAPES)}"

@@ -59,7 +59,11 @@ FAULTS = {
         ("bins._FIRST_OF_FLOAT32", 117 * 64 - 3),
         r"row 0 \(ordinary\), right outputs: histogram {\d+: 0, \d+: 2",
     ),
-    "bins of the table": (("bins._FIRST", 1013 * 64 - 4), r"row 7 \(masked in part\), right outputs: histogram"),
+    # Whether the scan passes subnormal results hangs on how numpy rounds for the interpreter.
+    "bins of the table": (
+        ("bins._FIRST", 1013 * 64 - 4),
+        r"row (4 \(subnormal results|7 \(masked in part)\), right outputs: histogram",
+    ),
     "another ULP": (("shares._EXPONENT", 0x7F000000), r"row 0 \(ordinary\), right outputs: ulp_sum"),
     "another sum's place": (("finish._SUMS", 2), r"fully_masked_rows 3 on the device, 1 by numpy"),
 }

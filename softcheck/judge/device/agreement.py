@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 
-from softcheck.judge.measurement import Measurement
+from softcheck.judge.measurement import Extreme, Measurement
 
 TOLERANCE = 1e-6
 """In ULPs, and relative above 1."""
+
+_UNSEEN = 2.0**-26
+"""An element's error, in ULPs, that counts as none: of a float32 float64 is itself off by up to 2^-26.5, and the scan by 2^-27
+where the logit is far below the peak. Where all errors are such, so is their sum."""
 
 _EXACT = (
     "rows",
@@ -17,16 +21,19 @@ _EXACT = (
     "fully_masked_rows",
     "special_mismatches",
 )
-_CLOSE = ("ulp_sum", "max_ulp_ftz", "max_sum_deviation")
+_CLOSE = ("max_ulp_ftz", "max_sum_deviation")
 
 
 def disagreements(device: Measurement, host: Measurement) -> list[str]:
-    """Names of the figures that differ: counts at all, other figures by more than the tolerance.
+    """Names of the figures that differ: counts at all, other figures by more than the tolerance, or in a sum what is unseen.
 
     One element in 10^4 may be in another bin of the histogram, since an error may lie at an edge. Violations agree where
     kinds and counts do; witnesses are not compared, since several elements may show the same.
     """
     found = [name for name in _EXACT if getattr(device, name) != getattr(host, name)]
+    # Not the other way round: a NaN is no agreement.
+    if not abs(device.ulp_sum - host.ulp_sum) <= max(TOLERANCE * max(1.0, host.ulp_sum), _UNSEEN * host.elements):
+        found.append("ulp_sum")
     found += [name for name in _CLOSE if not _close(getattr(device, name), getattr(host, name))]
     for name in ("max_ulp", "max_bound_share"):
         ours, theirs = getattr(device, name), getattr(host, name)
@@ -37,6 +44,26 @@ def disagreements(device: Measurement, host: Measurement) -> list[str]:
     if _moved(device.histogram, host.histogram) > max(1, host.elements // 10_000):
         found.append("histogram")
     return found
+
+
+def differing(device: Measurement, host: Measurement) -> str:
+    """The figures that differ, each with both values; "" where the judges agree."""
+    told = []
+    for name in disagreements(device, host):
+        ours, theirs = getattr(device, name), getattr(host, name)
+        if name == "histogram":
+            moved = sorted(b for b in ours.keys() | theirs.keys() if ours.get(b) != theirs.get(b))[:3]
+            ours, theirs = ({b: counts.get(b, 0) for b in moved} for counts in (ours, theirs))
+        told.append(f"{name} {_shown(ours)} on the device, {_shown(theirs)} by numpy")
+    return ", ".join(told)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Extreme):
+        return f"{value.value!r}"
+    if isinstance(value, tuple):
+        return "+".join(f"{v.count} {v.kind}" for v in value) or "none"
+    return repr(value)
 
 
 def _close(a: float | None, b: float | None) -> bool:

@@ -18,11 +18,11 @@ from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError
 from softcheck.judge import bounds
 from softcheck.judge.device import builtin_rows, choice, scan, tiles
-from softcheck.judge.device.agreement import disagreements
+from softcheck.judge.device.agreement import differing
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.judge import STANDARD, judge
-from softcheck.judge.measurement import Extreme, Measurement
+from softcheck.judge.measurement import Measurement
 from softcheck.variants.call import to_tensor
 
 _FEW_PROGRAMS = 2
@@ -68,9 +68,9 @@ def _compare(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch
     answers = builtin_rows.right(logits, fmt, fully_masked)
     for name, output in (("right", answers), ("wrong", builtin_rows.wrong(answers, fmt))):
         try:
-            differing = _differing(logits, output, fmt, fully_masked, device)
-            if differing:
-                row, figures = _one_row(logits, output, fmt, fully_masked, device) or ("all rows together", differing)
+            found = _differing(logits, output, fmt, fully_masked, device)
+            if found:
+                row, figures = _one_row(logits, output, fmt, fully_masked, device) or ("all rows together", found)
                 return _message(fmt, columns, f"{row}, {name} outputs: {figures}")
         except torch.OutOfMemoryError:
             raise
@@ -87,14 +87,7 @@ def _differing(logits: Bits, output: Bits, fmt: Format, fully_masked: FullyMaske
     # Where no broken row is judged again, counts are the device's but for order violations, which it does not look for.
     ours = _without_order(judge_on_device(x, y, fmt, fully_masked=fully_masked, most_broken=0, programs=_FEW_PROGRAMS))
     theirs = _without_order(judge(logits, output, fmt, fully_masked=fully_masked))
-    told = []
-    for name in disagreements(ours, theirs):
-        mine, other = getattr(ours, name), getattr(theirs, name)
-        if name == "histogram":
-            moved = sorted(b for b in mine.keys() | other.keys() if mine.get(b) != other.get(b))[:3]
-            mine, other = ({b: counts.get(b, 0) for b in moved} for counts in (mine, other))
-        told.append(f"{name} {_shown(mine)} on the device, {_shown(other)} by numpy")
-    return ", ".join(told)
+    return differing(ours, theirs)
 
 
 def _one_row(
@@ -104,22 +97,14 @@ def _one_row(
     for row, what in enumerate(builtin_rows.CLASSES):
         # Twice: kernels for a single row would be compiled anew.
         twice = np.array([row, row])
-        if differing := _differing(logits[twice], output[twice], fmt, fully_masked, device):
-            return f"row {row} ({what})", differing
+        if found := _differing(logits[twice], output[twice], fmt, fully_masked, device):
+            return f"row {row} ({what})", found
     return None
 
 
 def _without_order(measurement: Measurement) -> Measurement:
     kept = tuple(v for v in measurement.violations if v.kind is not FindingKind.ORDER_VIOLATION)
     return msgspec.structs.replace(measurement, violations=kept)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, Extreme):
-        return f"{value.value!r}"
-    if isinstance(value, tuple):
-        return "+".join(f"{v.count} {v.kind}" for v in value) or "none"
-    return repr(value)
 
 
 def _message(fmt: Format, columns: int, what: str) -> str:

@@ -66,6 +66,13 @@ def eager(x: torch.Tensor) -> torch.Tensor:
         *(msgspec.structs.replace(defect, backends=("interpreter",)) for defect in (*_ROUNDED_EACH_TIME, _OVERFLOW)),
         KnownDefect(
             kinds=_ACCURACY,
+            dtypes=("float16",),
+            backends=("cuda",),
+            cases=("uniform/65536/*", "uniform/131072/*", "negative/minus-100-65537/*"),
+            reason="where Inductor adds up a very wide row in parts, it stores their sum in float16, which overflows above 65504",
+        ),
+        KnownDefect(
+            kinds=_ACCURACY,
             dtypes=("float16", "float32"),
             backends=("cuda",),
             cases=("cancellation/absorbed-65537/*",),
