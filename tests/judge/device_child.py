@@ -122,6 +122,23 @@ def judged_twice(bits, dtype):
     return judged.call_count
 
 
+def tables(bits, output, dtype):
+    """Of each table of one judgement, what its kernel is compiled for: whether rows are listed, and whether they are counted."""
+    import torch
+
+    from oracles.formats import FORMATS
+    from softcheck.judge.device import table
+    from softcheck.judge.device.judge import judge_on_device
+    from softcheck.variants.call import to_tensor
+
+    fmt = FORMATS[dtype]
+    x, y = (to_tensor(bits, fmt, torch.device("cpu")) for bits in (bits, output))
+    with mock.patch.object(table, "tabulate", wraps=table.tabulate) as tabulated:
+        found = judge_on_device(x, y, fmt)
+    calls = tabulated.call_args_list
+    return found.max_ulp_ftz, [(torch.is_tensor(c.args[3]), c.kwargs.get("counted") is not None) for c in calls]
+
+
 def left(bits, output, dtype, fully_masked="nan"):
     """Numbers of the rows that the scan left, sorted."""
     import torch

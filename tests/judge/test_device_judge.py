@@ -248,6 +248,17 @@ def test_flushed_results(agree):
     assert found.max_ulp_ftz < 2 < found.max_ulp.value
 
 
+def test_the_largest_error_if_flushed_is_found_without_another_kernel(child):
+    # The largest error is that of a result which vanishes, half an ULP off; if the format had no subnormals it were none.
+    bits = matrix([[0.0, -17.5], [0.0, -2.0]], FLOAT16)
+    output = rounded(bits, FLOAT16)
+    largest, tables = child.submit(device_child.tables, bits, output, FLOAT16.name).result()
+    host = judge(bits, output, FLOAT16)
+    assert host.max_ulp_ftz < host.max_ulp.value
+    assert largest == pytest.approx(host.max_ulp_ftz, abs=1e-6)
+    assert tables == [(True, True)] * 2
+
+
 def test_errors_beyond_the_table_of_counts_are_counted(agree):
     # Where results may be flushed, 2^23 ULPs are within the bound, and the scan's table ends before.
     bits = matrix([[0.0, -88.0, -1.0], [0.0, -88.0, -2.0]], FLOAT32)

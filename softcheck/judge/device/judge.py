@@ -324,19 +324,29 @@ class _Judgement:
         known = max([*self.figures.errors_ftz, *([] if of_host is None else [of_host])])
         if known == max_ulp.value:
             return known
-        zero = self.fully_masked == "zero"
         left_out = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged]))
         unused = torch.zeros_like(self.histogram)
         largest = torch.full((), known, dtype=torch.float64, device=self.x.device)
         rows = self.x.shape[0]
         for first in range(0, rows, _TABLE_ROWS):
-            part = range(first, min(first + _TABLE_ROWS, rows))
-            found = table.tabulate(self.x, self.y, self.constants, part, unused, masked_gives_zero=zero)["error_ftz"]
-            here = left_out[slice(*np.searchsorted(left_out, (part.start, part.stop)))]
+            last = min(first + _TABLE_ROWS, rows)
+            here = left_out[slice(*np.searchsorted(left_out, (first, last)))]
+            found = self._table_as_before(range(first, last), unused)["error_ftz"]
             if len(here):
                 found[torch.from_numpy(here - first).to(found.device)] = -1.0
             largest = torch.maximum(largest, found.max())
         return float(largest)
+
+    def _table_as_before(self, rows: range, histogram: torch.Tensor) -> table.Table:
+        """A table of these rows by the kernel that made the judgement's first: another would be compiled for these alone."""
+        zero = self.fully_masked == "zero"
+        if self.x.shape[1] > scan.MAX_COLUMNS:
+            return table.tabulate(self.x, self.y, self.constants, rows, histogram, masked_gives_zero=zero)
+        listed = torch.arange(rows.start, rows.stop, device=self.x.device)
+        all_of_them = torch.full((1,), len(rows), dtype=torch.int64, device=self.x.device)
+        return table.tabulate(
+            self.x, self.y, self.constants, listed, histogram, masked_gives_zero=zero, counted=all_of_them
+        )
 
     def _violations(self, again: Measurement | None, extremes: Measurement | None) -> tuple[Violation, ...]:
         """One violation per kind: the witness with the worst claim, and the counts of device and host together."""

@@ -7,18 +7,16 @@ with planted faults whose counts it takes by itself. Its measurements must be th
 
 import platform
 
-import msgspec
 import numpy as np
 import torch
 import triton
 
 from oracles.formats import Bits, Format
 from oracles.reference import FullyMasked
-from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError
 from softcheck.judge import bounds
 from softcheck.judge.device import builtin_rows, choice, scan, tiles
-from softcheck.judge.device.agreement import differing
+from softcheck.judge.device.agreement import differing, without_order
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.judge import STANDARD, judge
@@ -84,9 +82,9 @@ def _compare(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch
 def _differing(logits: Bits, output: Bits, fmt: Format, fully_masked: FullyMasked, device: torch.device) -> str:
     """The figures on which the judges differ, each with both values; "" where they agree."""
     x, y = to_tensor(logits, fmt, device), to_tensor(output, fmt, device)
-    # Where no broken row is judged again, counts are the device's but for order violations, which it does not look for.
-    ours = _without_order(judge_on_device(x, y, fmt, fully_masked=fully_masked, most_broken=0, programs=_FEW_PROGRAMS))
-    theirs = _without_order(judge(logits, output, fmt, fully_masked=fully_masked))
+    # Where no broken row is judged again, all counts are the device's.
+    ours = without_order(judge_on_device(x, y, fmt, fully_masked=fully_masked, most_broken=0, programs=_FEW_PROGRAMS))
+    theirs = without_order(judge(logits, output, fmt, fully_masked=fully_masked))
     return differing(ours, theirs)
 
 
@@ -100,11 +98,6 @@ def _one_row(
         if found := _differing(logits[twice], output[twice], fmt, fully_masked, device):
             return f"row {row} ({what})", found
     return None
-
-
-def _without_order(measurement: Measurement) -> Measurement:
-    kept = tuple(v for v in measurement.violations if v.kind is not FindingKind.ORDER_VIOLATION)
-    return msgspec.structs.replace(measurement, violations=kept)
 
 
 def _message(fmt: Format, columns: int, what: str) -> str:
