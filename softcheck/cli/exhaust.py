@@ -2,7 +2,6 @@
 
 import re
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -97,17 +96,10 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
         rows_at_once=ROWS_AT_ONCE[ready.backend],
     )
     kept = Parts(path or _default_journal(name, judged), header, resume=resume)
-    begun = time.monotonic()
-    ended: list[tuple[int, float]] = []
     try:
         with progress.shown() as events:
             events.stage(f"{name}, {judged.describe()}")
-
-            def part_ended(done: int, rows: int) -> None:
-                ended.append((done, time.monotonic()))
-                events.progress(done, rows)
-
-            measurement, left_out = exhaust(session, name, judged, kept, progress=part_ended)
+            found = exhaust(session, name, declaration, judged, kept, progress=events.progress)
     except KeyboardInterrupt:
         click.echo(
             f"softcheck: interrupted; go on with --resume ({len(kept.measured)} parts are in {kept.path})", err=True
@@ -117,10 +109,7 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
     finally:
         kept.close()
     kept.path.unlink()
-    # The first call of all says what the journal held.
-    first, last = ended[min(1, len(ended) - 1)], ended[-1]
-    at_speed = (last[0] - first[0], last[1] - first[1]) if last[0] > first[0] else None
-    return Exhausted(name, declaration, judged, measurement, time.monotonic() - begun, left_out, at_speed=at_speed)
+    return found
 
 
 def _default_journal(name: str, judged: Domain) -> Path:

@@ -106,11 +106,12 @@ class Exhausted:
     left_out: LeftOut | None = None
     ended: Ended | None = None
     at_speed: tuple[int, float] | None = None
-    """Rows and seconds of this run's parts without its first, which on a GPU compiles and loads; None where it had but one."""
+    """Rows and seconds of this run's parts without its first, which on a GPU compiles and loads, if there are more; None where
+    ``measurement`` and ``seconds`` say it."""
 
     @property
     def rows_per_second(self) -> float:
-        """Without the first part, if there are more; 0 where no time went by."""
+        """Without the first part, if there are more; 0 where nothing was run."""
         rows, seconds = self.at_speed or (self.measurement.rows, self.seconds)
         return rows / seconds if seconds else 0.0
 
@@ -121,23 +122,32 @@ class Exhausted:
 
 
 def exhaust(
-    session: Session, variant: str, domain: Domain, parts: Parts, *, progress: Callable[[int, int], None]
-) -> tuple[Measurement, LeftOut | None]:
-    """The merged measurement of a variant over a domain, parts already in the journal not run again.
+    session: Session,
+    variant: str,
+    declaration: Declaration,
+    domain: Domain,
+    parts: Parts,
+    *,
+    progress: Callable[[int, int], None],
+) -> Exhausted:
+    """A variant judged on a domain, parts already in the journal not run again.
 
-    With it, what was left out because the variant was given up (``patience``); None where every part was run. Raises
-    SoftcheckError where a part can't be run or judged; the parts before it are in the journal.
+    ``progress`` is told of rows done and rows in all. Raises SoftcheckError where a part can't be run or judged; the parts before
+    it are in the journal.
     """
+    begun = time.monotonic()
     cut = chunks(domain, ROWS_AT_ONCE[session.ready.backend])
     todo = [chunk for chunk in cut if chunk[0] not in parts.measured]
     for _, measurement in sorted(parts.measured.items()):
         session.patience.count(variant, domain.dtype, measurement.violations)
-    done = sum(m.rows for m in parts.measured.values())
+    before = done = sum(m.rows for m in parts.measured.values())
     progress(done, domain.first)
+    ended: list[tuple[int, float]] = []
     for start, found in _measured(session, variant, domain, todo):
         if found is not None:
             parts.add(start, found)
             done += found.rows
+            ended.append((done, time.monotonic()))
             progress(done, domain.first)
     left = [(start, rows) for start, rows in cut if start not in parts.measured]
     over = session.patience.over(variant, domain.dtype)
@@ -146,7 +156,13 @@ def exhaust(
         if left and over is not None
         else None
     )
-    return merge(m for _, m in sorted(parts.measured.items())), left_out
+    merged = merge(m for _, m in sorted(parts.measured.items()))
+    if len(ended) < 2:
+        ended.insert(0, (before, begun))
+    at_speed = (ended[-1][0] - ended[0][0], ended[-1][1] - ended[0][1])
+    return Exhausted(
+        variant, declaration, domain, merged, time.monotonic() - begun, left_out=left_out, at_speed=at_speed
+    )
 
 
 def exhaust_within(

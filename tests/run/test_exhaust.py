@@ -55,8 +55,13 @@ def parts(tmp_path):
     opened.close()
 
 
+def exhausted(session, parts):
+    return exhaust(session, "v", Declaration(), SINGLE, parts, progress=lambda *_: None)
+
+
 def run(session, parts):
-    return exhaust(session, "v", SINGLE, parts, progress=lambda *_: None)
+    found = exhausted(session, parts)
+    return found.measurement, found.left_out
 
 
 @pytest.mark.parametrize("jobs", [1, 16])
@@ -99,6 +104,16 @@ def test_a_resumed_run_remembers_an_answer(parts):
     session = Scripted(dict.fromkeys(range(1, PARTS), CRASH))
     assert run(session, parts)[1] is None
     assert len(session.calls) == PARTS - 1
+
+
+@pytest.mark.parametrize(("journalled", "rows"), [(0, PARTS - 1), (3, PARTS - 4), (PARTS - 1, 1), (PARTS, 0)])
+def test_the_rate_is_of_the_parts_run_but_the_first(parts, journalled, rows):
+    for number in range(journalled):
+        parts.add(number * ROWS, answer(ROWS))
+    found = exhausted(Scripted({}), parts)
+    assert found.measurement.rows == 2**16
+    assert found.at_speed[0] == rows * ROWS
+    assert (found.rows_per_second > 0) == (rows > 0)
 
 
 def given_up(declaration):

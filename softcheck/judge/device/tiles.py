@@ -47,7 +47,7 @@ def registers_per_thread(elements: int, warps: int) -> int:
     return _MOST_REGISTERS if elements >= _ELEMENTS and fit else REGISTERS
 
 
-def lanes(x: torch.Tensor, y: torch.Tensor, block: int, tile_rows: int, warps: int) -> tuple[int, int]:
+def spread(x: torch.Tensor, y: torch.Tensor, block: int, tile_rows: int, warps: int) -> tuple[int, int]:
     """Lanes that share a row, 1 where a program has several rows, and how many neighbouring columns each of them loads.
 
     Should Triton spread the columns in another way, figures are the same but have to be exchanged between lanes.
