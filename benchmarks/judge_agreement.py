@@ -33,6 +33,7 @@ from softcheck.judge.device.agreement import differing, without_order
 from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
+from softcheck.run.plan import left_out
 from softcheck.variants.call import place, to_bits
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import load as load_variant
@@ -62,15 +63,15 @@ def compared(
 
     The outcome is "agree", "no output", "no time", or what the judges disagree on.
     """
+    variants = [load_variant(name) for name in names]
     found = []
     for case in _cases():
         if case.shape[1] != width or (families and case.family not in families):
             continue
         bits = case.bits(max(1, most_elements // max(1, width)))
         placed = place(bits, case.format, case.layout, torch.device("cuda"))
-        for name in names:
-            variant = load_variant(name)
-            if not _takes(variant.declaration, case):
+        for variant in variants:
+            if case.dtype not in variant.declaration.dtypes or left_out(case, variant.declaration):
                 continue
             outcome = "no time"
             if time.monotonic() < until:
@@ -81,7 +82,7 @@ def compared(
                     outcome = "no output"
                 else:
                     outcome = _compared(case, placed.view, output, variant.declaration)
-            found.append([name, case.id, outcome])
+            found.append([variant.name, case.id, outcome])
     return found
 
 
@@ -97,11 +98,6 @@ def _compared(case: Case, x: torch.Tensor, output: torch.Tensor, promise: Declar
 
 def _disordered(measurement: Measurement) -> int:
     return sum(v.count for v in measurement.violations if v.kind is FindingKind.ORDER_VIOLATION)
-
-
-def _takes(promise: Declaration, case: Case) -> bool:
-    limit = promise.column_limit(case.dtype)
-    return case.dtype in promise.dtypes and (limit is None or case.shape[1] <= limit)
 
 
 def main() -> int:

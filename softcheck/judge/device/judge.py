@@ -152,13 +152,13 @@ class _Judgement:
 
     def _scan(self, judged_in: choice.JudgedIn, programs: int | None) -> None:
         """Scans the rows, and looks closely at those that are left and those that show the largest figures."""
-        x, y, constants, zero = self.x, self.y, self.constants, self.fully_masked == "zero"
-        found = choice.scan_in(judged_in, x, y, constants, masked_gives_zero=zero, programs=programs)
+        zero = self.fully_masked == "zero"
+        found = choice.scan_in(judged_in, self.x, self.y, self.constants, masked_gives_zero=zero, programs=programs)
         few = found.listed[:_FEW_ROWS]
-        close = table.tabulate(x, y, constants, few, self.histogram, masked_gives_zero=zero, counted=found.left)
+        close = self._table(few, self.histogram, counted=found.left)
         numbers = Numbers(found.found)
         figures = self.figures
-        figures.elements += numbers.passed * x.shape[1]
+        figures.elements += numbers.passed * self.x.shape[1]
         figures.ulp_sum += numbers.error_sum
         figures.special_rows += numbers.special
         figures.fully_masked_rows += numbers.fully_masked
@@ -176,9 +176,7 @@ class _Judgement:
             return
         self.histogram.zero_()
         best = found.listed[numbers.left : seen]
-        unused = torch.zeros_like(self.histogram)
-        best_figures = table.tabulate(x, y, constants, best, unused, masked_gives_zero=zero)
-        near, (listed,) = _copied(best_figures, best)
+        near, (listed,) = _copied(self._table(best, torch.zeros_like(self.histogram)), best)
         self._extremes(numbers, near, listed)
         self._tabulate_all(found.listed[: numbers.left].sort().values)
 
@@ -196,12 +194,20 @@ class _Judgement:
     def _tabulate_all(self, rows: torch.Tensor | range) -> None:
         for first in range(0, len(rows), _TABLE_ROWS):
             part = rows[first : first + _TABLE_ROWS]
-            self._tabulate(part, self._table(part, 1))
+            self._tabulate(part, self._table(part, self.histogram))
 
-    def _table(self, rows: torch.Tensor | range, weight: int) -> table.Table:
+    def _table(
+        self,
+        rows: torch.Tensor | range,
+        histogram: torch.Tensor,
+        *,
+        weight: int = 1,
+        counted: torch.Tensor | None = None,
+    ) -> table.Table:
         zero = self.fully_masked == "zero"
-        constants, histogram = self.constants, self.histogram
-        return table.tabulate(self.x, self.y, constants, rows, histogram, masked_gives_zero=zero, weight=weight)
+        return table.tabulate(
+            self.x, self.y, self.constants, rows, histogram, masked_gives_zero=zero, weight=weight, counted=counted
+        )
 
     def _tabulate(
         self, rows: torch.Tensor | range, found: table.Table, counted: NDArray[np.int64] | None = None
@@ -216,7 +222,7 @@ class _Judgement:
         summary = summarise(found, numbers, margin=self.constants.margin(table.DEGREE), most_broken=most)
         if summary.left:
             again = numbers[summary.chosen]
-            self._table(again.to(self.x.device), -1)
+            self._table(again.to(self.x.device), self.histogram, weight=-1)
             self.rejudged.append(again.cpu().numpy())
         figures = self.figures
         if counted is not None and not summary.left and int(counted.sum()) == summary.elements:
@@ -339,14 +345,11 @@ class _Judgement:
 
     def _table_as_before(self, rows: range, histogram: torch.Tensor) -> table.Table:
         """A table of these rows by the kernel that made the judgement's first: another would be compiled for these alone."""
-        zero = self.fully_masked == "zero"
         if self.x.shape[1] > scan.MAX_COLUMNS:
-            return table.tabulate(self.x, self.y, self.constants, rows, histogram, masked_gives_zero=zero)
+            return self._table(rows, histogram)
         listed = torch.arange(rows.start, rows.stop, device=self.x.device)
         all_of_them = torch.full((1,), len(rows), dtype=torch.int64, device=self.x.device)
-        return table.tabulate(
-            self.x, self.y, self.constants, listed, histogram, masked_gives_zero=zero, counted=all_of_them
-        )
+        return self._table(listed, histogram, counted=all_of_them)
 
     def _violations(self, again: Measurement | None, extremes: Measurement | None) -> tuple[Violation, ...]:
         """One violation per kind: the witness with the worst claim, and the counts of device and host together."""
