@@ -259,6 +259,21 @@ def test_the_largest_error_if_flushed_is_found_without_another_kernel(child):
     assert tables == [(True, True)] * 2
 
 
+@pytest.mark.parametrize("logit", [0.0005493, -0.3])
+def test_a_flushed_result_with_the_largest_error_leaves_the_scanned_rows_alone(child, logit):
+    # Just over half of the least subnormal, or 0.7 of it: the scan leaves the row, and no error of the others is as large.
+    bits = matrix([[logit, -17.328125], [0.0, -2.0], [0.0, -3.0]], FLOAT16)
+    output = rounded(bits, FLOAT16)
+    output[0, 1] = 0
+    largest, tables = child.submit(device_child.tables, bits, output, FLOAT16.name).result()
+    host = judge(bits, output, FLOAT16)
+    assert host.flushed == 1
+    assert 0.1 < host.max_ulp_ftz < host.max_ulp.value
+    assert largest == pytest.approx(host.max_ulp_ftz, abs=1e-6)
+    # One table of the rows left, none of all rows; another takes back the counts of a row that the numpy judge judges.
+    assert tables.count((True, True)) == 1
+
+
 def test_errors_beyond_the_table_of_counts_are_counted(agree):
     # Where results may be flushed, 2^23 ULPs are within the bound, and the scan's table ends before.
     bits = matrix([[0.0, -88.0, -1.0], [0.0, -88.0, -2.0]], FLOAT32)

@@ -111,7 +111,9 @@ class _Figures:
     """Largest error and share of parts of the rows: value, row, column."""
     deviations: list[float] = field(default_factory=list)
     errors_ftz: list[float] = field(default_factory=list)
-    """Errors in a format without subnormals, of the rows in ``errors`` at least."""
+    """Largest errors in a format without subnormals, of the table's rows and of the scanned row with the largest error."""
+    least_ftz: float = -1.0
+    """From here on the largest of ``errors_ftz`` is that of all rows: no scanned row's is larger than this."""
     witnesses: set[int] = field(default_factory=set)
 
 
@@ -187,7 +189,9 @@ class _Judgement:
                 value, column = float(best[name][place]), int(best[f"{name}_column"][place])
                 into.append((value, int(rows[place]), column))
         if numbers.largest[0] >= 0:
+            # Of the other scanned rows it is known that no error is larger than this row's.
             self.figures.errors_ftz.append(float(best["error_ftz"][0]))
+            self.figures.least_ftz = float(best["error"][0])
         if numbers.largest[2] >= 0:
             self.figures.deviations.append(abs(float(best["deviation"][2])))
 
@@ -310,7 +314,7 @@ class _Judgement:
             max_ulp=max_ulp,
             ulp_sum=min(figures.ulp_sum + (again.ulp_sum if again else 0.0), ulp.LARGEST),
             histogram=merge([on_device, again.histogram]) if again else on_device,
-            max_ulp_ftz=self._as_if_flushing(again, max_ulp),
+            max_ulp_ftz=None if max_ulp is None else self._as_if_flushing(again),
             max_bound_share=_largest([shares, *(m.max_bound_share for m in (again, extremes) if m is not None)]),
             flushed=also(figures.flushed, "flushed"),
             max_sum_deviation=max(deviations) if deviations else None,
@@ -322,13 +326,11 @@ class _Judgement:
             violations=self._violations(again, extremes),
         )
 
-    def _as_if_flushing(self, again: Measurement | None, max_ulp: Extreme | None) -> float | None:
-        """The largest error in a format without subnormals: no error exceeds it. If need be, a table of all rows tells."""
-        if max_ulp is None:
-            return None
+    def _as_if_flushing(self, again: Measurement | None) -> float:
+        """The largest error in a format without subnormals. If need be, a table of all rows tells that of the scanned ones."""
         of_host = again.max_ulp_ftz if again is not None else None
         known = max([*self.figures.errors_ftz, *([] if of_host is None else [of_host])])
-        if known == max_ulp.value:
+        if known >= self.figures.least_ftz:
             return known
         left_out = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged]))
         unused = torch.zeros_like(self.histogram)
@@ -345,8 +347,6 @@ class _Judgement:
 
     def _table_as_before(self, rows: range, histogram: torch.Tensor) -> table.Table:
         """A table of these rows by the kernel that made the judgement's first: another would be compiled for these alone."""
-        if self.x.shape[1] > scan.MAX_COLUMNS:
-            return self._table(rows, histogram)
         listed = torch.arange(rows.start, rows.stop, device=self.x.device)
         all_of_them = torch.full((1,), len(rows), dtype=torch.int64, device=self.x.device)
         return self._table(listed, histogram, counted=all_of_them)

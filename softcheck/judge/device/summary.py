@@ -49,7 +49,7 @@ class Summary:
     special_mismatches: int
     error: tuple[float, int, int]
     error_ftz: float
-    """In the row of ``error``."""
+    """The largest in a format without subnormals, negative where no row shows one."""
     share: tuple[float, int, int]
     deviation: float
     """Largest distance of a sum from 1, negative where there is none."""
@@ -92,7 +92,7 @@ def summarise(found: Table, numbers: torch.Tensor, *, margin: float, most_broken
         _PEAKS: values.gather(1, places)[:, 0],
         tuple(f"{name}_row" for name in _PEAKS): numbers[places[:, 0]],
         tuple(f"{name}_column" for name in _PEAKS): columns[:, 0],
-        ("error_ftz",): found["error_ftz"][places[0]],
+        ("error_ftz",): torch.where(kept, found["error_ftz"], -1.0).max()[None],
         tuple(kind.value for kind in _SHOWN): torch.where(broken, counts, 0.0).sum(dim=1),
         tuple(f"{kind.value}_row" for kind in _SHOWN): numbers[worst],
     }
