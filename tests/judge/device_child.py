@@ -123,7 +123,7 @@ def judged_twice(bits, dtype):
 
 
 def tables(bits, output, dtype):
-    """Of each table of one judgement, what its kernel is compiled for: whether rows are listed, and whether they are counted."""
+    """The largest error if flushed, and the row numbers of each table of one judgement."""
     import torch
 
     from oracles.formats import FORMATS
@@ -135,8 +135,7 @@ def tables(bits, output, dtype):
     x, y = (to_tensor(bits, fmt, torch.device("cpu")) for bits in (bits, output))
     with mock.patch.object(table, "tabulate", wraps=table.tabulate) as tabulated:
         found = judge_on_device(x, y, fmt)
-    calls = tabulated.call_args_list
-    return found.max_ulp_ftz, [(torch.is_tensor(c.args[3]), c.kwargs.get("counted") is not None) for c in calls]
+    return found.max_ulp_ftz, [sorted(c.args[3].tolist()) for c in tabulated.call_args_list]
 
 
 def left(bits, output, dtype, fully_masked="nan"):
@@ -210,5 +209,30 @@ def compiled(dtype, columns):
         else:
             scan.scan(x, x, constants)
         counts = torch.zeros(bins.ALL, dtype=torch.int64)
-        table.tabulate(x, x, constants, range(4), counts, masked_gives_zero=False)
+        table.tabulate(x, x, constants, torch.arange(4), counts, masked_gives_zero=False)
     return {k.name: (k.asm["ptx"], k.warps) for k in kernels}
+
+
+def table_kernels(dtype, columns):
+    """How many kernels the tables of several lists of rows take, of one and of sixteen, where addresses are even and odd."""
+    import torch
+
+    from oracles.formats import FORMATS
+    from softcheck.judge import bounds
+    from softcheck.judge.device import bins, table
+    from softcheck.judge.device.constants import Constants
+    from softcheck.judge.judge import STANDARD
+    from softcheck.variants.call import TORCH_DTYPES
+    from softcheck.variants.compile import compiling
+
+    fmt = FORMATS[dtype]
+    constants = Constants(fmt, bounds.model(STANDARD, fmt), columns)
+    x = torch.zeros((32, columns), dtype=TORCH_DTYPES[dtype])
+    counts = torch.zeros(bins.ALL, dtype=torch.int64)
+    lists = [torch.arange(first, last) for first, last in ((0, 1), (0, 5), (0, 16))]
+    lists += [rows.repeat(2)[len(rows) :] for rows in lists]
+    with compiling("cuda:90") as kernels:
+        for rows in lists:
+            for counted in (None, torch.ones(2, dtype=torch.int64)[1:]):
+                table.tabulate(x, x, constants, rows, counts, masked_gives_zero=False, counted=counted)
+    return len(kernels)

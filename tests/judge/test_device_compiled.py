@@ -63,3 +63,10 @@ def test_rows_loaded_ahead_fit_the_shared_memory(tmp_path, monkeypatch, target):
 def test_the_numpy_judge_needs_no_torch():
     code = "import sys, softcheck.judge.judge; sys.exit('torch' in sys.modules or 'triton' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("columns", [2, 1024])
+def test_tables_of_any_rows_share_a_kernel(columns):
+    # Numbers and addresses that Triton would compile kernels of their own for.
+    with device_child.pool(interpret=False) as pool:
+        assert pool.submit(device_child.table_kernels, "float16", columns).result() == 1

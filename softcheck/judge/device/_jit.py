@@ -8,6 +8,14 @@ import triton
 jit: Callable[[Callable[..., Any]], Any] = triton.jit
 """``triton.jit``, which publishes no types, typed as what it is: a decorator."""
 
+
+def jit_for_all(*names: str) -> Callable[[Callable[..., Any]], Any]:
+    """``jit``, with one kernel whatever these arguments are: else one each for the number 1, multiples of 16, aligned pointers."""
+    made: Any = triton.jit
+    decorator: Callable[[Callable[..., Any]], Any] = made(do_not_specialize=names, do_not_specialize_on_alignment=names)
+    return decorator
+
+
 OPTIONS = {"enable_fp_fusion": True, "sanitize_overflow": False}
 """Options of every launch, so that neither Triton's default (its fusion's changes after 3.9) nor TRITON_DEBUG decides.
 

@@ -71,11 +71,10 @@ def count(
     histogram: tl.tensor,
     number: tl.tensor,
     counted: tl.tensor,
-    WEIGHT: tl.constexpr,
     NVIDIA: tl.constexpr,
     BEYOND: tl.constexpr,
 ) -> None:
-    """Counts elements. BEYOND says that bins may lie outside the table; WEIGHT is 1, or -1 to take counts back."""
+    """Counts elements. BEYOND says that bins may lie outside the table."""
     if NVIDIA:
         # A place beyond the table takes what is not counted: a branch around each addition would cost more.
         counted_here = counted & (number < _TABLE) if BEYOND else counted
@@ -85,9 +84,9 @@ def count(
         )
         if BEYOND:
             far = counted & (number >= _TABLE)
-            tl.atomic_add(histogram + number, tl.full(number.shape, WEIGHT, tl.int64), mask=far, sem="relaxed")
+            tl.atomic_add(histogram + number, tl.full(number.shape, 1, tl.int64), mask=far, sem="relaxed")
     else:
-        tl.atomic_add(histogram + number, tl.full(number.shape, WEIGHT, tl.int64), mask=counted, sem="relaxed")
+        tl.atomic_add(histogram + number, tl.full(number.shape, 1, tl.int64), mask=counted, sem="relaxed")
 
 
 @jit
@@ -108,15 +107,15 @@ def count_rows(
 
 
 @jit
-def close_table(table: tl.tensor, histogram: tl.tensor, WEIGHT: tl.constexpr, NVIDIA: tl.constexpr) -> None:
-    """Adds the table's counts, times WEIGHT, to ``histogram`` [ALL] int64 in global memory. Call it once per kernel, last."""
+def close_table(table: tl.tensor, histogram: tl.tensor, NVIDIA: tl.constexpr) -> None:
+    """Adds the table's counts to ``histogram`` [ALL] int64 in global memory. Call it once per kernel, last."""
     if NVIDIA:
         tl.debug_barrier()
         number = tl.arange(0, _TABLE)
         counts = tl.inline_asm_elementwise(
             "ld.shared.s32 $0, [$1];", "=r,r", [table + number * 4], dtype=tl.int32, is_pure=False, pack=1
         )
-        tl.atomic_add(histogram + number, counts.to(tl.int64) * WEIGHT, mask=counts != 0, sem="relaxed")
+        tl.atomic_add(histogram + number, counts.to(tl.int64), mask=counts != 0, sem="relaxed")
 
 
 @jit

@@ -143,7 +143,7 @@ class _Judgement:
         """All steps, and their figures put together."""
         rows, columns = self.x.shape
         if columns > scan.MAX_COLUMNS:
-            self._tabulate_all(range(rows))
+            self._tabulate_all(torch.arange(rows, device=self.x.device))
         else:
             self._scan(judged_in, programs)
         rejudged = np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged])
@@ -195,38 +195,30 @@ class _Judgement:
         if numbers.largest[2] >= 0:
             self.figures.deviations.append(abs(float(best["deviation"][2])))
 
-    def _tabulate_all(self, rows: torch.Tensor | range) -> None:
+    def _tabulate_all(self, rows: torch.Tensor) -> None:
         for first in range(0, len(rows), _TABLE_ROWS):
             part = rows[first : first + _TABLE_ROWS]
             self._tabulate(part, self._table(part, self.histogram))
 
     def _table(
-        self,
-        rows: torch.Tensor | range,
-        histogram: torch.Tensor,
-        *,
-        weight: int = 1,
-        counted: torch.Tensor | None = None,
+        self, rows: torch.Tensor, histogram: torch.Tensor, *, counted: torch.Tensor | None = None
     ) -> table.Table:
         zero = self.fully_masked == "zero"
-        return table.tabulate(
-            self.x, self.y, self.constants, rows, histogram, masked_gives_zero=zero, weight=weight, counted=counted
-        )
+        return table.tabulate(self.x, self.y, self.constants, rows, histogram, masked_gives_zero=zero, counted=counted)
 
-    def _tabulate(
-        self, rows: torch.Tensor | range, found: table.Table, counted: NDArray[np.int64] | None = None
-    ) -> None:
+    def _tabulate(self, rows: torch.Tensor, found: table.Table, counted: NDArray[np.int64] | None = None) -> None:
         """Takes over the figures of rows that are right, or broken beyond doubt and too many to be judged again.
 
         ``rows`` lie where the figures lie: on the device, or on the host where they are few. ``counted`` are the first bins
         of their histogram, if the host has read them.
         """
         most = min(self.most_broken, MOST_BROKEN_ELEMENTS // self.x.shape[1])
-        numbers = torch.arange(rows.start, rows.stop, device=self.x.device) if isinstance(rows, range) else rows
-        summary = summarise(found, numbers, margin=self.constants.margin(table.DEGREE), most_broken=most)
+        summary = summarise(found, rows, margin=self.constants.margin(table.DEGREE), most_broken=most)
         if summary.left:
-            again = numbers[summary.chosen]
-            self._table(again.to(self.x.device), self.histogram, weight=-1)
+            again = rows[summary.chosen]
+            taken_back = torch.zeros_like(self.histogram)
+            self._table(again.to(self.x.device), taken_back)
+            self.histogram -= taken_back
             self.rejudged.append(again.cpu().numpy())
         figures = self.figures
         if counted is not None and not summary.left and int(counted.sum()) == summary.elements:
@@ -339,17 +331,11 @@ class _Judgement:
         for first in range(0, rows, _TABLE_ROWS):
             last = min(first + _TABLE_ROWS, rows)
             here = left_out[slice(*np.searchsorted(left_out, (first, last)))]
-            found = self._table_as_before(range(first, last), unused)["error_ftz"]
+            found = self._table(torch.arange(first, last, device=self.x.device), unused)["error_ftz"]
             if len(here):
                 found[torch.from_numpy(here - first).to(found.device)] = -1.0
             largest = torch.maximum(largest, found.max())
         return float(largest)
-
-    def _table_as_before(self, rows: range, histogram: torch.Tensor) -> table.Table:
-        """A table of these rows by the kernel that made the judgement's first: another would be compiled for these alone."""
-        listed = torch.arange(rows.start, rows.stop, device=self.x.device)
-        all_of_them = torch.full((1,), len(rows), dtype=torch.int64, device=self.x.device)
-        return self._table(listed, histogram, counted=all_of_them)
 
     def _violations(self, again: Measurement | None, extremes: Measurement | None) -> tuple[Violation, ...]:
         """One violation per kind: the witness with the worst claim, and the counts of device and host together."""

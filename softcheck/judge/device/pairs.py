@@ -168,8 +168,8 @@ def _pairs_kernel(
         high_error = tl.where(right, high_error, 0.0)
         low_error = tl.where(right & (masked == 0), low_error, 0.0)
         measured = right | zeros
-        count(table, histogram, bin_of(high_error), measured, 1, NVIDIA, False)
-        count(table, histogram, bin_of(low_error), measured, 1, NVIDIA, False)
+        count(table, histogram, bin_of(high_error), measured, NVIDIA, False)
+        count(table, histogram, bin_of(low_error), measured, NVIDIA, False)
         passed_rows += measured.to(tl.int64)
         special_rows += (zeros | conventional).to(tl.int64)
         masked_rows += (fully_masked & (zeros | conventional)).to(tl.int64)

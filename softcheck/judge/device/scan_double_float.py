@@ -183,7 +183,7 @@ def _scan_kernel(
         counted = passed[:, None] & tl.full([ROWS, BLOCK], 1, tl.int1)
         if not EVEN:
             counted = counted & inside
-        count(table, histogram, bin_of_small(error), counted, 1, NVIDIA, False)
+        count(table, histogram, bin_of_small(error), counted, NVIDIA, False)
         passed_rows += passed.to(tl.int64)
         error_sum, carried = two_sum(error_sum, tl.where(passed, tl.sum(error, axis=1), 0.0))
         error_sum_low += carried

@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from softcheck.judge.device._jit import OPTIONS, jit
+from softcheck.judge.device._jit import OPTIONS, jit, jit_for_all
 from softcheck.judge.device.bins import bin_of, close_table, count, open_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
@@ -60,6 +60,7 @@ DEGREE = 10
 
 MORE = 3
 """Rows looked at after the counted ones: those that ``finish`` puts there."""
+_MORE = tl.constexpr(MORE)
 
 _MAX_TILE = 1024
 _TILE = 512
@@ -134,7 +135,8 @@ def _denominators(
     return tl.sum(total, axis=1), tl.sum(weighted, axis=1), tl.sum(copies, axis=1).to(tl.float64)
 
 
-@jit
+# One kernel serves all tables of a width: another, compiled for a later one, would cost more than what it computes.
+@jit_for_all("listed", "listed_rows", "rows")
 def _table_kernel(
     x: tl.tensor,
     y: tl.tensor,
@@ -142,7 +144,6 @@ def _table_kernel(
     figures: tl.tensor,
     histogram: tl.tensor,
     constants: tl.tensor,
-    first: tl.tensor,
     listed_rows: tl.tensor,
     rows: tl.tensor,
     columns: tl.tensor,
@@ -152,9 +153,6 @@ def _table_kernel(
     y_column_stride: tl.tensor,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
-    WEIGHT: tl.constexpr,
-    LISTED: tl.constexpr,
-    MORE: tl.constexpr,
     MASKED_GIVES_ZERO: tl.constexpr,
     PRECISION: tl.constexpr,
     MIN_EXPONENT: tl.constexpr,
@@ -173,16 +171,13 @@ def _table_kernel(
     lane = tl.arange(0, ROWS)
     offsets = tl.arange(0, BLOCK)[None, :].to(tl.int64)
 
-    present_rows = rows
-    counted_rows = rows
-    if MORE > 0:
-        counted_rows = tl.load(listed_rows)
-        present_rows = tl.minimum(counted_rows + MORE, rows)
+    counted_rows = tl.load(listed_rows)
+    present_rows = tl.minimum(counted_rows + _MORE, rows)
     for tile in range(tl.program_id(0).to(tl.int64), tl.cdiv(present_rows, ROWS), tl.num_programs(0)):
         wanted = tile * ROWS + lane
         valid = wanted < present_rows
         place = tl.minimum(wanted, present_rows - 1)
-        row = tl.load(listed + place) if LISTED else first + place
+        row = tl.load(listed + place)
         logits = x + row[:, None] * x_row_stride
         outputs = y + row[:, None] * y_row_stride
 
@@ -292,7 +287,6 @@ def _table_kernel(
                 histogram,
                 bin_of(error),
                 comparable & (valid & (wanted < counted_rows))[:, None],
-                WEIGHT,
                 NVIDIA,
                 True,
             )
@@ -324,7 +318,7 @@ def _table_kernel(
         tl.store(at + _MEAN_DISTANCE * rows, weighted_distance * inverse, mask=valid)
         tl.store(at + _ERROR_COLUMN * rows, error_column.to(tl.float64), mask=valid)
         tl.store(at + _SHARE_COLUMN * rows, share_column.to(tl.float64), mask=valid)
-    close_table(table, histogram, WEIGHT, NVIDIA)
+    close_table(table, histogram, NVIDIA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,45 +342,41 @@ def tabulate(
     x: torch.Tensor,
     y: torch.Tensor,
     constants: Constants,
-    rows: torch.Tensor | range,
+    rows: torch.Tensor,
     histogram: torch.Tensor,
     *,
     masked_gives_zero: bool,
-    weight: int = 1,
     counted: torch.Tensor | None = None,
 ) -> Table:
     """Figures of some rows of ``y`` as the softmax of ``x``, both [rows, columns] of at least one column.
 
-    ``rows`` is a range of step 1 or an int64 tensor of row numbers on the device of ``x``, of at least one row. Adds
-    ``weight`` to ``histogram``, int64 [bins.ALL], for each element of these rows that has an ULP error. Where ``counted``,
-    int64 [1] in device memory, is given, only so many of ``rows`` and the MORE after them are looked at, and only the
-    first of them counted in the histogram; the figures of the rest are not set.
+    ``rows``, int64, are numbers of at least one row, on the device of ``x``. Counts each element of these rows that has an ULP
+    error in ``histogram``, int64 [bins.ALL]. Where ``counted``, int64 [1] in device memory, is given, only so many of
+    ``rows`` and the MORE after them are looked at, and only the first of them counted in the histogram; the figures of the
+    rest are not set.
     """
     columns = x.shape[1]
     block = min(triton.next_power_of_2(columns), _MAX_TILE)
     tile_rows = min(_MAX_ROWS, max(1, _TILE // block))
-    listed = isinstance(rows, torch.Tensor)
+    if counted is None:
+        counted = torch.full((1,), len(rows), dtype=torch.int64, device=x.device)
     figures = torch.empty((len(FIELDS), len(rows)), dtype=torch.float64, device=x.device)
     tiles = triton.cdiv(len(rows), tile_rows)
     grid = min(tiles, default_programs(x.device, _WARPS, _THREADS))
     _table_kernel[(grid,)](
         x,
         y,
-        rows if isinstance(rows, torch.Tensor) else histogram,
+        rows,
         figures,
         histogram,
         constants.tensor(DEGREE, x.device),
-        0 if isinstance(rows, torch.Tensor) else rows.start,
-        histogram if counted is None else counted,
+        counted,
         len(rows),
         columns,
         *x.stride(),
         *y.stride(),
         tile_rows,
         block,
-        weight,
-        listed,
-        0 if counted is None else MORE,
         masked_gives_zero,
         constants.fmt.precision,
         constants.fmt.min_exponent,
