@@ -273,6 +273,24 @@ def test_a_flushed_result_with_the_largest_error_leaves_the_scanned_rows_alone(c
     assert [0, 1, 2] not in tables
 
 
+@pytest.mark.parametrize("columns", [2, 40])
+def test_the_largest_share_is_found_among_shares_beyond_float32(child, columns):
+    # As of outputs that are whatever the memory held: the first row's is the largest output, the second's the largest share.
+    logits = np.full((3, columns), -95.0)
+    logits[:, 0] = 0
+    logits[0, 1] = -10
+    bits = matrix(logits, FLOAT32)
+    output = rounded(bits, FLOAT32)
+    output[:, 1] = encode(np.array([3e38, 1e37, 1e36]), FLOAT32)
+    patches = [("softcheck.judge.device.judge.MOST_BROKEN_ROWS", 0)]
+    found = child.submit(device_child.measure, bits, output, FLOAT32.name, patches=patches).result()
+    # Order is compared in the rows that show something else.
+    assert set(disagreements(found, judge(bits, output, FLOAT32))) <= {"violations"}
+    assert found.rejudged_rows == 0
+    assert found.max_bound_share.row == 1
+    assert found.max_bound_share.value > 2.0**128
+
+
 def test_errors_beyond_the_table_of_counts_are_counted(agree):
     # Where results may be flushed, 2^23 ULPs are within the bound, and the scan's table ends before.
     bits = matrix([[0.0, -88.0, -1.0], [0.0, -88.0, -2.0]], FLOAT32)

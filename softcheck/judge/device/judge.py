@@ -20,7 +20,7 @@ from softcheck.judge import bounds, ulp
 from softcheck.judge.device import bins, choice, scan, table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.finish import Numbers
-from softcheck.judge.device.summary import LARGEST_SHARE, summarise
+from softcheck.judge.device.summary import summarise
 from softcheck.judge.histogram import merge
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement
@@ -234,7 +234,7 @@ class _Judgement:
         if summary.error[0] >= 0:
             figures.errors.append(summary.error)
             figures.errors_ftz.append(summary.error_ftz)
-        if 0 <= summary.share[0] <= LARGEST_SHARE:
+        if summary.share[0] >= 0:
             figures.shares.append(summary.share)
         if summary.deviation >= 0:
             figures.deviations.append(summary.deviation)

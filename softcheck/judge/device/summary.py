@@ -13,9 +13,6 @@ from oracles.reference import RowClass
 from softcheck.contract import FindingKind
 from softcheck.judge.device.table import Table
 
-LARGEST_SHARE = 2.0**100
-"""Beyond it float32 does not hold shares of a bound; the numpy judge describes the rows that show them."""
-
 _KINDS = {
     FindingKind.ULP_EXCEEDS_BOUND: ("exceeding", "share"),
     FindingKind.NAN_MISMATCH: ("nan_mismatch", "nan_mismatch"),

@@ -198,7 +198,7 @@ def _table_kernel(
         comparables = tl.full([ROWS], 0.0, tl.float64)
         largest_error = tl.full([ROWS], -1.0, tl.float64)
         error_sum = tl.full([ROWS], 0.0, tl.float64)
-        largest_share = tl.full([ROWS], -1.0, tl.float32)
+        largest_share = tl.full([ROWS], -1.0, tl.float64)
         output_sum = tl.full([ROWS], 0.0, tl.float64)
         roundings = tl.full([ROWS], 0.0, tl.float64)
         largest_ftz = tl.full([ROWS], -1.0, tl.float64)
@@ -248,7 +248,9 @@ def _table_kernel(
                 True,
                 True,
             )
-            share = tl.where(bounded, ratio(error.to(tl.float32), bound, NVIDIA), -1.0)
+            # float32 would not hold the shares of outputs that are whatever the memory held.
+            inverse_bound = ratio(tl.full(bound.shape, 1.0, tl.float32), bound, NVIDIA).to(tl.float64)
+            share = tl.where(bounded, error * inverse_bound, -1.0)
             subnormal = (in_ulps > 0) & (in_ulps < 2.0 ** (PRECISION - 1)) & comparable
             native = subnormal & ((output == 0) | (output == 2.0**MIN_EXPONENT))
             as_flushing = tl.where(native, error * 2.0 ** (1 - PRECISION), error)
@@ -301,7 +303,7 @@ def _table_kernel(
         tl.store(at + _COMPARABLE * rows, comparables, mask=valid)
         tl.store(at + _ERROR * rows, largest_error, mask=valid)
         tl.store(at + _ERROR_SUM * rows, error_sum, mask=valid)
-        tl.store(at + _SHARE * rows, largest_share.to(tl.float64), mask=valid)
+        tl.store(at + _SHARE * rows, largest_share, mask=valid)
         tl.store(at + _DEVIATION * rows, deviation, mask=valid)
         tl.store(at + _ALLOWED * rows, allowed, mask=valid)
         tl.store(at + _ERROR_FTZ * rows, largest_ftz, mask=valid)
