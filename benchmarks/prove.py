@@ -70,6 +70,7 @@ STEPS = (
     ),
     Step("one-variant", "softcheck report --variant one_block --dtype float16 --timings --format summary", 90),
     Step("bench-judge", "python benchmarks/bench_judge.py --output bench-judge.json", 90),
+    Step("judge-instructions", "python benchmarks/judge_instructions.py --run", 90),
     Step("judge-agreement", "python benchmarks/judge_agreement.py --output judge-agreement.json", 330),
     Step("accuracy", "pytest -m accuracy -n 10 --softcheck-device cuda tests/accuracy", 400),
     Step(
