@@ -2,16 +2,16 @@
 
     python benchmarks/judge_instructions.py [--columns 1024,4096] [--run]
 
-Needs no GPU, but for ``--run``: the kernels are compiled for sm_90 with the ptxas of the installed Triton, and its nvdisasm reads them. Counted
+Needs no GPU: the kernels are compiled for sm_90 with the ptxas of the installed Triton, and its nvdisasm reads them. Counted
 is the loop over rows, divided by the elements that a thread holds. The rates are those of an H200 (132 multiprocessors
 at 1.755 GHz) whose one unit is always busy: predictions of what bounds the kernel, not measurements. Lanes per clock and
 multiprocessor are from the CUDA C++ programming guide, table of arithmetic throughput, compute capability 9.0: 128 issued
 instructions, 64 float64, 64 integer and comparison, and 16 for what the special function unit does, conversions from and
 to 64-bit types included.
 
-With ``--run``, on a GPU: how fast a loop of as many instructions of each kind runs, evenly mixed, with nothing to wait for: no
-memory, no row that begins or ends, no two lanes that count in one bin. Two warps to a scheduler, as the scan has. That is what
-the machine allows for these instructions together. Exits 3 where there is no GPU.
+``--run`` needs one, or exits 3. It measures how fast a loop of as many instructions of each kind runs, evenly mixed, with
+nothing to wait for: no memory, no row that begins or ends, no two lanes that count in one bin. Two warps to a scheduler, as the
+scan has. That is what the machine allows for these instructions together.
 """
 # ruff: noqa: INP001, N803 - a script, not a package; kernels name compile-time constants in capitals
 
