@@ -183,15 +183,13 @@ def counted(dtype: str, columns: int, *, running: bool) -> str:
     loop = loop_of(code)
     spills = sum(bool(re.search(r"\b(LDL|STL)\b", line)) for line in code.splitlines())
     counts = Counter({unit: sum(bool(re.match(p, i)) for i in loop) for unit, (_, p) in UNITS.items()})
-    told = [
+    rates = ", ".join(
         f"{unit} {count / per_thread:.1f} ({CLOCKS * UNITS[unit][0] * per_thread / count / 1e9:.0f} G/s)"
         for unit, count in counts.items()
         if count
-    ]
-    told[-1] += f"; {spills} spilling instructions"
-    if running:
-        told[-1] += f"; all together run at {run(loop, per_thread):.0f} G/s"
-    return f"{dtype} x {columns}: {', '.join(told)}"
+    )
+    together = f"; all together run at {run(loop, per_thread):.0f} G/s" if running else ""
+    return f"{dtype} x {columns}: {rates}; {spills} spilling instructions{together}"
 
 
 def main() -> int:

@@ -138,21 +138,35 @@ def tables(bits, output, dtype):
     return found.max_ulp_ftz, [sorted(c.args[3].tolist()) for c in tabulated.call_args_list]
 
 
+def _constants(dtype, columns):
+    """Those of the standard contract."""
+    from oracles.formats import FORMATS
+    from softcheck.judge import bounds
+    from softcheck.judge.device.constants import Constants
+    from softcheck.judge.judge import STANDARD
+
+    fmt = FORMATS[dtype]
+    return Constants(fmt, bounds.model(STANDARD, fmt), columns)
+
+
+def _compilable(dtype, columns):
+    """A tensor that kernels are compiled for, and its constants."""
+    import torch
+
+    from softcheck.variants.call import TORCH_DTYPES
+
+    return torch.zeros((4, columns), dtype=TORCH_DTYPES[dtype]), _constants(dtype, columns)
+
+
 def left(bits, output, dtype, fully_masked="nan"):
     """Numbers of the rows that the scan left, sorted."""
     import torch
 
-    from oracles.formats import FORMATS
-    from softcheck.judge import bounds
     from softcheck.judge.device import pairs, scan
-    from softcheck.judge.device.constants import Constants
-    from softcheck.judge.judge import STANDARD
     from softcheck.variants.call import to_tensor
 
-    fmt = FORMATS[dtype]
-    device = torch.device("cpu")
-    constants = Constants(fmt, bounds.model(STANDARD, fmt), bits.shape[1])
-    x, y = to_tensor(bits, fmt, device), to_tensor(output, fmt, device)
+    constants = _constants(dtype, bits.shape[1])
+    x, y = (to_tensor(b, constants.fmt, torch.device("cpu")) for b in (bits, output))
     if pairs.suits(constants):
         found = pairs.scan_pairs(x, y, constants, masked_gives_zero=fully_masked == "zero")
     else:
@@ -170,20 +184,12 @@ def _patched(patches):
 
 def shared(dtype, columns, target):
     """Bytes of shared memory that a program of the scan takes beside its table of counts, and the most that there are."""
-    import torch
-
-    from oracles.formats import FORMATS
-    from softcheck.judge import bounds
     from softcheck.judge.device import scan
-    from softcheck.judge.device.constants import Constants
-    from softcheck.judge.judge import STANDARD
     from softcheck.variants import compile as variants_compile
-    from softcheck.variants.call import TORCH_DTYPES
 
-    fmt = FORMATS[dtype]
-    x = torch.zeros((4, columns), dtype=TORCH_DTYPES[dtype])
+    x, constants = _compilable(dtype, columns)
     with variants_compile.compiling(target) as kernels:
-        scan.scan(x, x, Constants(fmt, bounds.model(STANDARD, fmt), columns))
+        scan.scan(x, x, constants)
     taken = next(k.shared_bytes for k in kernels if k.name == "_scan_kernel")
     return taken, variants_compile._DEVICES[target].shared_bytes
 
@@ -192,17 +198,10 @@ def compiled(dtype, columns):
     """PTX of the kernels for sm_90, by name."""
     import torch
 
-    from oracles.formats import FORMATS
-    from softcheck.judge import bounds
     from softcheck.judge.device import bins, pairs, scan, table
-    from softcheck.judge.device.constants import Constants
-    from softcheck.judge.judge import STANDARD
-    from softcheck.variants.call import TORCH_DTYPES
     from softcheck.variants.compile import compiling
 
-    fmt = FORMATS[dtype]
-    constants = Constants(fmt, bounds.model(STANDARD, fmt), columns)
-    x = torch.zeros((4, columns), dtype=TORCH_DTYPES[dtype])
+    x, constants = _compilable(dtype, columns)
     with compiling("cuda:90") as kernels:
         if pairs.suits(constants):
             pairs.scan_pairs(x, x, constants, masked_gives_zero=False)
@@ -217,17 +216,10 @@ def table_kernels(dtype, columns):
     """How many kernels the tables of several lists of rows take, of one and of sixteen, where addresses are even and odd."""
     import torch
 
-    from oracles.formats import FORMATS
-    from softcheck.judge import bounds
     from softcheck.judge.device import bins, table
-    from softcheck.judge.device.constants import Constants
-    from softcheck.judge.judge import STANDARD
-    from softcheck.variants.call import TORCH_DTYPES
     from softcheck.variants.compile import compiling
 
-    fmt = FORMATS[dtype]
-    constants = Constants(fmt, bounds.model(STANDARD, fmt), columns)
-    x = torch.zeros((32, columns), dtype=TORCH_DTYPES[dtype])
+    x, constants = _compilable(dtype, columns)
     counts = torch.zeros(bins.ALL, dtype=torch.int64)
     lists = [torch.arange(first, last) for first, last in ((0, 1), (0, 5), (0, 16))]
     lists += [rows.repeat(2)[len(rows) :] for rows in lists]
