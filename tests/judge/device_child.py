@@ -42,6 +42,16 @@ def exponentials(distances, degree):
     return out.numpy()
 
 
+def leading(values):
+    """``leading`` of float64 values, a power of two of them."""
+    import torch
+    from device_kernels import leading_kernel
+
+    out = torch.empty(len(values), dtype=torch.float32)
+    leading_kernel[(1,)](torch.from_numpy(values), out, len(values))
+    return out.numpy()
+
+
 def measure(
     bits,
     output,

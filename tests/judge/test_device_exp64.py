@@ -47,3 +47,19 @@ def test_what_lies_beyond_the_clamp_is_small_and_not_zero(child, degree):
     d = np.concatenate([[CLAMP + 2.0**-12, 745.2, 1e4, 2.0**64, 3e38, np.inf], np.full(1018, 1e300)])
     found = child.submit(device_child.exponentials, d, degree).result()
     assert np.all((found > 2.0**-1011) & (found <= np.exp(-CLAMP) * (1 + 1e-9)))
+
+
+def test_leading_bits_are_the_number_cut_off(child):
+    rng = np.random.default_rng(1)
+    small = np.concatenate([2.0 ** rng.uniform(-254, 0, 1017), [2.0**-254, 0.5, 1 - 2.0**-53, 2.0**-254 * 1.75, 0.0]])
+    found = child.submit(device_child.leading, np.concatenate([small, -small[:2]])).result().astype(np.float64)
+    assert np.all(found[-2:] == found[:2])
+    exact = small * -(2.0**128)
+    assert np.all(np.abs(found[:-2]) <= np.abs(exact))
+    assert np.all(np.abs(found[:-2] - exact) <= np.abs(exact) * 2.0**-23)
+    assert found[len(small) - 1] == 0
+
+
+def test_leading_bits_of_what_is_not_below_1_are_not_finite(child):
+    values = np.array([1.0, 1.5, 2 - 2.0**-52, -1.25, np.inf, -np.inf, np.nan, -np.nan])
+    assert not np.isfinite(child.submit(device_child.leading, values).result()).any()

@@ -8,6 +8,9 @@ import triton
 jit: Callable[[Callable[..., Any]], Any] = triton.jit
 """``triton.jit``, which publishes no types, typed as what it is: a decorator."""
 
+constexpr_function: Callable[[Callable[..., Any]], Any] = triton.constexpr_function
+"""As above, for what kernels compute while they are compiled."""
+
 
 def jit_for_all(*names: str) -> Callable[[Callable[..., Any]], Any]:
     """``jit``, with one kernel whatever these arguments are: else one each for the number 1, multiples of 16, aligned pointers."""

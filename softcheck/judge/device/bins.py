@@ -8,12 +8,15 @@ counted with one shared-memory addition each. Elsewhere, and under the interpret
 
 import triton.language as tl
 
+from softcheck.judge.device import exchange
 from softcheck.judge.device._jit import jit
 from softcheck.judge.device.exp64 import high_word
 from softcheck.judge.histogram import BINS_PER_OCTAVE, LEAST
 
 TABLE = 2048
 """Counts in shared memory: errors below 2^22 ULP."""
+
+EXCHANGE = tl.constexpr(4 * (TABLE + 4))
 
 ALL = (2047 - 1023 + 10) * BINS_PER_OCTAVE + 2
 """Bins up to the largest float64."""
@@ -25,16 +28,23 @@ _FIRST = tl.constexpr((1023 - 10) * BINS_PER_OCTAVE - 2)
 _SHIFT_OF_FLOAT32 = tl.constexpr(17)
 _FIRST_OF_FLOAT32 = tl.constexpr((127 - 10) * BINS_PER_OCTAVE - 2)
 
+WORDS = 2164
+"""In shared memory: the counts, a place for what is not counted, three that are not used, and the exchanges."""
+
+assert EXCHANGE.value // 4 + exchange.WORDS == WORDS
 assert LEAST == 2.0**-10
 assert BINS_PER_OCTAVE == 64
 
 
 @jit
 def open_table(NVIDIA: tl.constexpr) -> tl.tensor:
-    """Declares the table, sets it to zero, and returns its address. Call it once per kernel, first."""
+    """Declares the table, sets it to zero, and returns its address. Call it once per kernel, first.
+
+    Behind the table, ``EXCHANGE`` bytes from its address on, lies what softcheck.judge.device.exchange takes.
+    """
     if NVIDIA:
         table = tl.inline_asm_elementwise(
-            ".shared .align 16 .b32 softcheck_bins[2052];\nmov.u32 $0, softcheck_bins;",
+            ".shared .align 16 .b32 softcheck_bins[2164];\nmov.u32 $0, softcheck_bins;",
             "=r,r",
             [tl.num_programs(0)],
             dtype=tl.int32,

@@ -105,12 +105,12 @@ class Constants:
             ]
         )
 
-    def tensor(self, degree: int, device: torch.device) -> torch.Tensor:
+    def tensor(self, degree: int, device: torch.device, margin: float | None = None) -> torch.Tensor:
         """``vector`` in device memory, copied anew each time; nothing is waited for.
 
         A copy that is kept could be overwritten by a variant that writes out of bounds, and would misjudge all others.
         """
-        return copied(self.vector(degree), device)
+        return copied(self.vector(degree, margin), device)
 
 
 def copied(vector: Values, device: torch.device) -> torch.Tensor:

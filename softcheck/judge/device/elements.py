@@ -107,14 +107,18 @@ def bound_of(
 
 @jit
 def ratio(error: tl.tensor, bound: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
-    """The share error / bound in float32, within 2^-22, for bounds in [2^-100, 2^100]."""
+    """The share |error| / bound in float32, within 2^-22, for bounds in [2^-100, 2^100]."""
     if NVIDIA:
-        reciprocal = tl.inline_asm_elementwise(
-            "rcp.approx.ftz.f32 $0, $1;", "=r,r", [bound], dtype=tl.float32, is_pure=True, pack=1
+        share = tl.inline_asm_elementwise(
+            "{.reg .f32 r, a;\nrcp.approx.ftz.f32 r, $2;\nabs.f32 a, $1;\nmul.rn.f32 $0, a, r;}",
+            "=r,r,r",
+            [error, bound],
+            dtype=tl.float32,
+            is_pure=True,
+            pack=1,
         )
-        share = error * reciprocal
     else:
-        share = error / bound
+        share = tl.abs(error) / bound
     return share
 
 
@@ -189,6 +193,16 @@ def truncated(value: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
         less = (near.to(tl.int32, bitcast=True) - 1).to(tl.float32, bitcast=True)
         cut = tl.where(near.to(tl.float64) > value, less, near)
     return cut
+
+
+@jit
+def leading(value: tl.tensor) -> tl.tensor:
+    """-2^128 |v| as float32, cut off, of float64 values |v| in [2^-254, 1): the bits of v from its exponent's third on.
+
+    0 gives 0, and what is not below 1 but below 2, infinite or a NaN gives what is not finite. Beyond, the exponent wraps: for |v| in
+    [2^(k - 256), 2^(k - 1)) it is -2^(128 - k) |v|, k a multiple of 256.
+    """
+    return (value.to(tl.int64, bitcast=True) >> 29).to(tl.int32).to(tl.float32, bitcast=True)
 
 
 @jit

@@ -2,7 +2,9 @@
 """exp(-d) in float64 for d >= 0, in few operations.
 
 e^-d = 2^(n + f) with n the integer nearest to -d log2(e) and |f| <= 1/2; 2^f = 1 + f q(f), q the polynomial with the least
-largest relative error (Remez), each coefficient then rounded to float64. Multiplying by 2^n is one integer addition.
+largest relative error (Remez), each coefficient then rounded to float64. Multiplying by 2^n is one integer addition. Where the
+degree is odd, 1 + f q(f) is the polynomial with the least largest relative error of all, divided by its value at 0: that doubles
+its error, 2^-34.5 at degree 7, where one that must be 1 at 0 and errs the least has the same.
 
 For 0 <= d <= ``CLAMP`` the relative error is at most ``truncation(degree) + u (4 + d/2)``, u = 2^-53:
 
@@ -21,8 +23,8 @@ from softcheck.judge.device._jit import jit
 CLAMP = 700.0
 """Distances beyond it (up to 2^-11 more) give e^-700 = 2^-1009.9: too small to count, too large to underflow."""
 
-DEGREES = (8, 10)
-_TRUNCATION: dict[int, float] = {8: 2.0**-39.7, 10: 2.0**-51.5}
+DEGREES = (7, 10)
+_TRUNCATION: dict[int, float] = {7: 2.0**-33.5, 10: 2.0**-51.5}
 
 CLAMP_WORD = tl.constexpr(0x4085E000)
 """The high word of the float64 700."""
@@ -32,7 +34,7 @@ _ROUNDER = tl.constexpr(1.5 * 2.0**52)
 
 
 def truncation(degree: int) -> float:
-    """Largest relative error of the polynomial of that degree (8 or 10) on |f| <= 1/2 + 2^-30."""
+    """Largest relative error of the polynomial of that degree (7 or 10) on |f| <= 1/2 + 2^-30."""
     return _TRUNCATION[degree]
 
 
@@ -77,25 +79,31 @@ def _step(p: tl.tensor, f: tl.tensor, coefficient: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr, SCALE: tl.constexpr = 0, LEAST: tl.constexpr = 0) -> tl.tensor:
-    """2^SCALE e^-d of float64 values in [0, 700 + 2^-11], within the bound of the module's text. Degree 8 or 10.
+def exp_minus(
+    distance: tl.tensor,
+    DEGREE: tl.constexpr,
+    NVIDIA: tl.constexpr,
+    SCALE: tl.constexpr = 0,
+    LEAST: tl.constexpr = 0,
+    DISTANCE_SCALE: tl.constexpr = 0,
+) -> tl.tensor:
+    """2^SCALE e^-d of float64 values 2^-DISTANCE_SCALE d, d in [0, 700 + 2^-11], within the bound of the module's text. Degree 7 or 10.
 
     With LEAST, values up to 2^30 are taken: where e^-d is below 2^LEAST sqrt(2), it is within a factor of sqrt(2) of 2^LEAST
     instead. Infinite ones give NaN, or a large number.
     """
-    minus_log2e = _constant(distance, _MINUS_LOG2E)
+    minus_log2e = _constant(distance, _MINUS_LOG2E * 2.0**DISTANCE_SCALE)
     shifted = tl.fma(distance, minus_log2e, _constant(distance, _ROUNDER + SCALE))
     # The other way round than one would write it: an operand's sign costs an operation in some versions of Triton.
     minus_n = _constant(distance, _ROUNDER + SCALE) - shifted
     f = tl.fma(distance, minus_log2e, minus_n)
-    if DEGREE == 8:
-        p = _step(_constant(f, 1.3344185294057598e-06), f, 1.531420923120997e-05)
-        p = _step(p, f, 0.00015403098277581433)
-        p = _step(p, f, 0.001333343415752526)
-        p = _step(p, f, 0.009618129558852355)
-        p = _step(p, f, 0.05550410959228835)
-        p = _step(p, f, 0.2402265069474253)
-        p = _step(p, f, 0.6931471805412327)
+    if DEGREE == 7:
+        p = _step(_constant(f, 1.5201921594966723e-05), f, 0.00015469291142525051)
+        p = _step(p, f, 0.0013333922564052394)
+        p = _step(p, f, 0.009618027254036241)
+        p = _step(p, f, 0.05550410353660655)
+        p = _step(p, f, 0.24022651199078093)
+        p = _step(p, f, 0.6931471807550071)
     else:
         p = _step(_constant(f, 7.111758220783707e-09), f, 1.0210506232001245e-07)
         p = _step(p, f, 1.3215235638914948e-06)
@@ -111,5 +119,16 @@ def exp_minus(distance: tl.tensor, DEGREE: tl.constexpr, SCALE: tl.constexpr = 0
     power = shifted.to(tl.int64, bitcast=True).to(tl.int32)
     if LEAST != 0:
         power = tl.maximum(power, SCALE + LEAST)
-    word = high_word(p) + (power << 20)
-    return with_high_word(p, word)
+    if NVIDIA:
+        # Triton's shift and addition have ptxas copy the low word.
+        scaled = tl.inline_asm_elementwise(
+            "{.reg .b32 l, h;\nmov.b64 {l, h}, $1;\nmad.lo.u32 h, $2, 1048576, h;\nmov.b64 $0, {l, h};}",
+            "=d,d,r",
+            [p, power],
+            dtype=tl.float64,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        scaled = with_high_word(p, high_word(p) + (power << 20))
+    return scaled

@@ -1,5 +1,9 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
-"""What every program of a scan found, added up on the device: a few numbers, whatever the number of rows."""
+"""What every program of a scan found, added up on the device: a few numbers, whatever the number of rows.
+
+A scan is three kernels: one that sets a count to 0, its own, and one that adds up. Where the GPU can, each is launched before the
+one that it follows has ended: what it must not do sooner is behind ``follow``.
+"""
 
 from dataclasses import dataclass
 
@@ -9,10 +13,8 @@ import triton
 import triton.language as tl
 from numpy.typing import NDArray
 
-from oracles.formats import Values
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
-from softcheck.judge.device.constants import copied
 
 FLOATS = 4
 """Figures per program: error sum, and the largest error, share of the bound, and distance of a sum from 1."""
@@ -23,9 +25,11 @@ INTEGERS = SUMS + 3
 
 _FLOATS, _SUMS, _INTEGERS = tl.constexpr(FLOATS), tl.constexpr(SUMS), tl.constexpr(INTEGERS)
 _TABLE = tl.constexpr(bins.TABLE)
-_BINS, _ROWS = 16, 256
-"""Of the table of every program's counts, what a program of the last kernel adds up at once."""
+_BINS, _MOST_ROWS = 8, 2048
+"""Of the table of every program's counts, what a program of the last kernel reads at once: all rows, as a rule, since it waits
+for memory as often as it reads."""
 _NO_ROW = tl.constexpr(2**62)
+_OVERLAPPING = 90
 
 
 @jit
@@ -73,6 +77,35 @@ def store_sums(
 
 
 @jit
+def let_follow(OVERLAPS: tl.constexpr) -> None:
+    """Lets the next kernel begin where this one leaves room, if it is launched to follow closely."""
+    if OVERLAPS:
+        tl.inline_asm_elementwise(
+            "griddepcontrol.launch_dependents;\nmov.u32 $0, 0;",
+            "=r,r",
+            [tl.num_programs(0)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@jit
+def follow(OVERLAPS: tl.constexpr) -> None:
+    """Waits until the kernel before has ended, and what it wrote is to be seen."""
+    if OVERLAPS:
+        tl.inline_asm_elementwise(
+            "griddepcontrol.wait;\nmov.u32 $0, 0;", "=r,r", [tl.num_programs(0)], dtype=tl.int32, is_pure=False, pack=1
+        )
+
+
+@jit
+def _begin_kernel(left: tl.tensor, OVERLAPS: tl.constexpr) -> None:
+    let_follow(OVERLAPS)
+    tl.store(left, 0)
+
+
+@jit
 def _finish_kernel(
     floats: tl.tensor,
     integers: tl.tensor,
@@ -87,7 +120,9 @@ def _finish_kernel(
     BINS: tl.constexpr,
     ROWS: tl.constexpr,
     PROGRAMS: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ) -> None:
+    follow(OVERLAPS)
     # What is not of the histogram has a program for each figure, since each waits for memory more than it computes.
     if tl.program_id(0) < TABLES:
         number = tl.program_id(0) * BINS + tl.arange(0, BINS)
@@ -125,8 +160,6 @@ class Workspace:
     """Device memory that a scan of some rows by so many programs writes to."""
 
     programs: int
-    constants: torch.Tensor
-    """float64, as the scan's kernel takes them."""
     left: torch.Tensor
     """Count of rows that did not pass, 0 at first; int64 [1]."""
     listed: torch.Tensor
@@ -182,17 +215,26 @@ def is_nvidia() -> bool:
     return bool(triton.runtime.driver.active.get_current_target().backend == "cuda")
 
 
-def workspace(vector: Values, rows: int, programs: int, device: torch.device) -> Workspace:
-    """Memory for a scan with these constants."""
-    # The count of rows left begins as the 0 behind the constants, and where programs have tables everything else is written:
-    # one copy is all that has to go before the scan.
-    start = copied(np.append(vector, 0.0), device)
+def overlaps() -> bool:
+    """Whether a kernel may be launched before the one that it follows has ended: on NVIDIA GPUs of compute capability 9.0 on."""
+    return is_nvidia() and int(triton.runtime.driver.active.get_current_target().arch) >= _OVERLAPPING
+
+
+def closely() -> dict[str, bool]:
+    """Options of a launch that follows the one before closely."""
+    return {"launch_pdl": True} if overlaps() else {}
+
+
+def workspace(rows: int, programs: int, device: torch.device) -> Workspace:
+    """Memory for a scan, which is to be launched next; it may follow closely."""
+    left = torch.empty(1, dtype=torch.int64, device=device)
+    _begin_kernel[(1,)](left, overlaps(), num_warps=1, **OPTIONS)
+    # Where programs have tables everything is written.
     fresh = torch.empty if is_nvidia() else torch.zeros
     found = fresh(bins.TABLE + INTEGERS + 1 + FLOATS, dtype=torch.int64, device=device)
     return Workspace(
         programs=programs,
-        constants=start[:-1],
-        left=start[-1:].view(torch.int64),
+        left=left,
         listed=torch.empty(rows + FLOATS - 1, dtype=torch.int64, device=device),
         floats=torch.empty((programs, FLOATS), dtype=torch.float64, device=device),
         integers=torch.empty((programs, INTEGERS), dtype=torch.int64, device=device),
@@ -218,9 +260,11 @@ def finish(space: Workspace) -> Scan:
         space.histogram,
         tables,
         _BINS,
-        _ROWS,
+        min(_MOST_ROWS, triton.next_power_of_2(space.programs)),
         triton.next_power_of_2(space.programs),
+        overlaps(),
         num_warps=8,
+        **closely(),
         **OPTIONS,
     )
     return Scan(space.listed, space.left, space.found)

@@ -2,12 +2,17 @@
 """Figures of whole rows, of tiles [ROWS, BLOCK]: of several rows each, or of one row whose columns are spread over LANES.
 
 Where a program has one row, LANES > 1, what every row needs is a scalar, and the rest stays with the lane that holds the
-columns, INNER neighbours of them at a time. Where it has several, LANES = 1.
+columns, INNER neighbours of them at a time. Where it has several, LANES = 1. Warps tell each other of a row by way of ``exchange``,
+the address of the shared memory of softcheck.judge.device.exchange.
 """
 
 import triton.language as tl
 
 from softcheck.judge.device._jit import jit
+from softcheck.judge.device.exchange import PEAK, largest_of_warps, sum_of_warps, sums_of_warps
+from softcheck.judge.device.tiles import WARP
+
+_WARP = tl.constexpr(WARP)
 
 
 @jit
@@ -65,7 +70,29 @@ def _larger(a: tl.tensor, b: tl.tensor) -> tl.tensor:
 
 
 @jit
-def peaks(logit: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
+def _by_warps(value: tl.tensor, LANES: tl.constexpr) -> tl.tensor:
+    """[LANES] as [warps, lanes of a warp]."""
+    return tl.reshape(value, [LANES // _WARP, _WARP])
+
+
+@jit
+def row_sum(
+    value: tl.tensor, exchange: tl.tensor, LANES: tl.constexpr, PLACE: tl.constexpr, NVIDIA: tl.constexpr
+) -> tl.tensor:
+    """The sum of float32 [LANES] where a program has one row, of [ROWS, 1] for each row where it has several."""
+    if LANES == 1:
+        total = tl.sum(value, axis=1)
+    elif NVIDIA and LANES > _WARP:
+        total = sum_of_warps(tl.sum(_by_warps(value, LANES), axis=1), exchange, LANES // _WARP, PLACE)
+    else:
+        total = tl.sum(value, axis=0)
+    return total
+
+
+@jit
+def peaks(
+    logit: tl.tensor, exchange: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr, NVIDIA: tl.constexpr
+) -> tl.tensor:
     """Largest float32 of each row: [ROWS], or a scalar where a program has one row.
 
     There a NaN counts as the largest if its sign is positive, as NVIDIA's maximum makes it; ``finite`` or the sum sees others.
@@ -76,7 +103,11 @@ def peaks(logit: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tens
         neighbours = tl.reduce(_lanes(logit, LANES, INNER), 2, _larger)
         most = tl.reduce(neighbours, 0, _larger).to(tl.int32, bitcast=True)
         # As integers in the order of the numbers, of which a warp finds the largest in one instruction.
-        most = tl.max(most ^ ((most >> 31) & 0x7FFFFFFF), axis=0)
+        most = most ^ ((most >> 31) & 0x7FFFFFFF)
+        if NVIDIA and LANES > _WARP:
+            most = largest_of_warps(tl.max(_by_warps(most, LANES), axis=1), exchange, LANES // _WARP, PEAK)
+        else:
+            most = tl.max(most, axis=0)
         peak = (most ^ ((most >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
     return peak
 
@@ -95,17 +126,30 @@ def finite(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.ten
 
 
 @jit
-def totals(a: tl.tensor, b: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
-    """Sums of both [ROWS, BLOCK] over each row, [ROWS], or scalars where a program has one row.
+def totals(
+    a: tl.tensor,
+    b: tl.tensor,
+    exchange: tl.tensor,
+    LANES: tl.constexpr,
+    INNER: tl.constexpr,
+    NVIDIA: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """Sums of both [ROWS, BLOCK] over each row, [ROWS], or scalars where a program has one row; then ``sums`` of the first.
 
     In two steps per lane: a chain of additions over all of its columns would keep it waiting.
     """
     if LANES == 1:
         a_total, b_total = tl.reduce((a, b), 1, _add_both)
+        a_sums = a_total[:, None]
     else:
-        parts = tl.reduce((_lanes(a, LANES, INNER), _lanes(b, LANES, INNER)), 2, _add_both)
-        a_total, b_total = tl.reduce(tl.reduce(parts, 0, _add_both), 0, _add_both)
-    return a_total, b_total
+        neighbours = tl.reduce((_lanes(a, LANES, INNER), _lanes(b, LANES, INNER)), 2, _add_both)
+        a_sums, b_sums = tl.reduce(neighbours, 0, _add_both)
+        if NVIDIA and LANES > _WARP:
+            a_warps, b_warps = tl.reduce((_by_warps(a_sums, LANES), _by_warps(b_sums, LANES)), 1, _add_both)
+            a_total, b_total = sums_of_warps(a_warps, b_warps, exchange, LANES // _WARP)
+        else:
+            a_total, b_total = tl.reduce((a_sums, b_sums), 0, _add_both)
+    return a_total, b_total, a_sums
 
 
 @jit

@@ -116,7 +116,7 @@ def _pairs_kernel(
 
         below = tl.where(masked, 0.0, tl.minimum(high - low, _CLAMPED))
         distance = clamped(high.to(tl.float64) - low.to(tl.float64), _CLAMP)
-        e = tl.where(masked, 0.0, exp_minus(distance, DEGREE))
+        e = tl.where(masked, 0.0, exp_minus(distance, DEGREE, NVIDIA))
         own_error = slope * below + tl.where(below > 0, exponential, 0.0)
         inverse = quick_inverse(1.0 + e, NVIDIA)
         row_part = additions + e.to(tl.float32) * own_error * inverse.to(tl.float32)
@@ -197,7 +197,7 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
     tiles = triton.cdiv(rows, _ROWS)
     chosen = degree(constants)
     fitting = default_programs(x.device, _WARPS, THREADS)
-    space = workspace(constants.vector(chosen), rows, min(tiles, fitting), x.device)
+    space = workspace(rows, min(tiles, fitting), x.device)
     _pairs_kernel[(space.programs,)](
         x,
         y,
@@ -207,7 +207,7 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
         space.integers,
         space.histogram,
         space.counts,
-        space.constants,
+        constants.tensor(chosen, x.device),
         tiles,
         rows,
         *x.stride(),

@@ -15,13 +15,27 @@ import triton.language as tl
 
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import OPTIONS, jit
-from softcheck.judge.device.bins import bin_of_small, count_rows, open_table, store_table
+from softcheck.judge.device.bins import EXCHANGE, bin_of_small, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
-from softcheck.judge.device.elements import as_float32, quick_inverse, truncated
+from softcheck.judge.device.elements import as_float32, leading, quick_inverse
+from softcheck.judge.device.exchange import CLOSER, FIRST
 from softcheck.judge.device.exp64 import exp_minus
-from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
-from softcheck.judge.device.lanes import beside, finite, largest, maxima, minima, peaks, sums, totals
-from softcheck.judge.device.shares import LEAST_APART, apart, flushed, own_errors, per_ulp_of, places, shares
+from softcheck.judge.device.finish import (
+    Scan,
+    better,
+    closely,
+    finish,
+    follow,
+    is_nvidia,
+    leave,
+    let_follow,
+    overlaps,
+    store_best,
+    store_sums,
+    workspace,
+)
+from softcheck.judge.device.lanes import beside, finite, largest, maxima, minima, peaks, row_sum, sums, totals
+from softcheck.judge.device.shares import LEAST_APART, apart, flushed, measured, own_errors, places, shares
 from softcheck.judge.device.tiles import (
     NARROW,
     REGISTERS,
@@ -43,6 +57,10 @@ LARGEST_ERROR = 2.0**21
 """ULPs from which rows are left: the table of counts ends a little below 2^22. No bound of a scan's models but those that
 flush, whose subnormal results may be 2^(p-1) ULPs off, reaches it."""
 
+_WIDE = 2.0**16
+"""Largest numbers of formats in a wide range are above it: of all but float16's."""
+_UP_NARROW, _UP_WIDE = tl.constexpr(128), tl.constexpr(64)
+"""UP of softcheck.judge.device.shares."""
 _MANTISSA = tl.constexpr((1 << 52) - 1)
 _FAR_BELOW = tl.constexpr(124.0)
 """Logits farther below the peak are put there, but float16's: within 2, where the peak is below LARGEST_PEAK. e^-122 is
@@ -50,33 +68,60 @@ _FAR_BELOW = tl.constexpr(124.0)
 _LARGEST_PEAK = tl.constexpr(2.0**25)
 _LEAST_OF_FLOAT16 = tl.constexpr(-92)
 """The power of two that stands for float16's smaller exponentials, within a factor of sqrt(2): 2^-68 of the least ULP, 2^-24."""
-_UP_EXPONENT = tl.constexpr(96)
-"""Exponentials, r and errors are scaled by 2 to this power, but for float16. So the least r, e^-126 / 2^14 or 2^-92 / 2^14, is
-above where float32 underflows, also divided by the 2^22 of ``shares``."""
+_SCALE = tl.constexpr(-65)
+"""Exponentials are multiplied by 2 to this power. So ``leading`` of them is at most 2^63, and may be multiplied by A."""
+_DOWN = tl.constexpr(2.0**-64)
 _LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
 _TABLE = tl.constexpr(bins.TABLE)
 
 
 @jit
 def _inverse(
-    total: tl.tensor, weighted: tl.tensor, exponential: tl.tensor, UP: tl.constexpr, NVIDIA: tl.constexpr
+    total: tl.tensor, weighted: tl.tensor, exponential: tl.tensor, NVIDIA: tl.constexpr
 ) -> tuple[tl.tensor, tl.tensor]:
     """As ``inverse_denominator``, from the sum of the exponentials' errors, which tells what else is in the row.
 
-    Sum and inverse are scaled by UP and its inverse. Where the total is a power of two and the maximum's copies are not
-    all of it, the others' exponentials sum to 1 at least, and so their errors to ``exponential``.
+    Sum and inverse are scaled by a power of two. Where the total is a power of two and the maximum's copies are not all of it,
+    the others vanish beside them, or their exponentials sum to 1 at least, and so their errors to ``exponential``.
     """
     inverse = quick_inverse(total, NVIDIA)
     power_of_two = (total.to(tl.int64, bitcast=True) & _MANTISSA) == 0
     others = power_of_two & (weighted > 0)
     below = (inverse.to(tl.int64, bitcast=True) - 1).to(tl.float64, bitcast=True)
-    return tl.where(others, below, inverse), others & (weighted > UP * 0.5 * exponential)
+    return tl.where(others, below, inverse), others & (weighted > 0.5 * exponential)
 
 
 @jit
-def _deviation(differences: tl.tensor, sure: tl.tensor, AXIS: tl.constexpr) -> tl.tensor:
-    """The size of a row's sum; infinite where any lane is in doubt, so that one reduction does for both."""
-    return tl.abs(tl.sum(tl.where(sure, differences, float("inf")), axis=AXIS))
+def _denominator(
+    total: tl.tensor, weights: tl.tensor, unit: tl.tensor, exponential: tl.tensor, NVIDIA: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """The inverse of the exponentials' sum, the mean of A, and whether both are known.
+
+    From the sum, and that of A with the factor of ``leading``.
+    """
+    weighted = weights * (-(2.0**-128) / 2.0**_SCALE) * unit
+    inverse, odd = _inverse(total, weighted, exponential, NVIDIA)
+    weighted = weighted * (inverse.to(tl.float32) * 2.0**_SCALE)
+    return inverse, weighted, (odd == 0) & (weighted <= 1.0)
+
+
+@jit
+def _deviation(
+    too_much: tl.tensor,
+    sure: tl.tensor,
+    exchange: tl.tensor,
+    LANES: tl.constexpr,
+    PLACE: tl.constexpr,
+    NVIDIA: tl.constexpr,
+) -> tl.tensor:
+    """How far a row's sum is from 1; infinite where any lane is in doubt, so that one reduction does for both."""
+    return tl.abs(row_sum(tl.where(sure, too_much, float("inf")), exchange, LANES, PLACE, NVIDIA))
+
+
+@jit
+def _is_within(deviation: tl.tensor, allowance: tl.tensor) -> tl.tensor:
+    """Whether it is at most the allowance, by way of integers: the interpreter broadcasts a comparison of float32 scalars as if it were one."""
+    return tl.where(deviation <= allowance, 1, 0) != 0
 
 
 @jit
@@ -87,6 +132,7 @@ def _read(
     row_stride: tl.tensor,
     offsets: tl.tensor,
     inside: tl.tensor,
+    exchange: tl.tensor,
     ROWS: tl.constexpr,
     LANES: tl.constexpr,
     INNER: tl.constexpr,
@@ -98,7 +144,26 @@ def _read(
     row = tl.minimum(place if one else place * ROWS + tl.arange(0, ROWS), rows - 1)
     logits = x + beside(row, one) * row_stride + offsets
     raw = tl.load(logits) if EVEN else tl.load(logits, mask=inside, other=-float("inf"))
-    return raw, peaks(as_float32(raw, NVIDIA), LANES, INNER)
+    return raw, peaks(as_float32(raw, NVIDIA), exchange, LANES, INNER, NVIDIA)
+
+
+@jit
+def _count(
+    table: tl.tensor,
+    histogram: tl.tensor,
+    error_sum: tl.tensor,
+    error: tl.tensor,
+    counted: tl.tensor,
+    inside: tl.tensor,
+    LANES: tl.constexpr,
+    INNER: tl.constexpr,
+    EVEN: tl.constexpr,
+    NVIDIA: tl.constexpr,
+) -> tl.tensor:
+    """Counts the errors of a tile's rows that are counted; what they add up to with those before."""
+    number = bin_of_small(error)
+    count_rows(table, histogram, number if EVEN else tl.where(inside, number, _TABLE), counted, NVIDIA)
+    return error_sum + tl.where(counted, sums(error, LANES, INNER), 0.0).to(tl.float64)
 
 
 @jit
@@ -111,7 +176,13 @@ def _scan_kernel(
     integers: tl.tensor,
     histogram: tl.tensor,
     counts: tl.tensor,
-    constants: tl.tensor,
+    slope: tl.tensor,
+    exponential: tl.tensor,
+    additions: tl.tensor,
+    twice: tl.tensor,
+    underflow: tl.tensor,
+    underflow_sum: tl.tensor,
+    margin: tl.tensor,
     tiles: tl.tensor,
     rows: tl.tensor,
     columns: tl.tensor,
@@ -136,18 +207,13 @@ def _scan_kernel(
     DEGREE: tl.constexpr,
     STAGES: tl.constexpr,
     NVIDIA: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ) -> None:
-    up_exponent: tl.constexpr = _UP_EXPONENT if WIDE_RANGE else 0
-    up: tl.constexpr = 2.0**up_exponent
-    down: tl.constexpr = 2.0**-up_exponent
-    precise: tl.constexpr = PRECISION > 11
     table = open_table(NVIDIA)
-    slope, exponential = tl.load(constants).to(tl.float32), tl.load(constants + 1).to(tl.float32)
-    additions, twice = tl.load(constants + 2).to(tl.float32), tl.load(constants + 3).to(tl.float32)
+    exchange = table + EXCHANGE
     # Errors of exponentials are in these units.
-    unit = 1.0 if precise else slope
-    underflow = (tl.load(constants + 4) * up).to(tl.float32)
-    underflow_sum, margin = tl.load(constants + 5).to(tl.float32), tl.load(constants + 7).to(tl.float32)
+    unit = -slope
+    up: tl.constexpr = _UP_WIDE if WIDE_RANGE else _UP_NARROW
 
     one: tl.constexpr = LANES > 1
     column = tl.arange(0, BLOCK)[None, :]
@@ -165,16 +231,20 @@ def _scan_kernel(
     # A turn begins with its row's logits and peak in hand, and finds the next row's while it waits for its own sums.
     first = tl.program_id(0).to(tl.int64)
     offsets = column.to(tl.int64) * x_column_stride
-    raw, peak = _read(x, first, rows, x_row_stride, offsets, inside, ROWS, LANES, INNER, EVEN, NVIDIA)
+    raw, peak = _read(x, first, rows, x_row_stride, offsets, inside, exchange, ROWS, LANES, INNER, EVEN, NVIDIA)
+    # Where rows left are counted begins at 0 only now.
+    follow(OVERLAPS)
+    if not WIDE_RANGE:
+        # Of the turn before: its errors are counted beside this one's exponentials, which keep other units busy.
+        uncounted = tl.full([ROWS, BLOCK], 0.0, tl.float32)
+        uncounted_rows = 0 if one else tl.full([ROWS, 1], 0, tl.int32)
     for place in tl.range(first, tiles, tl.num_programs(0), num_stages=STAGES):
+        if not WIDE_RANGE:
+            counted = uncounted_rows != 0
+            error_sum = _count(table, histogram, error_sum, uncounted, counted, inside, LANES, INNER, EVEN, NVIDIA)
         wanted = place if one else place * ROWS + tl.arange(0, ROWS)
         row = wanted if one else tl.minimum(wanted, rows - 1)
-        following = place + tl.num_programs(0)
         outputs = y + beside(row, one) * y_row_stride + column.to(tl.int64) * y_column_stride
-        if not precise:
-            next_raw, next_peak = _read(
-                x, following, rows, x_row_stride, offsets, inside, ROWS, LANES, INNER, EVEN, NVIDIA
-            )
         logit = as_float32(raw, NVIDIA)
         if not EVEN:
             # Beyond the last column nothing more is left out: what is so far from the peak vanishes in every sum.
@@ -182,37 +252,30 @@ def _scan_kernel(
         if WIDE_RANGE:
             ordinary = finite(logit, LANES, INNER)
             logit = tl.maximum(logit, beside(peak - _FAR_BELOW, one))
-        distance = beside(peak.to(tl.float64), one) - logit.to(tl.float64)
-        exponentials = exp_minus(distance, DEGREE, up_exponent, 0 if WIDE_RANGE else _LEAST_OF_FLOAT16)
-        rounded = exponentials.to(tl.float32)
-        own = own_errors(logit, beside(peak, one), slope, exponential, precise)
-        if not EVEN:
-            own = tl.where(inside, own, -0.0)
-        # In a narrow range, an infinity or a NaN in the logits makes this sum infinite or NaN, and ``allowance`` less than 0.
-        total, weighted = totals(exponentials, rounded * own, LANES, INNER)
-        if precise:
-            # Later than above, since these take twice the registers.
-            next_raw, next_peak = _read(
-                x, following, rows, x_row_stride, offsets, inside, ROWS, LANES, INNER, EVEN, NVIDIA
-            )
-        inverse, odd = _inverse(total, weighted * unit, exponential, up, NVIDIA)
-        weighted = weighted * unit * inverse.to(tl.float32)
-        row_part = additions + weighted
-
-        # Not earlier, since registers are short.
-        output = tl.load(outputs) if EVEN else tl.load(outputs, mask=inside, other=0.0)
-        # Of the maxima r is exactly this inverse, and cut off it is in the same binade. Of all others ``small`` is within a
-        # relative 2^-22 of r below and 2^-23 above, and so in the same binade if it is ``apart`` from the next.
-        inverse = inverse * up
-        small = rounded * beside(truncated(inverse, NVIDIA) * 2.0 ** (2 - PRECISION), one)
-        per_ulp = per_ulp_of(small, MIN_EXPONENT, PRECISION, up_exponent)
-        if WATCHED:
-            # A product would give -0 for 0.
-            minus_output = tl.fma(as_float32(output, NVIDIA), tl.full(output.shape, -up, tl.float32), 0.0)
-            difference = tl.fma(exponentials, beside(inverse, one), minus_output.to(tl.float64)).to(tl.float32)
+            distance = beside(peak.to(tl.float64), one) - logit.to(tl.float64)
+            exponentials = exp_minus(distance, DEGREE, NVIDIA, _SCALE)
+            below = logit - beside(peak, one)
         else:
-            difference = tl.fma(exponentials, beside(-inverse, one), output.to(tl.float64)).to(tl.float32)
-        error = tl.abs(difference) * per_ulp
+            # Scaled so that ``leading`` makes it -d.
+            small_peak = peak.to(tl.float64) * _DOWN * _DOWN
+            distance = tl.fma(
+                logit.to(tl.float64), tl.full(logit.shape, -(2.0**-128), tl.float64), beside(small_peak, one)
+            )
+            exponentials = exp_minus(distance, DEGREE, NVIDIA, _SCALE, _LEAST_OF_FLOAT16, 128)
+            below = leading(distance)
+        rounded = leading(exponentials)
+        own = own_errors(below, slope, exponential, NVIDIA)
+        if not EVEN:
+            own = tl.where(inside, own, 0.0)
+        # In a narrow range, an infinity or a NaN in the logits makes this sum NaN, and no deviation is within an allowance.
+        total, weights, exponential_sums = totals(exponentials, rounded * own, exchange, LANES, INNER, NVIDIA)
+        inverse, weighted, known = _denominator(total, weights, unit, exponential, NVIDIA)
+
+        stored = tl.load(outputs) if EVEN else tl.load(outputs, mask=inside, other=0.0)
+        output = as_float32(stored, NVIDIA)
+        small, per_ulp, difference, error = measured(
+            exponentials, rounded, beside(inverse, one), output, up, PRECISION, MIN_EXPONENT, NVIDIA
+        )
         share, rounding = shares(
             difference,
             error,
@@ -220,7 +283,7 @@ def _scan_kernel(
             per_ulp,
             own,
             unit,
-            beside(row_part, one),
+            beside(additions + weighted, one),
             underflow,
             PRECISION,
             ROUNDS,
@@ -234,50 +297,61 @@ def _scan_kernel(
         allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
         if EXACT_SUMS:
             costs = rounding / per_ulp
-            allowance += tl.sum(costs if EVEN else tl.where(inside, costs, 0.0), axis=1) * down
+            allowance += tl.sum(costs if EVEN else tl.where(inside, costs, 0.0), axis=1) * 2.0**-64 * 2.0 ** (64 - up)
         else:
             # Half an ULP is more than 2^-(p+1) r, and the sum of r is 1.
             allowance += 2.0 ** -(PRECISION + 1)
-        known = (odd == 0) & (weighted <= 1.0)
         if WIDE_RANGE:
             known = known & (tl.abs(peak) < _LARGEST_PEAK)
         allowance = tl.where(known, allowance * (1.0 - 2.0**-12), -1.0)
         within = (largest_share <= 1.0 - margin) & (largest_error < _LARGEST_ERROR)
         if WIDE_RANGE:
             within = within & ordinary
-        row_sums = sums(difference, LANES, INNER)
+        if not WIDE_RANGE and not WATCHED:
+            # Nothing in ``measured`` tells outputs below -1 from others.
+            within = within & (minima(stored, LANES, INNER) >= 0)
+        # Not earlier, since registers are short.
+        following = place + tl.num_programs(0)
+        next_raw, next_peak = _read(
+            x, following, rows, x_row_stride, offsets, inside, exchange, ROWS, LANES, INNER, EVEN, NVIDIA
+        )
+        if not WIDE_RANGE:
+            excess = sums(output.to(tl.float64), LANES, INNER) - exponential_sums * beside(inverse, one)
+            too_much = excess.to(tl.float32)
+        else:
+            too_much = sums(difference, LANES, INNER) * 2.0**-up
         if one:
             # Rows with neither an answer next to a power of two nor an output of 0 are in no doubt about either.
             sure = within & (minima(places(small), LANES, INNER) >= LEAST_APART)
             if WATCHED:
-                zeros = minus_output if EVEN else tl.where(inside, minus_output, -1.0)
-                sure = sure & (maxima(zeros.to(tl.int32, bitcast=True), LANES, INNER) < 0)
-            deviation = _deviation(row_sums, sure, 0) * down
+                bits = output.to(tl.int32, bitcast=True)
+                sure = sure & (minima(bits if EVEN else tl.where(inside, bits, 1), LANES, INNER) > 0)
+            deviation = _deviation(too_much, sure, exchange, LANES, FIRST, NVIDIA)
         if not one or deviation > allowance:
             sure = within & (minima(apart(small, own), LANES, INNER) >= LEAST_APART)
             if WATCHED:
-                sure = sure & (maxima(flushed(error, minus_output), LANES, INNER) < 0)
-            deviation = _deviation(row_sums, sure, 0 if one else 1) * down
-        passed = deviation <= allowance
-        # By way of integers, since the interpreter broadcasts a comparison of float32 scalars as if it were one.
-        passed = tl.where(passed, 1, 0) != 0
-        if one:
-            if passed == 0:
-                leave(row, passed == 0, left_rows, listed)
-        else:
-            leave(row, (wanted < rows) & (passed == 0), left_rows, listed)
-            passed = passed & (wanted < rows)
+                sure = sure & (maxima(flushed(error, output), LANES, INNER) <= 0)
+            deviation = _deviation(too_much, sure, exchange, LANES, CLOSER, NVIDIA)
+            # Here, since a branch of its own would have every row wait for what it is not about.
+            leave(row, (_is_within(deviation, allowance) == 0) & (wanted < rows), left_rows, listed)
+        passed = _is_within(deviation, allowance) & (wanted < rows)
 
         counted = beside(passed, one)
-        number = bin_of_small(error)
-        count_rows(table, histogram, number if EVEN else tl.where(inside, number, _TABLE), counted, NVIDIA)
+        if WIDE_RANGE:
+            error_sum = _count(table, histogram, error_sum, error, counted, inside, LANES, INNER, EVEN, NVIDIA)
+        else:
+            uncounted, uncounted_rows = error, tl.where(counted, 1, 0)
         passed_rows += passed.to(tl.int64)
-        error_sum += tl.where(counted, sums(error, LANES, INNER), 0.0).to(tl.float64)
         best_error, error_row = better(best_error, error_row, largest_error, beside(row, one), counted)
         best_share, share_row = better(best_share, share_row, largest_share, beside(row, one), counted)
         best_deviation, deviation_row = better(best_deviation, deviation_row, deviation, row, passed)
         raw, peak = next_raw, next_peak
 
+    if not WIDE_RANGE:
+        counted = uncounted_rows != 0
+        error_sum = _count(table, histogram, error_sum, uncounted, counted, inside, LANES, INNER, EVEN, NVIDIA)
+
+    let_follow(OVERLAPS)
     none = tl.zeros([ROWS], tl.int64)
     every: tl.constexpr = [ROWS * LANES]
     store_sums(tl.reshape(error_sum, every), passed_rows, none, none, floats, integers)
@@ -288,8 +362,8 @@ def _scan_kernel(
 
 
 def degree(constants: Constants) -> int:
-    """The polynomial that keeps the reference within 2^-26 ULP."""
-    return 8 if constants.fmt.precision <= 11 else 10
+    """The polynomial that keeps the reference within 2^-21 ULP, in float32 within 2^-26."""
+    return 7 if constants.fmt.precision <= 11 else 10
 
 
 def is_watched(constants: Constants) -> bool:
@@ -331,7 +405,11 @@ def scan(
     most = registers_per_thread(block * tile_rows // (WARP * warps), warps)
     chosen = degree(constants)
     fitting = programs or default_programs(x.device, warps, REGISTERS * THREADS // most)
-    space = workspace(constants.vector(degree(constants), margin(constants)), rows, min(tiles, fitting), x.device)
+    wide = constants.fmt.max > _WIDE
+    figures = constants.vector(chosen, margin(constants)).tolist()
+    # Else it may be a subnormal float32 of few bits.
+    figures[4] *= 2.0 ** (_UP_WIDE if wide else _UP_NARROW).value
+    space = workspace(rows, min(tiles, fitting), x.device)
     _scan_kernel[(space.programs,)](
         x,
         y,
@@ -341,7 +419,8 @@ def scan(
         space.integers,
         space.histogram,
         space.counts,
-        space.constants,
+        *figures[:6],
+        figures[7],
         tiles,
         rows,
         columns,
@@ -351,7 +430,7 @@ def scan(
         block,
         *spread(x, y, block, tile_rows, warps),
         block == columns,
-        constants.fmt.max > 2.0**16,
+        wide,
         constants.fmt.precision,
         constants.fmt.min_exponent,
         constants.model.rounds_result,
@@ -363,7 +442,9 @@ def scan(
         chosen,
         stages(block, constants.fmt.itemsize),
         is_nvidia(),
+        overlaps(),
         num_warps=warps,
+        **closely(),
         **registers(most),
         **OPTIONS,
     )

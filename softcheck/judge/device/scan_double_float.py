@@ -224,12 +224,7 @@ def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: in
     rows, columns = x.shape
     block, tile_rows, warps = tile(columns, _WARP_ELEMENTS)
     tiles = triton.cdiv(rows, tile_rows)
-    space = workspace(
-        constants.vector(degree(constants), margin(constants)),
-        rows,
-        min(tiles, programs or default_programs(x.device, warps, THREADS)),
-        x.device,
-    )
+    space = workspace(rows, min(tiles, programs or default_programs(x.device, warps, THREADS)), x.device)
     _scan_kernel[(space.programs,)](
         x,
         y,
@@ -239,7 +234,7 @@ def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: in
         space.integers,
         space.histogram,
         space.counts,
-        space.constants,
+        constants.tensor(degree(constants), x.device, margin(constants)),
         tiles,
         rows,
         columns,

@@ -1,71 +1,100 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
 """Errors in ULPs as shares of their bounds, and what puts a row in doubt, in the fewest operations: the parts of ``scan``.
 
-r is in hand as ``small``, float32 r * 2^UP_EXPONENT * 2^(2 - p): the last factor makes the inverse of its ULP, p the
-precision, what its inverted exponent says. The bounds are those of softcheck.judge.bounds, within a relative 2^-19.8.
+r is in hand as ``small``, float32 r * 2^(UP + 2 - p): 2^(2 - p) makes the inverse of its ULP, p the precision, what its inverted
+exponent says, and 2^UP keeps differences in the range of normal numbers. The bounds are those of softcheck.judge.bounds, within a
+relative 2^-19.8.
 """
 
 import triton.language as tl
 
 from softcheck.judge.device._jit import jit
-from softcheck.judge.device.elements import bound_in_ulps, ratio
+from softcheck.judge.device.elements import bound_in_ulps, leading, ratio, truncated
 
 _EXPONENT = tl.constexpr(0x7F800000)
 _SIGN = tl.constexpr(0x80000000)
-_NEAR = tl.constexpr(4)
-"""Units in the last place of a float32: so far below a power of two, and one less above, its binade is in doubt."""
-LEAST_APART = tl.constexpr((2 * _NEAR.value) << 9)
-_HALF_AN_ULP = tl.constexpr(0x3EFFF2E5)
-"""The float32 0.4999."""
+_BELOW = tl.constexpr(5)
+"""Units in the last place of a float32: so far below a power of two, or next above it, the binade of r is in doubt."""
+LEAST_APART = tl.constexpr((_BELOW.value + 1) << 9)
 
 
 @jit
-def own_errors(
-    logit: tl.tensor, peak: tl.tensor, slope: tl.tensor, exponential: tl.tensor, PRECISE: tl.constexpr
-) -> tl.tensor:
-    """A of each element, float32, in units of 1 (PRECISE) or of ``slope``; -0 for the maxima, whose sign tells them.
+def own_errors(below: tl.tensor, slope: tl.tensor, exponential: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
+    """A of each element from -d, float32, in units of -``slope``; 0 for the maxima alone.
 
-    For formats of up to 11 bits the exponential's error is added to the peak before the logit is subtracted, which costs at
-    most half a unit in the last place of the peak: 2^-9 in the units of A where the peak is within 2^15 of 0, where the
-    bound, half an ULP and b r, changes by a relative 2^-19.8. Beyond, logits other than the maximum are at least 2^4 below
-    it, and r is small.
+    Next to a peak below 2^-100 the exponential's error may be missing in part: the bound is then too small, not too large.
     """
-    if PRECISE:
-        below = peak - logit
-        own = tl.where(below == 0, -0.0, slope * below + exponential)
+    # 1 for all but the maxima, without a comparison and a selection.
+    if NVIDIA:
+        other = tl.inline_asm_elementwise(
+            "mul.sat.f32 $0, $1, 0fFE800000;", "=r,r", [below], dtype=tl.float32, is_pure=True, pack=1
+        )
     else:
-        own = tl.where(logit == peak, -0.0, (peak + exponential / slope) - logit)
-    return own
+        other = tl.minimum(below * -(2.0**126), 1.0)
+    return below - other * (exponential / slope)
 
 
 @jit
-def per_ulp_of(
-    small: tl.tensor, MIN_EXPONENT: tl.constexpr, PRECISION: tl.constexpr, UP_EXPONENT: tl.constexpr
-) -> tl.tensor:
-    """2^-UP_EXPONENT / ulp(r) as float32."""
+def measured(
+    exponentials: tl.tensor,
+    rounded: tl.tensor,
+    inverse: tl.tensor,
+    output: tl.tensor,
+    UP: tl.constexpr,
+    PRECISION: tl.constexpr,
+    MIN_EXPONENT: tl.constexpr,
+    NVIDIA: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """``small``, 2^-UP / ulp(r), and the errors, of size 2^UP |output - r| and in ULPs; all float32.
+
+    ``rounded`` is ``leading`` of the float64 ``exponentials``; ``output`` is float32. The first errors are output - r if UP is 64. If
+    it is 128, their sign says nothing, and of outputs outside of (-1, 2) they may be small: rows with any must be left for another
+    reason. That takes fewer conversions, which is faster where the exponentials' polynomial is short.
+    """
+    # Of the maxima r is exactly this inverse, and cut off it is in the same binade. Of all others ``small`` is within a
+    # relative 2^-22 + 2^-24 of r below and 2^-24 above, and so in the same binade if it is ``apart`` from the next.
+    small = rounded * (truncated(inverse, NVIDIA) * -(2.0 ** (UP - 128 + 2 - PRECISION)))
     # The inverted exponent is 255 less the exponent: as a float32's own, that of 2 / small, and so of 2^(p-1) / r.
     inverted = ~small.to(tl.int32, bitcast=True) & _EXPONENT
-    return tl.minimum(inverted, (126 + PRECISION - MIN_EXPONENT - UP_EXPONENT) << 23).to(tl.float32, bitcast=True)
+    least: tl.constexpr = (126 + PRECISION - MIN_EXPONENT - UP) << 23
+    per_ulp = tl.minimum(inverted, least).to(tl.float32, bitcast=True)
+    if UP == 128:
+        difference = leading(tl.fma(exponentials, -inverse, output.to(tl.float64)))
+    else:
+        difference = tl.fma(exponentials, -inverse * 2.0**UP, (output * 2.0**UP).to(tl.float64)).to(tl.float32)
+    if NVIDIA:
+        # The bits are integers to Triton, which would take an operation to clear their sign.
+        error = tl.inline_asm_elementwise(
+            "{.reg .f32 a;\nabs.f32 a, $1;\nmul.rn.f32 $0, a, $2;}",
+            "=r,r,r",
+            [difference, per_ulp],
+            dtype=tl.float32,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        error = tl.abs(difference) * per_ulp
+    return small, per_ulp, difference, error
 
 
 @jit
 def places(small: tl.tensor) -> tl.tensor:
     """uint32 values of LEAST_APART or more where r is surely in the binade of ``small``, far from its ends."""
     # Without the exponent, and wrapping: what lies just below a power comes out as small as what lies just above.
-    return (small.to(tl.uint32, bitcast=True) + _NEAR) << 9
+    return (small.to(tl.uint32, bitcast=True) + _BELOW) << 9
 
 
 @jit
 def apart(small: tl.tensor, own: tl.tensor) -> tl.tensor:
     """As ``places``; also of maxima, of which ``small`` is known to be in the binade of r."""
-    return places(small) | (own.to(tl.uint32, bitcast=True) & _SIGN)
+    return places(small) | tl.where(own == 0, _SIGN, 0).to(tl.uint32)
 
 
 @jit
-def flushed(error: tl.tensor, minus_output: tl.tensor) -> tl.tensor:
-    """int32 values >= 0 where an output is 0 and half an ULP or more off, or negative; -output is +0 for an output of 0."""
-    far = error.to(tl.int32, bitcast=True) - _HALF_AN_ULP
-    return tl.minimum(far, minus_output.to(tl.int32, bitcast=True))
+def flushed(error: tl.tensor, output: tl.tensor) -> tl.tensor:
+    """1 where an output, float32, is 0 and half an ULP or more off, or has a negative sign; else 0."""
+    bits = output.to(tl.int32, bitcast=True)
+    return tl.where((bits < 0) | ((bits == 0) & (error >= 0.4999)), 1, 0)
 
 
 @jit
@@ -87,8 +116,8 @@ def shares(
 ) -> tuple[tl.tensor, tl.tensor]:
     """Errors as shares of their bounds, and the cost of rounding to the format in ULPs, both float32.
 
-    ``error`` is in ULPs and ``difference`` is the error times 2^UP_EXPONENT, ``unit`` that of ``own``, ``row_part`` the part
-    of B that all elements of a row share, ``underflow`` tau times 2^UP_EXPONENT.
+    The first four are ``measured``; ``unit`` is that of ``own``, ``row_part`` the part of B that all elements of a row share,
+    ``underflow`` tau times 2^128.
     """
     up: tl.constexpr = 2.0 ** (PRECISION - 2)
     if FAR or MORE_TERMS:
@@ -106,9 +135,9 @@ def shares(
         bound += underflow * per_ulp + 0.5 if UNDERFLOWS else 0.5
         share = ratio(error, bound, NVIDIA)
     else:
-        # float32, so that ``unit`` is 1: r (b + b^2 / 2) + tau, with the powers of own rather than of b, so that no element
-        # needs b itself.
+        # float32: r (b + b^2 / 2) + tau, with the powers of own rather than of b, so that no element needs b itself.
         rounding = tl.full(own.shape, 0.5, tl.float32)
-        grown = own * (own * (0.5 * up) + (1.0 + row_part) * up) + (row_part + 0.5 * row_part * row_part) * up
-        share = ratio(tl.abs(difference), grown * small + underflow, NVIDIA)
+        grown = own * (own * (0.5 * up * unit * unit) + (1.0 + row_part) * up * unit)
+        grown += (row_part + 0.5 * row_part * row_part) * up
+        share = ratio(difference, grown * small + underflow, NVIDIA)
     return share, rounding

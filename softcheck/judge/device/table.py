@@ -118,6 +118,7 @@ def _denominators(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     DEGREE: tl.constexpr,
+    NVIDIA: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
     """Of each ordinary row: the exponentials' sum, the distances' sum weighted by them, and copies of the maximum."""
     offsets = tl.arange(0, BLOCK)[None, :].to(tl.int64)
@@ -128,7 +129,7 @@ def _denominators(
         logit = _logits(logits, start + offsets, columns, stride)
         present = (logit > -_INFINITY) & ordinary[:, None]
         distance = clamped(peak.to(tl.float64)[:, None] - tl.where(present, logit, peak[:, None]).to(tl.float64))
-        exponentials = tl.where(present, exp_minus(distance, DEGREE), 0.0)
+        exponentials = tl.where(present, exp_minus(distance, DEGREE, NVIDIA), 0.0)
         total += exponentials
         weighted += exponentials * distance
         copies += (present & (logit == peak[:, None])).to(tl.int32)
@@ -188,7 +189,7 @@ def _table_kernel(
         expects_nan = not_a_number if MASKED_GIVES_ZERO else not_a_number | fully_masked
         peak = tl.where(ordinary, peak, 0.0)
         total, weighted_distance, copies = _denominators(
-            logits, peak, ordinary, x_column_stride, columns, ROWS, BLOCK, DEGREE
+            logits, peak, ordinary, x_column_stride, columns, ROWS, BLOCK, DEGREE, NVIDIA
         )
         total = tl.where(ordinary, total, 1.0)
         inverse, odd = inverse_denominator(total, weighted_distance, copies)
@@ -228,7 +229,7 @@ def _table_kernel(
 
             logit = tl.where(present, logit, peak[:, None])
             distance = clamped(peak.to(tl.float64)[:, None] - logit.to(tl.float64))
-            exact = tl.where(present, exp_minus(distance, DEGREE) * inverse[:, None], 0.0)
+            exact = tl.where(present, exp_minus(distance, DEGREE, NVIDIA) * inverse[:, None], 0.0)
             exponent = binade(exact, MIN_EXPONENT)
             per_ulp = inverse_ulp(exponent, PRECISION)
             in_ulps = exact * per_ulp

@@ -1,0 +1,102 @@
+# ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
+"""What the warps of a program find together, on NVIDIA GPUs: through shared memory, with one barrier where Triton takes up to four.
+
+Every warp stores its own figure, and after a barrier reads them all. Each exchange has a place of its own, which is free again
+behind two more exchanges in other places: every warp has come to the first of these, and so has read.
+"""
+
+import triton.language as tl
+
+from softcheck.judge.device._jit import constexpr_function, jit
+
+WORDS = 16 * 4 + 3 * 16
+"""32-bit words that exchanges take, for up to 16 warps; the address that they are given must be a multiple of 16 bytes."""
+
+PEAK, FIRST, CLOSER = tl.constexpr(256), tl.constexpr(320), tl.constexpr(384)
+"""Places of exchanges of one word, in bytes; before them lies that of two sums."""
+
+
+@constexpr_function
+def _store(size: int, stores: str) -> str:
+    """PTX that has each warp store at ``a``, its own of so many bytes from $1 on; all of its threads store the same."""
+    return f"""{{.reg .b32 a;
+mov.u32 a, %tid.x;
+shr.u32 a, a, 5;
+mad.lo.u32 a, a, {size}, $1;
+{stores}
+mov.u32 $0, 0;}}"""
+
+
+@constexpr_function
+def _store_word(place: int) -> str:
+    ptx: str = _store(4, f"st.shared.b32 [a+{place}], $2;")
+    return ptx
+
+
+@constexpr_function
+def _store_sums() -> str:
+    ptx: str = _store(16, "st.shared.f64 [a], $2;\nst.shared.f32 [a+8], $3;")
+    return ptx
+
+
+@constexpr_function
+def _word(operation: str, warps: int, place: int) -> str:
+    """PTX that reads a word of every warp and joins them by the operation, in a tree."""
+    lines = ["{", f".reg .b32 v<{warps}>;", "bar.sync 0;"]
+    width = min(warps, 4)
+    for first in range(0, warps, width):
+        values = ", ".join(f"v{first + i}" for i in range(width))
+        lines.append(f"ld.shared.v{width}.b32 {{{values}}}, [$1+{place + 4 * first}];")
+    while warps > 1:
+        warps //= 2
+        lines += [f"{operation} v{i}, v{i}, v{i + warps};" for i in range(warps)]
+    return "\n".join([*lines, "mov.b32 $0, v0;}"])
+
+
+@constexpr_function
+def _sums(warps: int) -> str:
+    """PTX that reads a float64 and a float32 of every warp and adds them up, in a tree."""
+    lines = ["{", f".reg .b32 l, h, w;\n.reg .f64 d<{warps}>;\n.reg .f32 f<{warps}>;", "bar.sync 0;"]
+    for i in range(warps):
+        lines += [f"ld.shared.v4.b32 {{l, h, w, _}}, [$2+{16 * i}];", f"mov.b64 d{i}, {{l, h}};\nmov.b32 f{i}, w;"]
+    while warps > 1:
+        warps //= 2
+        for i in range(warps):
+            lines.append(f"add.f64 d{i}, d{i}, d{i + warps};\nadd.f32 f{i}, f{i}, f{i + warps};")
+    return "\n".join([*lines, "mov.f64 $0, d0;\nmov.f32 $1, f0;}"])
+
+
+@jit
+def largest_of_warps(value: tl.tensor, place_of_all: tl.tensor, WARPS: tl.constexpr, PLACE: tl.constexpr) -> tl.tensor:
+    """The largest int32 of [WARPS], one of each warp, as a scalar."""
+    tl.inline_asm_elementwise(
+        _store_word(PLACE), "=r,r,r", [place_of_all, value], dtype=tl.int32, is_pure=False, pack=1
+    )
+    return tl.inline_asm_elementwise(
+        _word("max.s32", WARPS, PLACE), "=r,r", [place_of_all], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
+@jit
+def sum_of_warps(value: tl.tensor, place_of_all: tl.tensor, WARPS: tl.constexpr, PLACE: tl.constexpr) -> tl.tensor:
+    """The sum of float32 [WARPS], one of each warp, as a scalar."""
+    tl.inline_asm_elementwise(
+        _store_word(PLACE), "=r,r,r", [place_of_all, value], dtype=tl.int32, is_pure=False, pack=1
+    )
+    return tl.inline_asm_elementwise(
+        _word("add.f32", WARPS, PLACE), "=r,r", [place_of_all], dtype=tl.float32, is_pure=False, pack=1
+    )
+
+
+@jit
+def sums_of_warps(
+    wide: tl.tensor, narrow: tl.tensor, place_of_all: tl.tensor, WARPS: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor]:
+    """The sums of float64 and of float32 [WARPS], one of each warp, as scalars."""
+    tl.inline_asm_elementwise(
+        _store_sums(), "=r,r,d,f", [place_of_all, wide, narrow], dtype=tl.int32, is_pure=False, pack=1
+    )
+    wide_total, narrow_total = tl.inline_asm_elementwise(
+        _sums(WARPS), "=d,=f,r", [place_of_all], dtype=(tl.float64, tl.float32), is_pure=False, pack=1
+    )
+    return wide_total, narrow_total
