@@ -204,15 +204,15 @@ def shared(dtype, columns, target):
     return taken, variants_compile._DEVICES[target].shared_bytes
 
 
-def compiled(dtype, columns):
-    """PTX of the kernels for sm_90, by name."""
+def compiled(dtype, columns, target="cuda:90"):
+    """PTX of the kernels and their warps, by name."""
     import torch
 
     from softcheck.judge.device import bins, pairs, scan, table
     from softcheck.variants.compile import compiling
 
     x, constants = _compilable(dtype, columns)
-    with compiling("cuda:90") as kernels:
+    with compiling(target) as kernels:
         if pairs.suits(constants):
             pairs.scan_pairs(x, x, constants, masked_gives_zero=False)
         else:

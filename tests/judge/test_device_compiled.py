@@ -69,6 +69,18 @@ def test_float64_operations_per_element(kernels, dtype, most, columns):
     assert len(re.findall(r"rcp\.approx\.ftz\.f64", ptx)) == 1
 
 
+@pytest.mark.parametrize(("target", "closely"), [("cuda:86", False), ("cuda:90", True)])
+def test_kernels_follow_each_other_closely_where_the_gpu_can(tmp_path, monkeypatch, target, closely):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    with device_child.pool(interpret=False) as pool:
+        kernels = pool.submit(device_child.compiled, "float16", 1024, target).result()
+    ptx = {name: text for name, (text, _) in kernels.items()}
+    for name in ("_begin_kernel", "_scan_kernel"):
+        assert ("griddepcontrol.launch_dependents" in ptx[name]) == closely
+    for name in ("_scan_kernel", "_finish_kernel"):
+        assert ("griddepcontrol.wait" in ptx[name]) == closely
+
+
 @pytest.mark.parametrize("target", ["cuda:86", "cuda:90"])
 def test_rows_loaded_ahead_fit_the_shared_memory(tmp_path, monkeypatch, target):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

@@ -237,6 +237,27 @@ def test_logits_far_below_many_maxima(agree, child, fmt, columns):
         assert child.submit(device_child.left, bits, output, fmt.name).result() == []
 
 
+@pytest.mark.parametrize("fmt", [FLOAT16, BFLOAT16, FLOAT32], ids=str)
+@pytest.mark.parametrize("columns", [600, 1024])
+@pytest.mark.parametrize("far", [30.0, 60.0, 90.0, 110.0, 140.0])
+def test_the_maximums_ulp_is_that_below_one_where_all_others_vanish_beside_it(agree, fmt, columns, far):
+    logits = np.full((2, columns), -far)
+    logits[:, 5] = 0.0
+    bits = matrix(logits, fmt)
+    output = decode(rounded(bits, fmt), fmt).copy()
+    output[:, 5] = [1 - 2.0**-fmt.precision, 1.0]
+    agree(bits, encode(output, fmt), fmt)
+
+
+@pytest.mark.parametrize("far", np.linspace(9.0, 9.7, 8))
+def test_the_mean_of_small_errors_agrees_where_the_exponential_errs_the_same_way_in_all(agree, far):
+    """Of float16, whose polynomial is the shortest: one maximum, and all others at one distance."""
+    logits = np.full((1, 600), -far)
+    logits[:, 5] = 0.0
+    bits = matrix(logits, FLOAT16)
+    assert agree(bits, rounded(bits, FLOAT16), FLOAT16).ulp_sum > 0
+
+
 def test_rows_too_wide_for_one_program_are_judged_in_tiles(agree):
     bits = normal(FLOAT32, 5000, 2)
     output = rounded(bits, FLOAT32)

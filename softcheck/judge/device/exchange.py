@@ -1,5 +1,5 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
-"""What the warps of a program find together, on NVIDIA GPUs: through shared memory, with one barrier where Triton takes up to four.
+"""What the warps of a program find together, on NVIDIA GPUs: through shared memory, with one barrier where Triton takes three.
 
 Every warp stores its own figure, and after a barrier reads them all. Each exchange has a place of its own, which is free again
 behind two more exchanges in other places: every warp has come to the first of these, and so has read.
@@ -9,11 +9,12 @@ import triton.language as tl
 
 from softcheck.judge.device._jit import constexpr_function, jit
 
-WORDS = 16 * 4 + 3 * 16
+WORDS = 16 * 4 + 3 * 16 + 8
 """32-bit words that exchanges take, for up to 16 warps; the address that they are given must be a multiple of 16 bytes."""
 
 PEAK, FIRST, CLOSER = tl.constexpr(256), tl.constexpr(320), tl.constexpr(384)
-"""Places of exchanges of one word, in bytes; before them lies that of two sums."""
+"""Places of exchanges of one word, in bytes; before them lies that of two sums, behind them that of what is ``kept``."""
+_KEPT = tl.constexpr(448)
 
 
 @constexpr_function
@@ -66,25 +67,34 @@ def _sums(warps: int) -> str:
     return "\n".join([*lines, "mov.f64 $0, d0;\nmov.f32 $1, f0;}"])
 
 
+@constexpr_function
+def _keep(place: int) -> str:
+    return f"st.shared.b32 [$1+{place}], $2;\nld.volatile.shared.b32 $0, [$1+{place}];"
+
+
 @jit
-def largest_of_warps(value: tl.tensor, place_of_all: tl.tensor, WARPS: tl.constexpr, PLACE: tl.constexpr) -> tl.tensor:
-    """The largest int32 of [WARPS], one of each warp, as a scalar."""
+def kept(value: tl.tensor, place_of_all: tl.tensor, NUMBER: tl.constexpr, NVIDIA: tl.constexpr) -> tl.tensor:
+    """A float32 argument of a kernel, in a register: ptxas would else read it from where arguments lie for every element.
+
+    NUMBER, up to 7, is another one for each argument. Every thread stores the same and reads it back, so that none has to wait.
+    """
+    if NVIDIA:
+        value = tl.inline_asm_elementwise(
+            _keep(_KEPT + 4 * NUMBER), "=r,r,r", [place_of_all, value], dtype=tl.float32, is_pure=False, pack=1
+        )
+    return value
+
+
+@jit
+def of_warps(
+    value: tl.tensor, place_of_all: tl.tensor, OPERATION: tl.constexpr, WARPS: tl.constexpr, PLACE: tl.constexpr
+) -> tl.tensor:
+    """Words of [WARPS], one of each warp, joined by a PTX operation of their type, as a scalar."""
     tl.inline_asm_elementwise(
         _store_word(PLACE), "=r,r,r", [place_of_all, value], dtype=tl.int32, is_pure=False, pack=1
     )
     return tl.inline_asm_elementwise(
-        _word("max.s32", WARPS, PLACE), "=r,r", [place_of_all], dtype=tl.int32, is_pure=False, pack=1
-    )
-
-
-@jit
-def sum_of_warps(value: tl.tensor, place_of_all: tl.tensor, WARPS: tl.constexpr, PLACE: tl.constexpr) -> tl.tensor:
-    """The sum of float32 [WARPS], one of each warp, as a scalar."""
-    tl.inline_asm_elementwise(
-        _store_word(PLACE), "=r,r,r", [place_of_all, value], dtype=tl.int32, is_pure=False, pack=1
-    )
-    return tl.inline_asm_elementwise(
-        _word("add.f32", WARPS, PLACE), "=r,r", [place_of_all], dtype=tl.float32, is_pure=False, pack=1
+        _word(OPERATION, WARPS, PLACE), "=r,r", [place_of_all], dtype=value.dtype, is_pure=False, pack=1
     )
 
 

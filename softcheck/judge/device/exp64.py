@@ -3,8 +3,8 @@
 
 e^-d = 2^(n + f) with n the integer nearest to -d log2(e) and |f| <= 1/2; 2^f = 1 + f q(f), q the polynomial with the least
 largest relative error (Remez), each coefficient then rounded to float64. Multiplying by 2^n is one integer addition. Where the
-degree is odd, 1 + f q(f) is the polynomial with the least largest relative error of all, divided by its value at 0: that doubles
-its error, 2^-34.5 at degree 7, where one that must be 1 at 0 and errs the least has the same.
+degree is odd, 1 + f q(f) is the polynomial of least relative error without that condition, divided by its value at 0, where its error
+is largest: divided, it is twice that, and of one sign.
 
 For 0 <= d <= ``CLAMP`` the relative error is at most ``truncation(degree) + u (4 + d/2)``, u = 2^-53:
 

@@ -9,7 +9,7 @@ the address of the shared memory of softcheck.judge.device.exchange.
 import triton.language as tl
 
 from softcheck.judge.device._jit import jit
-from softcheck.judge.device.exchange import PEAK, largest_of_warps, sum_of_warps, sums_of_warps
+from softcheck.judge.device.exchange import PEAK, of_warps, sums_of_warps
 from softcheck.judge.device.tiles import WARP
 
 _WARP = tl.constexpr(WARP)
@@ -83,7 +83,7 @@ def row_sum(
     if LANES == 1:
         total = tl.sum(value, axis=1)
     elif NVIDIA and LANES > _WARP:
-        total = sum_of_warps(tl.sum(_by_warps(value, LANES), axis=1), exchange, LANES // _WARP, PLACE)
+        total = of_warps(tl.sum(_by_warps(value, LANES), axis=1), exchange, "add.f32", LANES // _WARP, PLACE)
     else:
         total = tl.sum(value, axis=0)
     return total
@@ -105,7 +105,7 @@ def peaks(
         # As integers in the order of the numbers, of which a warp finds the largest in one instruction.
         most = most ^ ((most >> 31) & 0x7FFFFFFF)
         if NVIDIA and LANES > _WARP:
-            most = largest_of_warps(tl.max(_by_warps(most, LANES), axis=1), exchange, LANES // _WARP, PEAK)
+            most = of_warps(tl.max(_by_warps(most, LANES), axis=1), exchange, "max.s32", LANES // _WARP, PEAK)
         else:
             most = tl.max(most, axis=0)
         peak = (most ^ ((most >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)

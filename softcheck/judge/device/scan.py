@@ -18,7 +18,7 @@ from softcheck.judge.device._jit import OPTIONS, jit
 from softcheck.judge.device.bins import EXCHANGE, bin_of_small, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import as_float32, leading, quick_inverse
-from softcheck.judge.device.exchange import CLOSER, FIRST
+from softcheck.judge.device.exchange import CLOSER, FIRST, kept
 from softcheck.judge.device.exp64 import exp_minus
 from softcheck.judge.device.finish import (
     Scan,
@@ -57,6 +57,8 @@ LARGEST_ERROR = 2.0**21
 """ULPs from which rows are left: the table of counts ends a little below 2^22. No bound of a scan's models but those that
 flush, whose subnormal results may be 2^(p-1) ULPs off, reaches it."""
 
+_FLOAT16 = 11
+"""Its precision."""
 _WIDE = 2.0**16
 """Largest numbers of formats in a wide range are above it: of all but float16's."""
 _UP_NARROW, _UP_WIDE = tl.constexpr(128), tl.constexpr(64)
@@ -71,36 +73,28 @@ _LEAST_OF_FLOAT16 = tl.constexpr(-92)
 _SCALE = tl.constexpr(-65)
 """Exponentials are multiplied by 2 to this power. So ``leading`` of them is at most 2^63, and may be multiplied by A."""
 _DOWN = tl.constexpr(2.0**-64)
+"""2^-128 itself is no normal float32."""
 _LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
 _TABLE = tl.constexpr(bins.TABLE)
-
-
-@jit
-def _inverse(
-    total: tl.tensor, weighted: tl.tensor, exponential: tl.tensor, NVIDIA: tl.constexpr
-) -> tuple[tl.tensor, tl.tensor]:
-    """As ``inverse_denominator``, from the sum of the exponentials' errors, which tells what else is in the row.
-
-    Sum and inverse are scaled by a power of two. Where the total is a power of two and the maximum's copies are not all of it,
-    the others vanish beside them, or their exponentials sum to 1 at least, and so their errors to ``exponential``.
-    """
-    inverse = quick_inverse(total, NVIDIA)
-    power_of_two = (total.to(tl.int64, bitcast=True) & _MANTISSA) == 0
-    others = power_of_two & (weighted > 0)
-    below = (inverse.to(tl.int64, bitcast=True) - 1).to(tl.float64, bitcast=True)
-    return tl.where(others, below, inverse), others & (weighted > 0.5 * exponential)
 
 
 @jit
 def _denominator(
     total: tl.tensor, weights: tl.tensor, unit: tl.tensor, exponential: tl.tensor, NVIDIA: tl.constexpr
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """The inverse of the exponentials' sum, the mean of A, and whether both are known.
+    """The inverse of the exponentials' sum, as in ``inverse_denominator``, the mean of A, and whether both are known.
 
-    From the sum, and that of A with the factor of ``leading``.
+    ``weights`` is the sum of A e^-d, in units of ``unit`` and with the factors of the exponentials and of ``leading``, with which it is
+    above 0 wherever there is any other finite logit than the maximum. Where the total is a power of two and the maximum's copies are
+    not all of it, the others vanish beside them, or their exponentials sum to 1 at least, and so their errors to ``exponential``.
     """
+    inverse = quick_inverse(total, NVIDIA)
+    power_of_two = (total.to(tl.int64, bitcast=True) & _MANTISSA) == 0
+    others = power_of_two & (weights > 0)
+    below = (inverse.to(tl.int64, bitcast=True) - 1).to(tl.float64, bitcast=True)
     weighted = weights * (-(2.0**-128) / 2.0**_SCALE) * unit
-    inverse, odd = _inverse(total, weighted, exponential, NVIDIA)
+    odd = others & (weighted > 0.5 * exponential)
+    inverse = tl.where(others, below, inverse)
     weighted = weighted * (inverse.to(tl.float32) * 2.0**_SCALE)
     return inverse, weighted, (odd == 0) & (weighted <= 1.0)
 
@@ -120,7 +114,8 @@ def _deviation(
 
 @jit
 def _is_within(deviation: tl.tensor, allowance: tl.tensor) -> tl.tensor:
-    """Whether it is at most the allowance, by way of integers: the interpreter broadcasts a comparison of float32 scalars as if it were one."""
+    """Whether it is at most the allowance."""
+    # By way of integers, since the interpreter broadcasts a comparison of float32 scalars as if it were one.
     return tl.where(deviation <= allowance, 1, 0) != 0
 
 
@@ -211,6 +206,13 @@ def _scan_kernel(
 ) -> None:
     table = open_table(NVIDIA)
     exchange = table + EXCHANGE
+    slope = kept(slope, exchange, 0, NVIDIA)
+    exponential = kept(exponential, exchange, 1, NVIDIA)
+    additions = kept(additions, exchange, 2, NVIDIA)
+    twice = kept(twice, exchange, 3, NVIDIA)
+    underflow = kept(underflow, exchange, 4, NVIDIA)
+    underflow_sum = kept(underflow_sum, exchange, 5, NVIDIA)
+    margin = kept(margin, exchange, 6, NVIDIA)
     # Errors of exponentials are in these units.
     unit = -slope
     up: tl.constexpr = _UP_WIDE if WIDE_RANGE else _UP_NARROW
@@ -297,7 +299,7 @@ def _scan_kernel(
         allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
         if EXACT_SUMS:
             costs = rounding / per_ulp
-            allowance += tl.sum(costs if EVEN else tl.where(inside, costs, 0.0), axis=1) * 2.0**-64 * 2.0 ** (64 - up)
+            allowance += tl.sum(costs if EVEN else tl.where(inside, costs, 0.0), axis=1) * _DOWN * 2.0 ** (64 - up)
         else:
             # Half an ULP is more than 2^-(p+1) r, and the sum of r is 1.
             allowance += 2.0 ** -(PRECISION + 1)
@@ -362,8 +364,8 @@ def _scan_kernel(
 
 
 def degree(constants: Constants) -> int:
-    """The polynomial that keeps the reference within 2^-21 ULP, in float32 within 2^-26."""
-    return 7 if constants.fmt.precision <= 11 else 10
+    """The polynomial that keeps the reference within 2^-22 ULP in float16, within 2^-26 elsewhere."""
+    return 7 if constants.fmt.precision == _FLOAT16 else 10
 
 
 def is_watched(constants: Constants) -> bool:

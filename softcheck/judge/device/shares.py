@@ -117,7 +117,7 @@ def shares(
     """Errors as shares of their bounds, and the cost of rounding to the format in ULPs, both float32.
 
     The first four are ``measured``; ``unit`` is that of ``own``, ``row_part`` the part of B that all elements of a row share,
-    ``underflow`` tau times 2^128.
+    ``underflow`` tau times 2^UP.
     """
     up: tl.constexpr = 2.0 ** (PRECISION - 2)
     if FAR or MORE_TERMS:
