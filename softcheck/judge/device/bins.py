@@ -9,7 +9,7 @@ counted with one shared-memory addition each. Elsewhere, and under the interpret
 import triton.language as tl
 
 from softcheck.judge.device import exchange
-from softcheck.judge.device._jit import jit
+from softcheck.judge.device._jit import constexpr_function, jit
 from softcheck.judge.device.exp64 import high_word
 from softcheck.judge.histogram import BINS_PER_OCTAVE, LEAST
 
@@ -28,12 +28,17 @@ _FIRST = tl.constexpr((1023 - 10) * BINS_PER_OCTAVE - 2)
 _SHIFT_OF_FLOAT32 = tl.constexpr(17)
 _FIRST_OF_FLOAT32 = tl.constexpr((127 - 10) * BINS_PER_OCTAVE - 2)
 
-WORDS = 2172
+WORDS = EXCHANGE.value // 4 + exchange.WORDS
 """In shared memory: the counts, a place for what is not counted, three that are not used, and the exchanges."""
+_WORDS = tl.constexpr(WORDS)
 
-assert EXCHANGE.value // 4 + exchange.WORDS == WORDS
 assert LEAST == 2.0**-10
 assert BINS_PER_OCTAVE == 64
+
+
+@constexpr_function
+def _declaration(words: int) -> str:
+    return f".shared .align 16 .b32 softcheck_bins[{words}];\nmov.u32 $0, softcheck_bins;"
 
 
 @jit
@@ -44,7 +49,7 @@ def open_table(NVIDIA: tl.constexpr) -> tl.tensor:
     """
     if NVIDIA:
         table = tl.inline_asm_elementwise(
-            ".shared .align 16 .b32 softcheck_bins[2172];\nmov.u32 $0, softcheck_bins;",
+            _declaration(_WORDS),
             "=r,r",
             [tl.num_programs(0)],
             dtype=tl.int32,

@@ -110,13 +110,6 @@ class Constants:
 
         A copy that is kept could be overwritten by a variant that writes out of bounds, and would misjudge all others.
         """
-        return copied(self.vector(degree, margin), device)
-
-
-def copied(vector: Values, device: torch.device) -> torch.Tensor:
-    """A vector in device memory, copied behind what was launched before it; nothing is waited for.
-
-    A copy from memory that is not page-locked would wait for the device, and every launch after it come late.
-    """
-    found = torch.from_numpy(vector)
-    return (found.pin_memory() if device.type == "cuda" else found).to(device, non_blocking=True)
+        found = torch.from_numpy(self.vector(degree, margin))
+        # A copy from memory that is not page-locked would wait for the device, and every launch after it come late.
+        return (found.pin_memory() if device.type == "cuda" else found).to(device, non_blocking=True)

@@ -2,7 +2,7 @@
 """What every program of a scan found, added up on the device: a few numbers, whatever the number of rows.
 
 A scan is three kernels: one that sets a count to 0, its own, and one that adds up. Where the GPU can, each is launched before the
-one that it follows has ended: what it must not do sooner is behind ``follow``.
+one that it follows has ended: what it must not do sooner is behind ``gdc_wait``.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 from numpy.typing import NDArray
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
@@ -77,31 +78,9 @@ def store_sums(
 
 
 @jit
-def let_follow(OVERLAPS: tl.constexpr) -> None:
-    """Lets the next kernel begin where this one leaves room, if it is launched to follow closely."""
-    if OVERLAPS:
-        tl.inline_asm_elementwise(
-            "griddepcontrol.launch_dependents;\nmov.u32 $0, 0;",
-            "=r,r",
-            [tl.num_programs(0)],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
-        )
-
-
-@jit
-def follow(OVERLAPS: tl.constexpr) -> None:
-    """Waits until the kernel before has ended, and what it wrote is to be seen."""
-    if OVERLAPS:
-        tl.inline_asm_elementwise(
-            "griddepcontrol.wait;\nmov.u32 $0, 0;", "=r,r", [tl.num_programs(0)], dtype=tl.int32, is_pure=False, pack=1
-        )
-
-
-@jit
 def _begin_kernel(left: tl.tensor, OVERLAPS: tl.constexpr) -> None:
-    let_follow(OVERLAPS)
+    if OVERLAPS:
+        gdc_launch_dependents()
     tl.store(left, 0)
 
 
@@ -122,7 +101,8 @@ def _finish_kernel(
     PROGRAMS: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ) -> None:
-    follow(OVERLAPS)
+    if OVERLAPS:
+        gdc_wait()
     # What is not of the histogram has a program for each figure, since each waits for memory more than it computes.
     if tl.program_id(0) < TABLES:
         number = tl.program_id(0) * BINS + tl.arange(0, BINS)

@@ -12,6 +12,7 @@ import math
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import OPTIONS, jit
@@ -25,10 +26,8 @@ from softcheck.judge.device.finish import (
     better,
     closely,
     finish,
-    follow,
     is_nvidia,
     leave,
-    let_follow,
     overlaps,
     store_best,
     store_sums,
@@ -57,10 +56,6 @@ LARGEST_ERROR = 2.0**21
 """ULPs from which rows are left: the table of counts ends a little below 2^22. No bound of a scan's models but those that
 flush, whose subnormal results may be 2^(p-1) ULPs off, reaches it."""
 
-_FLOAT16 = 11
-"""Its precision."""
-_WIDE = 2.0**16
-"""Largest numbers of formats in a wide range are above it: of all but float16's."""
 _UP_NARROW, _UP_WIDE = tl.constexpr(128), tl.constexpr(64)
 """UP of softcheck.judge.device.shares."""
 _MANTISSA = tl.constexpr((1 << 52) - 1)
@@ -235,7 +230,8 @@ def _scan_kernel(
     offsets = column.to(tl.int64) * x_column_stride
     raw, peak = _read(x, first, rows, x_row_stride, offsets, inside, exchange, ROWS, LANES, INNER, EVEN, NVIDIA)
     # Where rows left are counted begins at 0 only now.
-    follow(OVERLAPS)
+    if OVERLAPS:
+        gdc_wait()
     if not WIDE_RANGE:
         # Of the turn before: its errors are counted beside this one's exponentials, which keep other units busy.
         uncounted = tl.full([ROWS, BLOCK], 0.0, tl.float32)
@@ -353,7 +349,8 @@ def _scan_kernel(
         counted = uncounted_rows != 0
         error_sum = _count(table, histogram, error_sum, uncounted, counted, inside, LANES, INNER, EVEN, NVIDIA)
 
-    let_follow(OVERLAPS)
+    if OVERLAPS:
+        gdc_launch_dependents()
     none = tl.zeros([ROWS], tl.int64)
     every: tl.constexpr = [ROWS * LANES]
     store_sums(tl.reshape(error_sum, every), passed_rows, none, none, floats, integers)
@@ -363,9 +360,14 @@ def _scan_kernel(
     store_table(table, counts + tl.program_id(0) * _TABLE, NVIDIA)
 
 
+def has_wide_range(constants: Constants) -> bool:
+    """Whether logits and results are of a wider range than float16's, which float64 holds as a whole beside a row's maximum."""
+    return constants.fmt.max > 2.0**16
+
+
 def degree(constants: Constants) -> int:
     """The polynomial that keeps the reference within 2^-22 ULP in float16, within 2^-26 elsewhere."""
-    return 7 if constants.fmt.precision == _FLOAT16 else 10
+    return 10 if has_wide_range(constants) else 7
 
 
 def is_watched(constants: Constants) -> bool:
@@ -407,10 +409,10 @@ def scan(
     most = registers_per_thread(block * tile_rows // (WARP * warps), warps)
     chosen = degree(constants)
     fitting = programs or default_programs(x.device, warps, REGISTERS * THREADS // most)
-    wide = constants.fmt.max > _WIDE
-    figures = constants.vector(chosen, margin(constants)).tolist()
-    # Else it may be a subnormal float32 of few bits.
-    figures[4] *= 2.0 ** (_UP_WIDE if wide else _UP_NARROW).value
+    wide = has_wide_range(constants)
+    slope, exponential, additions, twice, underflow, underflow_sum, _, doubt, _ = constants.vector(
+        chosen, margin(constants)
+    ).tolist()
     space = workspace(rows, min(tiles, fitting), x.device)
     _scan_kernel[(space.programs,)](
         x,
@@ -421,8 +423,14 @@ def scan(
         space.integers,
         space.histogram,
         space.counts,
-        *figures[:6],
-        figures[7],
+        slope,
+        exponential,
+        additions,
+        twice,
+        # Else it may be a subnormal float32 of few bits.
+        underflow * 2.0 ** (_UP_WIDE if wide else _UP_NARROW).value,
+        underflow_sum,
+        doubt,
         tiles,
         rows,
         columns,
