@@ -66,6 +66,7 @@ _MIXED = {
 }
 """Instructions of the loop by kind, and what stands for one of each in PTX; what is none of these, few in a hundred, is left out."""
 _REGISTERS = 16
+_GOLDEN = 0.618034
 _ELEMENTS, _TURNS, _THREADS = 4, 20_000, 256
 
 _TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
@@ -119,9 +120,11 @@ def _mixed_kernel(out: tl.tensor, turns: tl.tensor, PTX: tl.constexpr) -> None:
 def mixed(loop: list[str], per_thread: float) -> str:
     """PTX of a loop with the instructions of ``_ELEMENTS`` elements of a loop of the scan, each kind evenly spread."""
     order: list[tuple[float, str, int]] = []
-    for pattern, ptx in _MIXED.values():
+    for kind, (pattern, ptx) in enumerate(_MIXED.values()):
         many = round(sum(bool(re.match(pattern, i)) for i in loop) / per_thread * _ELEMENTS)
-        order += [((number + 0.5) / many, ptx, number % _REGISTERS) for number in range(many)]
+        # Kinds as frequent as each other begin in different places, or all of them would follow one another.
+        begin = kind * _GOLDEN % 1
+        order += [((number + begin) / many, ptx, number % _REGISTERS) for number in range(many)]
     body = [ptx.format(i=number) for _, ptx, number in sorted(order)]
     registers = {"f64": "demn", "f32": "grq", "b32": "uvwxy"}
     declared = [f".reg .{kind} {name}<{_REGISTERS}>;" for kind, names in registers.items() for name in names]

@@ -1,8 +1,8 @@
 """A logarithmic histogram of ULP errors that can be merged over cases, and percentiles from it.
 
-Bin 0 counts errors of exactly zero, bin 1 errors in (0, 2^-10), and bin 2 + 64 k + i errors from 2^(k-10) (1 + i/64) up
-to the next such edge, i in 0..63. From 2^-10 ULP on, the upper edge of a bin is at most 1/64 = 1.6 % above any error in
-it; smaller errors are not told apart, since three decimals print them as 0.001 or less.
+Bin 0 counts errors below 2^-10, and bin 1 + 64 k + i errors from 2^(k-10) (1 + i/64) up to the next such edge, i in 0..63.
+From 2^-10 ULP on, the upper edge of a bin is at most 1/64 = 1.6 % above any error in it; smaller errors are not told apart,
+nor from 0, since three decimals print them as 0.001 or less.
 """
 
 import math
@@ -29,8 +29,7 @@ class Histogram:
         """Counts finite errors >= 0, any shape."""
         flat = np.ascontiguousarray(errors, dtype=np.float64).ravel()
         # The leading bits of a float64 are its exponent and the first six bits after the point: the bin's number.
-        bins = np.maximum((flat.view(np.int64) >> _SHIFT) - (_FIRST - 2), 1)
-        bins[flat == 0] = 0
+        bins = np.maximum((flat.view(np.int64) >> _SHIFT) - (_FIRST - 1), 0)
         counts = np.bincount(bins, minlength=len(self._counts))
         counts[: len(self._counts)] += self._counts
         self._counts = counts
@@ -57,10 +56,8 @@ def merge(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def upper_edge(b: int) -> float:
-    """The least value above a bin's errors; 0 for bin 0, and the largest float64 for the last bin."""
-    if b == 0:
-        return 0.0
-    octave, step = divmod(b - 1, BINS_PER_OCTAVE)
+    """The least value above a bin's errors; the largest float64 for the last bin."""
+    octave, step = divmod(b, BINS_PER_OCTAVE)
     try:
         return math.ldexp(LEAST * (1 + step / BINS_PER_OCTAVE), octave)
     except OverflowError:

@@ -10,6 +10,6 @@ def octaves(histogram: Mapping[int, int]) -> tuple[Bin, ...]:
     """The judge's bins joined to one per octave."""
     joined: dict[int, int] = {}
     for b, elements in sorted(histogram.items()):
-        last = 0 if b == 0 else 1 if b == 1 else 1 + BINS_PER_OCTAVE * -(-(b - 1) // BINS_PER_OCTAVE)
+        last = BINS_PER_OCTAVE * -(-b // BINS_PER_OCTAVE)
         joined[last] = joined.get(last, 0) + elements
     return tuple(Bin(below=upper_edge(b), elements=elements) for b, elements in joined.items())

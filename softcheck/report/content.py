@@ -241,10 +241,8 @@ def exhaustive_lines(report: Report) -> list[str]:
         elements = sum(b.elements for b in result.histogram)
         if elements == 0:
             continue
-        shares = (
-            f"{'0' if b.below == 0 else f'< {b.below:.3g}'}: {b.elements / elements:.3g}" for b in result.histogram
-        )
-        lines.append(f"  share of elements by ULP error: {', '.join(shares)}")
+        shares = ", ".join(f"< {b.below:.3g}: {b.elements / elements:.3g}" for b in result.histogram)
+        lines.append(f"  share of elements by ULP error: {shares}")
     return lines
 
 

@@ -71,7 +71,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bin(msgspec.Struct, frozen=True, kw_only=True):
-    """Elements with an ULP error below ``below`` and at or above the bin before it; ``below`` 0 counts errors of 0."""
+    """Elements with an ULP error below ``below`` and not in the bin before it."""
 
     below: float
     elements: int

@@ -30,7 +30,7 @@ def plot(*arguments):
 
 def report_with_speed():
     shape = sample_speed.SWEEP.shapes[1]
-    bins = (Bin(below=0.0, elements=10), Bin(below=0.25, elements=80), Bin(below=0.5, elements=10))
+    bins = (Bin(below=2.0**-10, elements=10), Bin(below=0.25, elements=80), Bin(below=0.5, elements=10))
     rows = tuple(msgspec.structs.replace(PASSING, name=f.variant, histogram=bins) for f in shape.variants)
     return msgspec.structs.replace(sample_reports.MEASURED, variants=rows, timings=(shape,))
 

@@ -257,7 +257,7 @@ MEASURED = Report(
             ordinary_rows=4030464001,
             nan_rows=264503294,
             fully_masked_rows=1,
-            histogram=(Bin(below=0.0, elements=4), Bin(below=0.5, elements=12)),
+            histogram=(Bin(below=2.0**-10, elements=4), Bin(below=0.5, elements=12)),
             rows_per_second=1.5e9,
             judged_in="float64",
         ),

@@ -83,7 +83,5 @@ def _close(a: float | None, b: float | None) -> bool:
 
 
 def _moved(a: Mapping[int, int], b: Mapping[int, int]) -> int:
-    """Elements in other bins. The bins of 0 and of the least errors count as one: where r underflows, either is right."""
-    bins = (a.keys() | b.keys()) - {0, 1}
-    least = abs(a.get(0, 0) + a.get(1, 0) - b.get(0, 0) - b.get(1, 0))
-    return (least + sum(abs(a.get(k, 0) - b.get(k, 0)) for k in bins)) // 2
+    """Elements in other bins."""
+    return sum(abs(a.get(k, 0) - b.get(k, 0)) for k in a.keys() | b.keys()) // 2

@@ -18,15 +18,32 @@ TABLE = 2048
 
 EXCHANGE = tl.constexpr(4 * (TABLE + 4))
 
-ALL = (2047 - 1023 + 10) * BINS_PER_OCTAVE + 2
+
+def largest_error(counts: int) -> float:
+    """ULPs: errors below lie in the first ``counts`` bins, a multiple of BINS_PER_OCTAVE.
+
+    Bin 0 takes the place of one of the last octave, which is therefore left out.
+    """
+    return LEAST * 2.0 ** (counts // BINS_PER_OCTAVE - 1)
+
+
+def counts_for(error: float) -> int:
+    """Counts of the table, a power of two, that hold errors up to so many ULPs; at most TABLE."""
+    counts = BINS_PER_OCTAVE
+    while counts < TABLE and largest_error(counts) <= error:
+        counts *= 2
+    return counts
+
+
+ALL = (2047 - 1023 + 10) * BINS_PER_OCTAVE + 1
 """Bins up to the largest float64."""
 
 _TABLE = tl.constexpr(TABLE)
 _SHIFT = tl.constexpr(14)
 """Bits of a high word below the exponent and the first six bits after the point."""
-_FIRST = tl.constexpr((1023 - 10) * BINS_PER_OCTAVE - 2)
+_FIRST = tl.constexpr((1023 - 10) * BINS_PER_OCTAVE - 1)
 _SHIFT_OF_FLOAT32 = tl.constexpr(17)
-_FIRST_OF_FLOAT32 = tl.constexpr((127 - 10) * BINS_PER_OCTAVE - 2)
+_FIRST_OF_FLOAT32 = tl.constexpr((127 - 10) * BINS_PER_OCTAVE - 1)
 
 WORDS = EXCHANGE.value // 4 + exchange.WORDS
 """In shared memory: the counts, a place for what is not counted, three that are not used, and the exchanges."""
@@ -68,16 +85,20 @@ def open_table(NVIDIA: tl.constexpr) -> tl.tensor:
 
 @jit
 def bin_of(error: tl.tensor) -> tl.tensor:
-    """Bin number of float64 errors >= 0; those below 2^-1022 count as zero."""
-    word = high_word(error)
-    return tl.maximum((word >> _SHIFT) - _FIRST, tl.minimum(word, 1))
+    """Bin number of float64 errors >= 0."""
+    return tl.maximum((high_word(error) >> _SHIFT) - _FIRST, 0)
 
 
 @jit
 def bin_of_small(error: tl.tensor) -> tl.tensor:
     """Bin number of float32 errors >= 0."""
-    bits = error.to(tl.int32, bitcast=True)
-    return tl.maximum((bits >> _SHIFT_OF_FLOAT32) - _FIRST_OF_FLOAT32, tl.minimum(bits, 1))
+    return _place(error) - _FIRST_OF_FLOAT32
+
+
+@jit
+def _place(error: tl.tensor) -> tl.tensor:
+    """Bin number of float32 errors >= 0, and ``_FIRST_OF_FLOAT32``."""
+    return tl.maximum(error.to(tl.int32, bitcast=True) >> _SHIFT_OF_FLOAT32, _FIRST_OF_FLOAT32)
 
 
 @jit
@@ -106,19 +127,32 @@ def count(
 
 @jit
 def count_rows(
-    table: tl.tensor, histogram: tl.tensor, number: tl.tensor, passed: tl.tensor, NVIDIA: tl.constexpr
+    table: tl.tensor,
+    histogram: tl.tensor,
+    error: tl.tensor,
+    inside: tl.tensor,
+    passed: tl.tensor,
+    EVEN: tl.constexpr,
+    NVIDIA: tl.constexpr,
 ) -> None:
-    """Counts all elements of rows that passed; ``number``, [rows, columns], is TABLE at most, ``passed`` [rows, 1] or a scalar."""
+    """Counts the elements of rows that passed; all of a row if EVEN, else those ``inside``.
+
+    ``error``, float32 >= 0, is [rows, columns], ``inside`` [1, columns], ``passed`` [rows, 1] or a scalar.
+    """
+    place = _place(error)
+    if not EVEN:
+        place = tl.where(inside, place, _FIRST_OF_FLOAT32 + _TABLE)
     if NVIDIA:
         # One multiplication and addition takes the other rows' elements to the place beyond the table.
-        address = number * tl.where(passed, 4, 0) + tl.where(passed, table, table + _TABLE * 4)
+        beyond = table + _TABLE * 4
+        address = place * tl.where(passed, 4, 0) + tl.where(passed, table - _FIRST_OF_FLOAT32 * 4, beyond)
         tl.inline_asm_elementwise(
             "red.shared.add.u32 [$1], 1;\nmov.u32 $0, 0;", "=r,r", [address], dtype=tl.int32, is_pure=False, pack=1
         )
     else:
         # Not a broadcast: Triton 3.6's interpreter reads an atomic operation's mask as if it were contiguous.
-        counted = tl.where(passed, number, _TABLE) < _TABLE
-        tl.atomic_add(histogram + number, tl.full(number.shape, 1, tl.int64), mask=counted, sem="relaxed")
+        number = tl.where(passed, place - _FIRST_OF_FLOAT32, _TABLE)
+        tl.atomic_add(histogram + number, tl.full(number.shape, 1, tl.int64), mask=number < _TABLE, sem="relaxed")
 
 
 @jit
@@ -134,15 +168,15 @@ def close_table(table: tl.tensor, histogram: tl.tensor, NVIDIA: tl.constexpr) ->
 
 
 @jit
-def store_table(table: tl.tensor, counts: tl.tensor, NVIDIA: tl.constexpr) -> None:
-    """Stores the table in the program's own ``counts`` [TABLE] int32, for ``finish`` to add up. Call it once, last.
+def store_table(table: tl.tensor, counts: tl.tensor, COUNTS: tl.constexpr, NVIDIA: tl.constexpr) -> None:
+    """Stores the first COUNTS of the table in the program's own row of ``counts``, int32 [programs, COUNTS]. Call it once, last.
 
     Additions to one histogram by every program would wait for each other longer than the programs run.
     """
     if NVIDIA:
         tl.debug_barrier()
-        number = tl.arange(0, _TABLE)
+        number = tl.arange(0, COUNTS)
         found = tl.inline_asm_elementwise(
             "ld.shared.s32 $0, [$1];", "=r,r", [table + number * 4], dtype=tl.int32, is_pure=False, pack=1
         )
-        tl.store(counts + number, found)
+        tl.store(counts + tl.program_id(0) * COUNTS + number, found)

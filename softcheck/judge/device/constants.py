@@ -63,6 +63,11 @@ class Constants:
         return self.model.rounds_result and before > 0.5
 
     @property
+    def largest_bound(self) -> float:
+        """ULPs above the bound of every element with d <= CLAMP, and of all whose r is below half an ULP."""
+        return self.largest_growth * 2.0**self.fmt.precision + 2 * self.model.underflow / self.fmt.least_subnormal + 2.0
+
+    @property
     def few_terms(self) -> bool:
         """Whether two terms of expm1(B) are within a relative 2^-23: the third is B^2 / 6."""
         return self.largest_growth <= 2.0**-10

@@ -25,7 +25,6 @@ INTEGERS = SUMS + 3
 """Per program: the counts, then the rows of the three largest figures."""
 
 _FLOATS, _SUMS, _INTEGERS = tl.constexpr(FLOATS), tl.constexpr(SUMS), tl.constexpr(INTEGERS)
-_TABLE = tl.constexpr(bins.TABLE)
 _BINS, _MOST_ROWS = 8, 2048
 """Of the table of every program's counts, what a program of the last kernel reads at once: all rows, as a rule, since it waits
 for memory as often as it reads."""
@@ -96,6 +95,7 @@ def _finish_kernel(
     numbers: tl.tensor,
     histogram: tl.tensor,
     TABLES: tl.constexpr,
+    COUNTS: tl.constexpr,
     BINS: tl.constexpr,
     ROWS: tl.constexpr,
     PROGRAMS: tl.constexpr,
@@ -109,7 +109,8 @@ def _finish_kernel(
         found = tl.zeros([BINS], tl.int64)
         for first in range(0, programs, ROWS):
             row = first + tl.arange(0, ROWS)[:, None]
-            part = tl.load(counts + row * _TABLE + number[None, :], mask=row < programs, other=0)
+            stored = (row < programs) & (number < COUNTS)[None, :]
+            part = tl.load(counts + row * COUNTS + number[None, :], mask=stored, other=0)
             found += tl.sum(part.to(tl.int64), axis=0)
         tl.store(histogram + number, found)
     else:
@@ -149,7 +150,7 @@ class Workspace:
     integers: torch.Tensor
     """int64 [programs, INTEGERS]."""
     counts: torch.Tensor
-    """Counts of elements by bin, int32 [programs, bins.TABLE]; no rows where programs have no tables."""
+    """Each program's counts of elements by bin, the first ones; int32 [programs, counts], no rows where programs have no tables."""
     found: torch.Tensor
     """``Scan.found``; 0 at first where programs have no tables of counts."""
 
@@ -205,8 +206,8 @@ def closely() -> dict[str, bool]:
     return {"launch_pdl": True} if overlaps() else {}
 
 
-def workspace(rows: int, programs: int, device: torch.device) -> Workspace:
-    """Memory for a scan, which is to be launched next; it may follow closely."""
+def workspace(rows: int, programs: int, device: torch.device, counts: int = bins.TABLE) -> Workspace:
+    """Memory for a scan whose programs store so many counts each; it is to be launched next, and may follow closely."""
     left = torch.empty(1, dtype=torch.int64, device=device)
     _begin_kernel[(1,)](left, overlaps(), num_warps=1, **OPTIONS)
     # Where programs have tables everything is written.
@@ -218,7 +219,7 @@ def workspace(rows: int, programs: int, device: torch.device) -> Workspace:
         listed=torch.empty(rows + FLOATS - 1, dtype=torch.int64, device=device),
         floats=torch.empty((programs, FLOATS), dtype=torch.float64, device=device),
         integers=torch.empty((programs, INTEGERS), dtype=torch.int64, device=device),
-        counts=torch.empty((programs if is_nvidia() else 0, bins.TABLE), dtype=torch.int32, device=device),
+        counts=torch.empty((programs if is_nvidia() else 0, counts), dtype=torch.int32, device=device),
         found=found,
     )
 
@@ -239,6 +240,7 @@ def finish(space: Workspace) -> Scan:
         numbers,
         space.histogram,
         tables,
+        space.counts.shape[1],
         _BINS,
         min(_MOST_ROWS, triton.next_power_of_2(space.programs)),
         triton.next_power_of_2(space.programs),

@@ -24,7 +24,7 @@ from softcheck.judge.device.elements import (
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
 from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
-from softcheck.judge.device.scan import LARGEST_ERROR, degree
+from softcheck.judge.device.scan import degree
 from softcheck.judge.device.tiles import REGISTERS, THREADS, default_programs, registers
 
 _WARPS = 4
@@ -39,7 +39,7 @@ _UP = tl.constexpr(2.0**64)
 _DOWN = tl.constexpr(2.0**-64)
 _HALF = tl.constexpr((127 + 64 - 1) << 23)
 """The exponent bits of 2^64 / 2 as float32."""
-_LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
+_LARGEST_ERROR = tl.constexpr(bins.largest_error(bins.TABLE))
 _BELOW_HALF = tl.constexpr(0.49 * 2.0**64)
 _INFINITY = tl.constexpr(float("inf"))
 
@@ -183,7 +183,7 @@ def _pairs_kernel(
     store_best(best_error, error_row, 1, floats, integers)
     store_best(best_share, share_row, 2, floats, integers)
     store_best(best_deviation, deviation_row, 3, floats, integers)
-    store_table(table, counts + tl.program_id(0) * _TABLE, NVIDIA)
+    store_table(table, counts, _TABLE, NVIDIA)
 
 
 def suits(constants: Constants) -> bool:

@@ -16,7 +16,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import OPTIONS, jit
-from softcheck.judge.device.bins import EXCHANGE, bin_of_small, count_rows, open_table, store_table
+from softcheck.judge.device.bins import EXCHANGE, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import as_float32, leading, quick_inverse
 from softcheck.judge.device.exchange import CLOSER, FIRST, kept
@@ -44,6 +44,7 @@ from softcheck.judge.device.tiles import (
     default_programs,
     registers,
     registers_per_thread,
+    sparing,
     spread,
     stages,
     tile,
@@ -51,10 +52,6 @@ from softcheck.judge.device.tiles import (
 
 MAX_COLUMNS = 16384
 """Widest row whose exponentials fit the registers of one program: 32 float64 per thread of 16 warps."""
-
-LARGEST_ERROR = 2.0**21
-"""ULPs from which rows are left: the table of counts ends a little below 2^22. No bound of a scan's models but those that
-flush, whose subnormal results may be 2^(p-1) ULPs off, reaches it."""
 
 _UP_NARROW, _UP_WIDE = tl.constexpr(128), tl.constexpr(64)
 """UP of softcheck.judge.device.shares."""
@@ -69,8 +66,6 @@ _SCALE = tl.constexpr(-65)
 """Exponentials are multiplied by 2 to this power. So ``leading`` of them is at most 2^63, and may be multiplied by A."""
 _DOWN = tl.constexpr(2.0**-64)
 """2^-128 itself is no normal float32."""
-_LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
-_TABLE = tl.constexpr(bins.TABLE)
 
 
 @jit
@@ -151,8 +146,7 @@ def _count(
     NVIDIA: tl.constexpr,
 ) -> tl.tensor:
     """Counts the errors of a tile's rows that are counted; what they add up to with those before."""
-    number = bin_of_small(error)
-    count_rows(table, histogram, number if EVEN else tl.where(inside, number, _TABLE), counted, NVIDIA)
+    count_rows(table, histogram, error, inside, counted, EVEN, NVIDIA)
     return error_sum + tl.where(counted, sums(error, LANES, INNER), 0.0).to(tl.float64)
 
 
@@ -195,6 +189,8 @@ def _scan_kernel(
     WATCHED: tl.constexpr,
     EXACT_SUMS: tl.constexpr,
     DEGREE: tl.constexpr,
+    COUNTS: tl.constexpr,
+    LARGEST_ERROR: tl.constexpr,
     STAGES: tl.constexpr,
     NVIDIA: tl.constexpr,
     OVERLAPS: tl.constexpr,
@@ -243,6 +239,9 @@ def _scan_kernel(
         wanted = place if one else place * ROWS + tl.arange(0, ROWS)
         row = wanted if one else tl.minimum(wanted, rows - 1)
         outputs = y + beside(row, one) * y_row_stride + column.to(tl.int64) * y_column_stride
+        if WIDE_RANGE:
+            # What is loaded ahead is waited for here, and not beside the exponentials.
+            stored = tl.load(outputs) if EVEN else tl.load(outputs, mask=inside, other=0.0)
         logit = as_float32(raw, NVIDIA)
         if not EVEN:
             # Beyond the last column nothing more is left out: what is so far from the peak vanishes in every sum.
@@ -269,7 +268,8 @@ def _scan_kernel(
         total, weights, exponential_sums = totals(exponentials, rounded * own, exchange, LANES, INNER, NVIDIA)
         inverse, weighted, known = _denominator(total, weights, unit, exponential, NVIDIA)
 
-        stored = tl.load(outputs) if EVEN else tl.load(outputs, mask=inside, other=0.0)
+        if not WIDE_RANGE:
+            stored = tl.load(outputs) if EVEN else tl.load(outputs, mask=inside, other=0.0)
         output = as_float32(stored, NVIDIA)
         small, per_ulp, difference, error = measured(
             exponentials, rounded, beside(inverse, one), output, up, PRECISION, MIN_EXPONENT, NVIDIA
@@ -302,7 +302,8 @@ def _scan_kernel(
         if WIDE_RANGE:
             known = known & (tl.abs(peak) < _LARGEST_PEAK)
         allowance = tl.where(known, allowance * (1.0 - 2.0**-12), -1.0)
-        within = (largest_share <= 1.0 - margin) & (largest_error < _LARGEST_ERROR)
+        # Larger ones have no place among the counts that are stored.
+        within = (largest_share <= 1.0 - margin) & (largest_error < LARGEST_ERROR)
         if WIDE_RANGE:
             within = within & ordinary
         if not WIDE_RANGE and not WATCHED:
@@ -357,7 +358,7 @@ def _scan_kernel(
     store_best(tl.reshape(best_error, every), tl.reshape(error_row, every), 1, floats, integers)
     store_best(tl.reshape(best_share, every), tl.reshape(share_row, every), 2, floats, integers)
     store_best(best_deviation, deviation_row, 3, floats, integers)
-    store_table(table, counts + tl.program_id(0) * _TABLE, NVIDIA)
+    store_table(table, counts, COUNTS, NVIDIA)
 
 
 def has_wide_range(constants: Constants) -> bool:
@@ -413,7 +414,8 @@ def scan(
     slope, exponential, additions, twice, underflow, underflow_sum, _, doubt, _ = constants.vector(
         chosen, margin(constants)
     ).tolist()
-    space = workspace(rows, min(tiles, fitting), x.device)
+    counts = bins.counts_for(constants.largest_bound)
+    space = workspace(rows, min(tiles, fitting), x.device, counts)
     _scan_kernel[(space.programs,)](
         x,
         y,
@@ -450,12 +452,15 @@ def scan(
         is_watched(constants),
         block <= NARROW,
         chosen,
+        counts,
+        bins.largest_error(counts),
         stages(block, constants.fmt.itemsize),
         is_nvidia(),
         overlaps(),
         num_warps=warps,
         **closely(),
         **registers(most),
+        **sparing(),
         **OPTIONS,
     )
     return finish(space)

@@ -29,7 +29,7 @@ from softcheck.judge.device.double_float import (
 )
 from softcheck.judge.device.elements import bound_in_ulps, is_power, ratio, scaled_binade, scaled_inverse_ulp
 from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
-from softcheck.judge.device.scan import LARGEST_ERROR, degree
+from softcheck.judge.device.scan import degree
 from softcheck.judge.device.tiles import NARROW, REGISTERS, THREADS, default_programs, registers, stages, tile
 
 _WARP_ELEMENTS = 512
@@ -39,7 +39,7 @@ _CLAMP = tl.constexpr(CLAMP)
 _NEAR = tl.constexpr(2.0**-34)
 """More than the relative error of a row's sum: farther than this from a power of two, its side is known."""
 _LEAST = tl.constexpr(2.0**-60)
-_LARGEST_ERROR = tl.constexpr(LARGEST_ERROR)
+_LARGEST_ERROR = tl.constexpr(bins.largest_error(bins.TABLE))
 _INFINITY = tl.constexpr(float("inf"))
 _TABLE = tl.constexpr(bins.TABLE)
 
@@ -197,7 +197,7 @@ def _scan_kernel(
     store_best(best_error, error_row, 1, floats, integers)
     store_best(best_share, share_row, 2, floats, integers)
     store_best(best_deviation, deviation_row, 3, floats, integers)
-    store_table(table, counts + tl.program_id(0) * _TABLE, NVIDIA)
+    store_table(table, counts, _TABLE, NVIDIA)
 
 
 def uncertainty(*, precise: bool) -> float:

@@ -82,7 +82,7 @@ def histogram(dtype: str, bins: Mapping[str, tuple[Bin, ...]], folder: Path) -> 
         _log(axes)
         axes.set_title(name, fontsize=8)
         step = max(1, len(edges) // 6)
-        axes.set_xticks(range(0, len(edges), step), [_edge(e) for e in edges[::step]], rotation=60, fontsize=7)
+        axes.set_xticks(range(0, len(edges), step), [f"{e:.2g}" for e in edges[::step]], rotation=60, fontsize=7)
     for axes in panels.flat[len(bins) :]:
         axes.set_axis_off()
     drawn.suptitle(f"{dtype}: share of elements by ULP error")
@@ -113,7 +113,3 @@ def _finish(axes: "Axes", sweep: Sweep, what: str) -> None:
     other = "rows" if sweep.axis == "columns" else "columns"
     axes.set_title(f"{what} against {sweep.axis}, {sweep.dtype}, {sweep.fixed} {other}")
     style.legend(axes)
-
-
-def _edge(value: float) -> str:
-    return "0" if value == 0 else f"{value:.2g}"
