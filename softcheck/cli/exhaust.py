@@ -16,6 +16,7 @@ from softcheck.report.exhaustive import build
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.exhaust import ROWS_AT_ONCE, Exhausted, Header, Parts, exhaust
+from softcheck.run.fingerprint import fingerprints
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
 from softcheck.variants.registry import resolve
@@ -94,6 +95,7 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
         torch=ready.torch,
         triton=ready.triton,
         rows_at_once=ROWS_AT_ONCE[ready.backend],
+        sources=fingerprints([name]),
     )
     kept = Parts(path or _default_journal(name, judged), header, resume=resume)
     try:

@@ -13,6 +13,7 @@ from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
+from softcheck.run.fingerprint import changed
 from softcheck.run.journal import Journal
 from softcheck.run.patience import MOST_DEATHS, Over
 from softcheck.run.session import Session
@@ -31,6 +32,8 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     torch: str
     triton: str
     rows_at_once: int
+    sources: dict[str, str]
+    """Digests of softcheck's code and of the variant's."""
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,8 +68,8 @@ class Parts:
 
 
 def _refusal(found: Header, now: Header) -> str | None:
-    if found == now:
-        return None
+    if msgspec.structs.replace(found, sources=now.sources) == now:
+        return changed(found.sources, now.sources)
     return (
         f"it belongs to another run ({found.variant}, {found.domain.describe()}, {found.device}, torch {found.torch}, "
         f"Triton {found.triton})"

@@ -2,7 +2,7 @@
 
 import hashlib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import oracles
@@ -22,6 +22,12 @@ def fingerprints(variants: Iterable[str]) -> dict[str, str]:
         elif where.kind != "builtin":
             found[name] = _of_module(where.location)
     return found
+
+
+def changed(found: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """Why a journal with these fingerprints can't be gone on with under those of now, or None."""
+    names = [name for name, digest in now.items() if found.get(name) != digest]
+    return f"the source of {', '.join(names)} has changed since" if names else None
 
 
 def _of_module(location: str) -> str:

@@ -13,7 +13,7 @@ from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Outcome
 from softcheck.run.exhaust import Exhausted
-from softcheck.run.fingerprint import fingerprints
+from softcheck.run.fingerprint import changed, fingerprints
 from softcheck.run.generate import Generated
 from softcheck.run.journal import Journal
 from softcheck.run.patience import Patience
@@ -221,8 +221,7 @@ def refusal(found: Header, now: Header) -> str | None:
     ):
         if before != after:
             return f"it was begun with {what} {_shown(before)}, and now it is {_shown(after)}"
-    changed = [name for name, digest in now.sources.items() if found.sources.get(name) != digest]
-    return f"the source of {', '.join(changed)} has changed since" if changed else None
+    return changed(found.sources, now.sources)
 
 
 def _fields(found: msgspec.Struct, now: msgspec.Struct) -> list[tuple[str, Any, Any]]:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from softcheck.cases.exhaustive import domain
 from softcheck.contract import FindingKind, Violation
+from softcheck.errors import UsageError
 from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.report.build import exit_code
 from softcheck.report.exhaustive import build
@@ -49,7 +50,7 @@ def answer(rows):
 
 @pytest.fixture
 def parts(tmp_path):
-    header = Header(variant="v", domain=SINGLE, device="CPU", torch="2", triton="3", rows_at_once=ROWS)
+    header = Header(variant="v", domain=SINGLE, device="CPU", torch="2", triton="3", rows_at_once=ROWS, sources={})
     opened = Parts(tmp_path / "journal", header, resume=False)
     yield opened
     opened.close()
@@ -97,6 +98,22 @@ def test_a_resumed_run_remembers_which_parts_ended_their_process(parts):
     _, left = run(session, parts)
     assert session.calls == [MOST_DEATHS - 1]
     assert left.parts == PARTS - MOST_DEATHS
+
+
+def test_a_run_is_not_resumed_after_a_change_to_the_code(tmp_path):
+    begun = Header(
+        variant="v",
+        domain=SINGLE,
+        device="CPU",
+        torch="2",
+        triton="3",
+        rows_at_once=ROWS,
+        sources={"softcheck": "a", "v": "b"},
+    )
+    Parts(tmp_path / "journal", begun, resume=False).close()
+    Parts(tmp_path / "journal", begun, resume=True).close()
+    with pytest.raises(UsageError, match="the source of v has changed since"):
+        Parts(tmp_path / "journal", replace(begun, sources={"softcheck": "a", "v": "c"}), resume=True)
 
 
 def test_a_resumed_run_remembers_an_answer(parts):
