@@ -59,13 +59,17 @@ class Constants:
     @property
     def far(self) -> bool:
         """Whether an error before the rounding to the format may exceed half an ULP."""
-        before = self.largest_growth * 2.0**self.fmt.precision + self.model.underflow / self.fmt.least_subnormal
-        return self.model.rounds_result and before > 0.5
+        return self.model.rounds_result and self._before_rounding > 0.5
 
     @property
     def largest_bound(self) -> float:
         """ULPs above the bound of every element with d <= CLAMP, and of all whose r is below half an ULP."""
-        return self.largest_growth * 2.0**self.fmt.precision + 2 * self.model.underflow / self.fmt.least_subnormal + 2.0
+        return 2 * self._before_rounding + 2.0
+
+    @property
+    def _before_rounding(self) -> float:
+        """The largest error before the rounding to the format of elements with d <= CLAMP, in ULPs."""
+        return self.largest_growth * 2.0**self.fmt.precision + self.model.underflow / self.fmt.least_subnormal
 
     @property
     def few_terms(self) -> bool:

@@ -110,6 +110,12 @@ def _is_within(deviation: tl.tensor, allowance: tl.tensor) -> tl.tensor:
 
 
 @jit
+def _load(place: tl.tensor, inside: tl.tensor, OTHER: tl.constexpr, EVEN: tl.constexpr) -> tl.tensor:
+    """A tile as it is stored, OTHER beyond the last column."""
+    return tl.load(place) if EVEN else tl.load(place, mask=inside, other=OTHER)
+
+
+@jit
 def _read(
     x: tl.tensor,
     place: tl.tensor,
@@ -128,7 +134,7 @@ def _read(
     one: tl.constexpr = LANES > 1
     row = tl.minimum(place if one else place * ROWS + tl.arange(0, ROWS), rows - 1)
     logits = x + beside(row, one) * row_stride + offsets
-    raw = tl.load(logits) if EVEN else tl.load(logits, mask=inside, other=-float("inf"))
+    raw = _load(logits, inside, -float("inf"), EVEN)
     return raw, peaks(as_float32(raw, NVIDIA), exchange, LANES, INNER, NVIDIA)
 
 
@@ -241,7 +247,7 @@ def _scan_kernel(
         outputs = y + beside(row, one) * y_row_stride + column.to(tl.int64) * y_column_stride
         if WIDE_RANGE:
             # What is loaded ahead is waited for here, and not beside the exponentials.
-            stored = tl.load(outputs) if EVEN else tl.load(outputs, mask=inside, other=0.0)
+            stored = _load(outputs, inside, 0.0, EVEN)
         logit = as_float32(raw, NVIDIA)
         if not EVEN:
             # Beyond the last column nothing more is left out: what is so far from the peak vanishes in every sum.
@@ -269,7 +275,7 @@ def _scan_kernel(
         inverse, weighted, known = _denominator(total, weights, unit, exponential, NVIDIA)
 
         if not WIDE_RANGE:
-            stored = tl.load(outputs) if EVEN else tl.load(outputs, mask=inside, other=0.0)
+            stored = _load(outputs, inside, 0.0, EVEN)
         output = as_float32(stored, NVIDIA)
         small, per_ulp, difference, error = measured(
             exponentials, rounded, beside(inverse, one), output, up, PRECISION, MIN_EXPONENT, NVIDIA
