@@ -51,7 +51,10 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A broken promise that is declared, with its reason. It is strict: where it could show and does not, that is an error."""
+    """A broken promise that is declared, with its reason.
+
+    Where it could show and does not, a report says so in a note, and with ``--strict-declarations`` that is an error.
+    """
 
     kinds: tuple[FindingKind, ...]
     """Findings that this defect explains; at least one of them must be found."""
@@ -62,6 +65,9 @@ class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Largest error over bound (for sums: deviation over what rounding allows) that it explains; None for any."""
     dtypes: tuple[str, ...] | None = None
     backends: tuple[Backend, ...] | None = None
+    always: bool = True
+    """Whether it shows on every machine. False where it depends on hardware, a library's version or what was compiled before;
+    then ``--strict-declarations`` does not ask for it."""
 
     def applies(self, dtype: str, backend: Backend) -> bool:
         """Whether the defect is declared for this dtype on this backend."""
