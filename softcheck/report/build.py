@@ -8,6 +8,7 @@ from oracles.formats import FORMATS, decode
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import Violation
+from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.measurement import Extreme
 from softcheck.judge.merge import merge
 from softcheck.report import exhaustive, probes
@@ -137,6 +138,7 @@ class _Row:
             probes_run=probes_run,
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),
+            weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=_witness(*worst, declaration) if worst else None,
             findings=tuple(findings),
             gb_per_s=speed.gb_per_s if speed else None,
@@ -224,7 +226,22 @@ class _Row:
         declaration = self.run.declarations.get(self.name)
         if declaration is None or self.dtype not in declaration.dtypes:
             return []
-        return [f"{self.name}, {self.dtype}: {_said_of_unseen(defect)}" for defect in self._unseen(declaration)]
+        said = [_said_of_unseen(defect) for defect in self._unseen(declaration)]
+        beyond = self._beyond_the_standard(declaration)
+        return [f"{self.name}, {self.dtype}: {text}" for text in ([] if beyond is None else [beyond]) + said]
+
+    def _beyond_the_standard(self, declaration: Declaration) -> str | None:
+        """What a call without any Triton kernel on a CPU errs beyond the standard contract, where it does."""
+        if weaker_by_design(declaration.arithmetic, self.dtype) is not None:
+            return None
+        shares = [(m.max_standard_share, case.id) for case, m in self.measured if m.max_standard_share is not None]
+        share, case_id = max(shares, default=(0.0, ""))
+        if share <= 1:
+            return None
+        return (
+            f"beyond the standard contract on {sum(s > 1 for s, _ in shares)} cases, {share:.3g} times its bound on {case_id}: "
+            "no Triton kernel ran, and a library on a CPU may add up a row one number after the other"
+        )
 
     def _unseen(self, declaration: Declaration) -> list[KnownDefect]:
         """Declared defects that did not show although they had their chance."""

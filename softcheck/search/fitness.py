@@ -63,8 +63,9 @@ def _per_ulp(exact: torch.Tensor, fmt: Format) -> torch.Tensor:
 def _limits(distance: torch.Tensor, exact: torch.Tensor, per_ulp: torch.Tensor, model: bounds.Model) -> torch.Tensor:
     """Bounds in ULPs, [rows, columns]: the formula of ``softcheck.judge.bounds``, in the same order."""
     columns = distance.shape[1]
-    additions = bounds.depth(columns) * model.addition + columns * model.underflow + model.denominator
-    rescaling = bounds.depth(columns) * model.rescale
+    longest = bounds.depth(columns, model.lanes)
+    additions = longest * model.addition + columns * model.underflow + model.denominator
+    rescaling = longest * model.rescale
     distance = distance.clamp(max=_VANISHED)
     errors = model.exponent * distance + model.exponential * (distance > 0)
     weighted = torch.log1p((exact * torch.expm1(errors)).sum(dim=1, keepdim=True))

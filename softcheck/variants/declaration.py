@@ -21,6 +21,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 ATTRIBUTE = "__softcheck_declaration__"
 
 
+WARP = 32
+"""Threads of a warp: the partial sums that the standard contract spreads a wide row over, at least."""
+
+
 class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a variant computes, as far as error bounds depend on it. The defaults are the standard contract."""
 
@@ -33,6 +37,8 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     rescales: bool = False
     """Whether a running maximum rescales the sum (online softmax)."""
     flush_to_zero: bool = False
+    lanes: int = WARP
+    """Partial sums that a wide row is spread over, at least; 1 adds a row up in any order, also one number after the other."""
 
 
 class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -137,6 +143,9 @@ def _check(declaration: Declaration) -> None:
         raise UsageError("dtypes is empty, expected at least one")
     if declaration.dimensions < 2:
         raise UsageError(f"dimensions is {declaration.dimensions}, expected at least 2: rows and columns")
+    lanes = WARP if declaration.arithmetic is None else declaration.arithmetic.lanes
+    if lanes < 1:
+        raise UsageError(f"arithmetic.lanes is {lanes}, expected at least 1: partial sums that a row is spread over")
     for dtype in declaration.dtypes:
         if dtype not in FORMATS:
             raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")
