@@ -71,6 +71,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per call."
 )
 @option("--speed/--no-speed", default=True, help="Time the variants, where there is a GPU.")
+@option("--strict-declarations", is_flag=True, help="Take a declared defect that does not show for an error.")
 @option(
     "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
 )
@@ -112,6 +113,7 @@ def command(
     jobs: int | None,
     time_limit: float,
     speed: bool,
+    strict_declarations: bool,
     output_format: str,
     output: str,
     timings: bool,
@@ -149,6 +151,7 @@ def command(
         generate=generate,
         exhaustive=exhaustive is not False and (whole_corpus or exhaustive is True),
         speed=speed and with_cases,
+        strict_declarations=strict_declarations,
         seconds_per_call=time_limit,
     )
     keeping = resuming.keeping(click.get_current_context(), journal, resume)

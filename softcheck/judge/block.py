@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from oracles.formats import Bits, Format, Values, decode
 from oracles.reference import Reference
 from softcheck.judge import bounds, doubt, order, special, sums, ulp
+from softcheck.judge.bounds import Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +22,7 @@ class Block:
     fmt: Format
     logits: Values
     reference: Reference
-    model: bounds.Model
+    model: Model
 
     @cached_property
     def output(self) -> Values:
@@ -65,6 +66,16 @@ class Block:
         if not self.specials.bounded.all():
             shares[~self.specials.bounded] = -1.0
         return shares
+
+    def largest_share(self, constants: Model) -> float | None:
+        """Largest error over what another arithmetic would allow, of elements and of sums; None where nothing is bounded."""
+        allowed = bounds.bounds(self.logits, self.exact, self.answer, constants)
+        bounded = self.specials.bounded
+        with np.errstate(over="ignore", invalid="ignore"):
+            shares = (self.errors / allowed.elements)[bounded]
+            of_sums = (np.abs(self.sum_deviations) / allowed.sums)[self.summed_rows]
+        largest = max(float(shares.max(initial=-1.0)), float(of_sums.max(initial=-1.0)))
+        return None if largest < 0 else min(largest, ulp.LARGEST)
 
     @cached_property
     def exceeding(self) -> ulp.Flags:

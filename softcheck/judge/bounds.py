@@ -16,7 +16,7 @@ import numpy as np
 
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from softcheck.judge.ulp import Scaled, scale
-from softcheck.variants.declaration import Arithmetic
+from softcheck.variants.declaration import WARP, Arithmetic
 
 _LOG2E_CONSTANT = 0.224
 """Relative error of log2(e) rounded to float32, in units of 2^-24; float64's is 0.127 units of 2^-53."""
@@ -54,8 +54,10 @@ class Model:
     """Whether the quotient is rounded once more, to a narrower output format."""
     prescaled: bool
     """Whether x is multiplied by log2(e) before the maximum is subtracted."""
+    lanes: int = WARP
+    """Partial sums that a wide row is spread over, at least."""
     scaling: float = 0.0
-    """Error of the exponent per unit of |x| + |max x| by logits that are scaled, and rounded, before the maximum is subtracted."""
+    """Error of the exponent per unit of |x| + |max x| where scaled logits are rounded before the maximum is subtracted."""
 
     @property
     def rounds_logits(self) -> bool:
@@ -77,17 +79,17 @@ class Bounds:
     """Largest |sum - 1| of each row, shape [rows]."""
 
 
-def depth(columns: int) -> int:
-    """h: additions on the longest path of a row's sum, for a kernel that spreads a row over a warp or more.
+def depth(columns: int, lanes: int = WARP) -> int:
+    """h: additions on the longest path of a row's sum, for a kernel that spreads a row over ``lanes`` or more.
 
-    With 32 <= w <= 1024 threads on a row and tiles of T >= w columns, a thread adds up T/w elements of a tile, a tree
+    With lanes <= w <= 1024 threads on a row and tiles of T >= w columns, a thread adds up T/w elements of a tile, a tree
     over the threads adds log2(w) <= 10 more, and the tiles' sums are added in turn: T/w - 1 + log2(w) + n/T additions,
-    which is convex in T and so largest at T = w or T = n, at most ceil(n/32) + 10. Kernels may give short rows fewer
+    which is convex in T and so largest at T = w or T = n, at most ceil(n/lanes) + 10. Kernels may give short rows fewer
     threads, down to one, so 31 additions in sequence are always allowed: a whole row of 32 columns, or 16 bytes of
     elements per thread and a tree over the threads in rows of up to 1024. No order of additions puts more than n - 1 on a
-    path. Padding adds exact zeros.
+    path, so that one lane allows every order. Padding adds exact zeros.
     """
-    return max(0, min(columns - 1, max(31, -(-columns // 32) + 10)))
+    return max(0, min(columns - 1, max(WARP - 1, -(-columns // lanes) + 10)))
 
 
 def model(arithmetic: Arithmetic, fmt: Format) -> Model:
@@ -118,6 +120,7 @@ def model(arithmetic: Arithmetic, fmt: Format) -> Model:
         rounds_result=fmt.precision < inner.precision,
         prescaled=arithmetic.exp == "prescaled_ex2_approx",
         scaling=(_log_error(u) + stored) * (1 + exponent) if arithmetic.scaled_logits else 0.0,
+        lanes=min(WARP, arithmetic.lanes),
     )
 
 
@@ -133,8 +136,9 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         logarithmic, weighted = _logarithmic_errors(values, probabilities, constants)
         masked = np.isneginf(values)
-        additions = depth(columns) * constants.addition + columns * constants.underflow + constants.denominator
-        common = weighted + additions + constants.division + depth(columns) * constants.rescale
+        longest = depth(columns, constants.lanes)
+        additions = longest * constants.addition + columns * constants.underflow + constants.denominator
+        common = weighted + additions + constants.division + longest * constants.rescale
         logarithmic += common[:, None]
         limit = np.expm1(np.minimum(logarithmic, _LARGEST_EXPONENT))
         limit *= exact.high
@@ -149,7 +153,7 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
         elements = limit + rounding if constants.rounds_result else limit
         # An output lies in [0, 1] or is out of range, so errors above 1 and sums above n need no bound of their own.
         np.minimum(elements, exact.in_ulps(2.0), out=elements)
-        rescaling = 2 * weighted + depth(columns) * constants.rescale if constants.rescale else np.zeros(len(weighted))
+        rescaling = 2 * weighted + longest * constants.rescale if constants.rescale else np.zeros(len(weighted))
         sums = sum_allowance((rounding * exact.ulp).sum(axis=1), columns, rescaling + additions, constants)
         np.minimum(sums, columns + 1.0, out=sums)
     return Bounds(elements, rounding, constants.rounds_result, sums)

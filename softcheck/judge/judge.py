@@ -56,6 +56,7 @@ def judge(
     _check(input_bits, output_bits, fmt, reference)
     rows, columns = input_bits.shape
     constants = bounds.model(arithmetic, fmt)
+    standard = None if arithmetic == STANDARD else bounds.model(STANDARD, fmt)
     summary = _Summary()
     step = max(1, _BLOCK_ELEMENTS // max(1, columns))
     for first in range(0, rows if columns else 0, step):
@@ -69,6 +70,11 @@ def judge(
                 summary.rejudged_rows += len(doubtful)
                 block = block.with_reference(doubtful, _proven(logits[doubtful], fully_masked))
             summary.add(block)
+            if standard is not None:
+                share = block.largest_share(standard)
+                summary.max_standard_share = max(
+                    (s for s in (summary.max_standard_share, share) if s is not None), default=None
+                )
     return summary.measurement(rows, columns)
 
 
@@ -114,6 +120,7 @@ class _Summary:
     histogram: Histogram = field(default_factory=Histogram)
     max_ulp_ftz: float | None = None
     max_bound_share: Extreme | None = None
+    max_standard_share: float | None = None
     flushed: int = 0
     max_sum_deviation: float | None = None
     sum_violations: int = 0
@@ -161,6 +168,7 @@ class _Summary:
             histogram=self.histogram.counts(),
             max_ulp_ftz=self.max_ulp_ftz,
             max_bound_share=self.max_bound_share,
+            max_standard_share=self.max_standard_share,
             flushed=self.flushed,
             max_sum_deviation=self.max_sum_deviation,
             sum_violations=self.sum_violations,

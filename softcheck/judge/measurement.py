@@ -31,6 +31,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """Largest ULP error where flushed results count as the format's own (0 and 2^emin one ULP apart)."""
     max_bound_share: Extreme | None
     """Largest error divided by the bound on it; above 1 breaks the contract."""
+    max_standard_share: float | None = None
+    """Largest error, or deviation of a sum from 1, divided by what the standard contract allows, where another was judged by."""
     flushed: int
     max_sum_deviation: float | None
     """Largest |sum - 1| over ordinary rows, summed without rounding error."""

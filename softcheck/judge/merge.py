@@ -1,7 +1,7 @@
 """Joining measurements, of parts of one input or of several inputs, into one."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 
 import msgspec
@@ -14,11 +14,16 @@ from softcheck.judge.ulp import LARGEST
 
 def shifted(measurement: Measurement, rows: int) -> Measurement:
     """The same figures with every witness's row moved down by ``rows``, in its message too."""
+    return moved(measurement, lambda row: row + rows)
+
+
+def moved(measurement: Measurement, place: Callable[[int], int]) -> Measurement:
+    """The same figures with every witness's row in another place, in its message too."""
     return msgspec.structs.replace(
         measurement,
-        max_ulp=_moved(measurement.max_ulp, rows),
-        max_bound_share=_moved(measurement.max_bound_share, rows),
-        violations=tuple(_violation_moved(v, rows) for v in measurement.violations),
+        max_ulp=_moved(measurement.max_ulp, place),
+        max_bound_share=_moved(measurement.max_bound_share, place),
+        violations=tuple(_violation_moved(v, place) for v in measurement.violations),
     )
 
 
@@ -40,6 +45,7 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         histogram=histogram.merge([a.histogram, b.histogram]),
         max_ulp_ftz=_largest(a.max_ulp_ftz, b.max_ulp_ftz),
         max_bound_share=larger(a.max_bound_share, b.max_bound_share),
+        max_standard_share=_largest(a.max_standard_share, b.max_standard_share),
         flushed=a.flushed + b.flushed,
         max_sum_deviation=_largest(a.max_sum_deviation, b.max_sum_deviation),
         sum_violations=a.sum_violations + b.sum_violations,
@@ -63,17 +69,17 @@ def _violations(a: tuple[Violation, ...], b: tuple[Violation, ...]) -> tuple[Vio
     return tuple(first[kind] for kind in FindingKind if kind in first)
 
 
-def _violation_moved(violation: Violation, rows: int) -> Violation:
+def _violation_moved(violation: Violation, place: Callable[[int], int]) -> Violation:
     if violation.row is None:
         return violation
-    row = violation.row + rows
+    row = place(violation.row)
     # The first place that a message names is its witness.
     message = re.sub(rf"\brow {violation.row}\b", f"row {row}", violation.message, count=1)
     return msgspec.structs.replace(violation, row=row, message=message)
 
 
-def _moved(extreme: Extreme | None, rows: int) -> Extreme | None:
-    return None if extreme is None else msgspec.structs.replace(extreme, row=extreme.row + rows)
+def _moved(extreme: Extreme | None, place: Callable[[int], int]) -> Extreme | None:
+    return None if extreme is None else msgspec.structs.replace(extreme, row=place(extreme.row))
 
 
 def larger(a: Extreme | None, b: Extreme | None) -> Extreme | None:

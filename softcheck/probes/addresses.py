@@ -100,14 +100,14 @@ def _far(subject: Subject, far: _Far) -> Outcome:
     if returned.output is None:
         return _unless_out_of_memory(returned)
     output = to_bits(returned.output, fmt)
-    wrong = wrong_values(subject, bits, output)
+    wrong = wrong_values(subject, bits, output, returned)
     # What is wrong near by too has nothing to do with the distance.
-    near = call_on(subject, bits, far.near).output if wrong else None
-    if near is None:
+    near = call_on(subject, bits, far.near) if wrong else None
+    if near is None or near.output is None:
         return Outcome()
-    also_near = {v.kind for v in wrong_values(subject, bits, near)}
+    also_near = {v.kind for v in wrong_values(subject, bits, near.output, near)}
     caused = [v for v in wrong if v.kind not in also_near][:1]
-    if wrapped is not None and not wrong_values(subject, wrapped, output):
+    if wrapped is not None and not wrong_values(subject, wrapped, output, returned):
         kind, why = FindingKind.OUT_OF_BOUNDS_READ, "32-bit offsets wrap: elements were read 2^32 before their place"
     else:
         kind, why = FindingKind.WRONG_LAYOUT, "elements beyond 2^31 were not read from their place"
@@ -194,20 +194,22 @@ def _dense(subject: Subject) -> Outcome:
         return Outcome(violations=overrun)
     rows = view.shape[0]
     for inputs, first in ((before, 0), (before, rows // block_rows // 2 * block_rows), (beyond, rows - block_rows)):
-        wrong = _wrong_sample(subject, inputs, returned.output[first : first + block_rows], first)
+        wrong = _wrong_sample(subject, inputs, returned, first, block_rows)
         if wrong:
             return Outcome(violations=wrong)
     return Outcome()
 
 
-def _wrong_sample(subject: Subject, inputs: Bits, output: torch.Tensor, first: int) -> tuple[Violation, ...]:
+def _wrong_sample(subject: Subject, inputs: Bits, returned: Returned, first: int, rows: int) -> tuple[Violation, ...]:
     """What is wrong with the first and last rows of a block, where the same rows by themselves are right."""
+    assert returned.output is not None
     chosen = np.r_[0:8, len(inputs) - 8 : len(inputs)]
-    wrong = wrong_values(subject, inputs[chosen], to_bits(output[torch.from_numpy(chosen)], subject.setting.fmt))
-    alone = call_on(subject, inputs[chosen]).output if wrong else None
-    if alone is None:
+    output = returned.output[first : first + rows][torch.from_numpy(chosen)]
+    wrong = wrong_values(subject, inputs[chosen], to_bits(output, subject.setting.fmt), returned)
+    alone = call_on(subject, inputs[chosen]) if wrong else None
+    if alone is None or alone.output is None:
         return ()
-    also_alone = {v.kind for v in wrong_values(subject, inputs[chosen], alone)}
+    also_alone = {v.kind for v in wrong_values(subject, inputs[chosen], alone.output, alone)}
     caused = [v for v in wrong if v.kind not in also_alone][:1]
     return prefixed(caused, f"right by themselves, wrong from row {first} on of {_LIMIT + _BEYOND:,} dense elements")
 

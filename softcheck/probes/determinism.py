@@ -115,7 +115,7 @@ def _other_shapes_between(subject: Subject, columns: int) -> Outcome:
     found = _unlike(subject, bits, first, after, words)
     if found is None:
         return Outcome(properties={PROPERTY: True})
-    if after.output is None or wrong_values(subject, bits, after.output):
+    if after.output is None or wrong_values(subject, bits, after.output, after):
         return found
     # Compiled or tuned anew for the other shapes, it may take that code from now on, which is as right.
     return _unlike(subject, bits, after, call_on(subject, bits), words) or Outcome(properties={PROPERTY: False})
@@ -174,8 +174,8 @@ def _wrong_there(subject: Subject, bits: Bits, there: Called, elsewhere: Called)
         return None
     if same_bits(there.output, elsewhere.output, subject.setting.fmt).all():
         return None
-    wrong = wrong_values(subject, bits, there.output)
-    if not wrong or wrong_values(subject, bits, elsewhere.output):
+    wrong = wrong_values(subject, bits, there.output, there)
+    if not wrong or wrong_values(subject, bits, elsewhere.output, elsewhere):
         return None
     words = "new values at an address that another input had get a wrong answer, and the right one elsewhere"
     return Violation(_KIND, f"{words}: {wrong[0].message}", row=wrong[0].row, column=wrong[0].column)
@@ -188,7 +188,7 @@ def _stale(subject: Subject, first: tuple[Bits, Called], second: tuple[Bits, Cal
         return next(iter((*one.violations, *two.violations)), None)
     if not same_bits(one.output, two.output, subject.setting.fmt).all():
         return None
-    wrong = wrong_values(subject, others, two.output)
-    if wrong_values(subject, ours, one.output) or not wrong:
+    wrong = wrong_values(subject, others, two.output, two)
+    if wrong_values(subject, ours, one.output, one) or not wrong:
         return None
     return Violation(_KIND, f"{_STALE}, {where}: {wrong[0].message}", row=wrong[0].row, column=wrong[0].column)

@@ -10,9 +10,10 @@ import torch
 from oracles.formats import Bits, Format
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
+from softcheck.judge.contracts import contract_of
+from softcheck.judge.device import screen
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
-from softcheck.probes import screen
 from softcheck.probes.arrivals import ECHO_BYTES, MOST, Arrivals, Echo, Flags
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
@@ -207,15 +208,13 @@ class Calls:
 
     def _until_crash(self, made: Sequence[_Made], seen: Sequence[_Seen], crash: Violation) -> list[tuple[int, Judged]]:
         """The first call of which nothing arrived lost the device; where all did, the last, by work on another stream."""
-        setting = self._subject.setting
         lost = next((index for index, what in enumerate(seen) if what.flags is None), len(made) - 1)
         settled = []
         for one, what in zip(made[:lost], seen, strict=False):
             violations = (*what.modified, *one.launched.broken, *one.launched.changed)
             if what.output is not None:
                 # What a diagnosis would tell, it would have to ask the device for.
-                masked = setting.declaration.fully_masked
-                violations += judge(one.bits, what.output, setting.fmt, fully_masked=masked).violations
+                violations += self._judge(one, what.output).violations
             elif one.has_output and not (what.is_unchanged and what.passes):
                 continue
             settled.append((one.size, Judged(None, violations, fatal=False, seconds=one.seconds)))
@@ -223,13 +222,18 @@ class Calls:
         violations = (crash, *culprit.launched.changed)
         return [*settled, (culprit.size, Judged(None, violations, fatal=True, seconds=culprit.seconds))]
 
+    def _judge(self, made: _Made, output: Bits) -> Measurement:
+        setting = self._subject.setting
+        declaration = setting.declaration
+        contract = contract_of(declaration.arithmetic, of_cpu_library=made.launched.of_cpu_library)
+        return judge(made.bits, output, setting.fmt, fully_masked=declaration.fully_masked, arithmetic=contract)
+
     def _wrong(self, made: _Made, output: torch.Tensor, output_bits: Bits) -> tuple[Violation, ...]:
         """What the judge finds wrong with an output that the screen does not pass."""
         setting, bits = self._subject.setting, made.bits
-        masked = setting.declaration.fully_masked
 
         def judge_bits(found: Bits) -> Measurement:
-            return judge(bits, found, setting.fmt, fully_masked=masked)
+            return self._judge(made, found)
 
         attempt = Attempt(
             function=self._function,
@@ -245,7 +249,13 @@ class Calls:
             from softcheck.judge.device.trust import DistrustedError, judge_trusted
 
             try:
-                measured = judge_trusted(made.launched.placed.view, output, setting.fmt, fully_masked=masked)
+                measured = judge_trusted(
+                    made.launched.placed.view,
+                    output,
+                    setting.fmt,
+                    fully_masked=setting.declaration.fully_masked,
+                    arithmetic=contract_of(setting.declaration.arithmetic),
+                )
             except DistrustedError:
                 # The numpy judge is slower and as right; who is to know of it reads it beside the exhaustive pairs.
                 measured = judge_bits(output_bits)

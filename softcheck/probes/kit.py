@@ -9,11 +9,12 @@ import torch
 from oracles.formats import Bits, Format, bits_hex, decode, encode
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
+from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import judge
 from softcheck.probes.base import Setting, Subject, Trial, properties_of, skipped_of
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import Called, call, place
+from softcheck.variants.call import Called, Returned, call, place
 
 _INTERPRETED_SHAPES = ((3, 129), (2, 600))
 _DEVICE_SHAPES = ((3, 129), (7, 513), (5, 1), (2, 1025), (33, 4097), (2, 32768))
@@ -48,10 +49,12 @@ def only(violations: Sequence[Violation], *kinds: FindingKind) -> tuple[Violatio
     return tuple(v for v in violations if v.kind in kinds)
 
 
-def wrong_values(subject: Subject, bits: Bits, output: Bits) -> tuple[Violation, ...]:
-    """What the judge finds wrong with an output."""
-    masked = subject.setting.declaration.fully_masked
-    return judge(bits, output, subject.setting.fmt, fully_masked=masked).violations
+def wrong_values(subject: Subject, bits: Bits, output: Bits, call: Called | Returned) -> tuple[Violation, ...]:
+    """What the judge finds wrong with an output, or a part of one, that a call gave."""
+    declaration = subject.setting.declaration
+    contract = contract_of(declaration.arithmetic, of_cpu_library=call.of_cpu_library)
+    masked = declaration.fully_masked
+    return judge(bits, output, subject.setting.fmt, fully_masked=masked, arithmetic=contract).violations
 
 
 def differing(

@@ -122,7 +122,7 @@ class Layouts(Probe):
         if called.output is None:
             return stopped(called)
         output = called.output.reshape(bits.shape)
-        wrong = wrong_values(subject, bits, output)
+        wrong = wrong_values(subject, bits, output, called)
         if not wrong:
             return Outcome()
         packed = call_on(subject, bits, PACKED)
@@ -130,7 +130,9 @@ class Layouts(Probe):
             return stopped(packed)
         gross = differ_grossly(decode(output, fmt), decode(packed.output, fmt))
         return Outcome(
-            violations=_caused(wrong, wrong_values(subject, bits, packed.output), _circumstances(asked), gross=gross)
+            violations=_caused(
+                wrong, wrong_values(subject, bits, packed.output, packed), _circumstances(asked), gross=gross
+            )
         )
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:

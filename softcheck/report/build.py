@@ -8,6 +8,7 @@ from oracles.formats import FORMATS, decode
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import Violation
+from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.measurement import Extreme
 from softcheck.judge.merge import merge
 from softcheck.report import exhaustive, probes
@@ -36,14 +37,10 @@ from softcheck.variants.declaration import Declaration, KnownDefect
 def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> Report:
     """The report of a run. ``command`` is what the user typed; ``corpora`` the ones named, for reproducing commands."""
     timings = tuple(shape_speed(samples, run.declarations) for samples in run.speeds)
-    rows = [
-        _Row(run, name, dtype, corpora, timings).result()
-        for name in run.options.variants
-        for dtype in run.options.dtypes
-    ]
+    rows = [_Row(run, name, dtype, corpora, timings) for name in run.options.variants for dtype in run.options.dtypes]
     return Report(
         environment=environment(run.ready, run.options.seed, command),
-        variants=tuple(rows),
+        variants=tuple(row.result() for row in rows),
         cases=_cases(run),
         exhaustive=tuple(exhaustive.behind(result) for result in run.exhausted),
         speed=tuple(
@@ -60,7 +57,13 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         stages=tuple(Stage(name=name, seconds=seconds) for name, seconds in run.stages.items()),
         interrupted=run.interrupted,
         errors=tuple(run.errors),
-        notes=(*_truncation_note(run), *run.notes, *probes.skip_notes(run), *_not_timed(run)),
+        notes=(
+            *_truncation_note(run),
+            *run.notes,
+            *(note for row in rows for note in row.notes()),
+            *probes.skip_notes(run),
+            *_not_timed(run),
+        ),
         seconds=run.seconds,
     )
 
@@ -68,7 +71,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
 def exit_code(report: Report) -> int:
     """0 clean; 1 a promise was broken; 2 a variant or a case could not be judged at all; 3 nothing was run.
 
-    A declared defect that no longer shows is a broken promise too.
+    Under ``--strict-declarations`` a declared defect that does not show is a broken promise too.
     """
     if report.errors:
         return 2
@@ -135,6 +138,7 @@ class _Row:
             probes_run=probes_run,
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),
+            weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=_witness(*worst, declaration) if worst else None,
             findings=tuple(findings),
             gb_per_s=speed.gb_per_s if speed else None,
@@ -212,17 +216,39 @@ class _Row:
     def _verdict(self, declaration: Declaration, findings: list[Finding]) -> tuple[Verdict, str | None]:
         if any(f.known is None for f in findings):
             return "fail", None
-        stale = [d for d in declaration.known_defects if self._is_stale(d)]
-        if stale:
-            kinds = ", ".join(stale[0].kinds)
-            return "error", (
-                f"declares a defect that was not found ({kinds} on {', '.join(stale[0].cases)}: {stale[0].reason}); "
-                "remove it from the declaration if it is mended"
-            )
+        unseen = [d for d in self._unseen(declaration) if d.always]
+        if unseen and self.run.options.strict_declarations:
+            return "error", _said_of_unseen(unseen[0])
         return ("known", None) if findings else ("pass", None)
 
-    def _is_stale(self, defect: KnownDefect) -> bool:
-        """A declared defect is strict only where every edge case, or every probe that it names, had its chance to show it."""
+    def notes(self) -> list[str]:
+        """What is to be said of this row beside its figures."""
+        declaration = self.run.declarations.get(self.name)
+        if declaration is None or self.dtype not in declaration.dtypes:
+            return []
+        said = [_said_of_unseen(defect) for defect in self._unseen(declaration)]
+        beyond = self._beyond_the_standard(declaration)
+        return [f"{self.name}, {self.dtype}: {text}" for text in ([] if beyond is None else [beyond]) + said]
+
+    def _beyond_the_standard(self, declaration: Declaration) -> str | None:
+        """What a call without any Triton kernel on a CPU errs beyond the standard contract, where it does."""
+        if weaker_by_design(declaration.arithmetic, self.dtype) is not None:
+            return None
+        shares = [(m.max_standard_share, case.id) for case, m in self.measured if m.max_standard_share is not None]
+        share, case_id = max(shares, default=(0.0, ""))
+        if share <= 1:
+            return None
+        return (
+            f"beyond the standard contract on {sum(s > 1 for s, _ in shares)} cases, {share:.3g} times its bound on {case_id}: "
+            "no Triton kernel ran, and a library on a CPU may add up a row one number after the other"
+        )
+
+    def _unseen(self, declaration: Declaration) -> list[KnownDefect]:
+        """Declared defects that did not show although they had their chance."""
+        return [defect for defect in declaration.known_defects if self._is_unseen(defect)]
+
+    def _is_unseen(self, defect: KnownDefect) -> bool:
+        """A declared defect has had its chance only where every edge case, or every probe that it names, could show it."""
         options = self.run.options
         if self.run.interrupted or not defect.applies(self.dtype, self.run.ready.backend):
             return False
@@ -247,6 +273,13 @@ class _Row:
     def _speed(self) -> SpeedFigures | None:
         shapes = (shape for shape in self.timings if shape.dtype == self.dtype)
         return next((f for shape in shapes for f in shape.variants if f.variant == self.name), None)
+
+
+def _said_of_unseen(defect: KnownDefect) -> str:
+    what = f"declares a defect that was not found ({', '.join(defect.kinds)} on {', '.join(defect.cases)}: {defect.reason})"
+    if not defect.always:
+        return f"{what}, which need not show everywhere"
+    return f"{what}; remove it from the declaration if it is mended, or declare always=False if it need not show everywhere"
 
 
 def _witness(case: Case, extreme: Extreme, declaration: Declaration) -> Witness:

@@ -111,7 +111,12 @@ def place(witness: Witness | Finding) -> str:
 
 
 def kinds(result: VariantResult) -> str:
-    """Kinds of findings with the number of cases; those that a declared defect explains come last."""
+    """Kinds of findings with the number of cases, those that a declared defect explains last; then a weaker contract's words."""
+    found = _kinds(result)
+    return f"{found}; weaker contract: {result.weaker_contract}" if result.weaker_contract and result.was_run else found
+
+
+def _kinds(result: VariantResult) -> str:
     if not result.findings:
         return "none" if result.was_run else figures.NOT_MEASURED
     new = _count_kinds(f for f in result.findings if f.known is None)

@@ -22,6 +22,7 @@ def with_figures(result: VariantResult, m: Measurement) -> VariantResult:
         p999_ulp=percentile_of(m.histogram, m.max_ulp),
         max_ulp_ftz=m.max_ulp_ftz,
         max_bound_share=None if m.max_bound_share is None else m.max_bound_share.value,
+        max_standard_share=m.max_standard_share,
         flushed=m.flushed if judged else None,
         max_sum_deviation=m.max_sum_deviation,
         sum_violations=None if m.max_sum_deviation is None else m.sum_violations,

@@ -100,6 +100,11 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     witness: Witness | None = None
     max_ulp_ftz: float | None = None
     max_bound_share: float | None = None
+    """Largest error over what the variant's contract allows on that element."""
+    weaker_contract: str | None = None
+    """What its declaration allows beyond the standard contract, in words; null where it is held to the standard one."""
+    max_standard_share: float | None = None
+    """The same over what the standard contract would allow, sums included; null where the variant is held to that."""
     flushed: int | None = None
     max_sum_deviation: float | None = None
     sum_violations: int | None = None

@@ -17,6 +17,7 @@ import torch
 from oracles.formats import FORMATS, Format
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge import bounds
+from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.probes.poison import nan_filled
 from softcheck.run.interruption import Interruption
@@ -101,7 +102,9 @@ class _Target:
     """Whether a call changed what can't be put back, so that the process can't serve others."""
 
     def __post_init__(self) -> None:
-        self.model = bounds.model(STANDARD, self.fmt)
+        own = bounds.model(contract_of(self.variant.declaration.arithmetic), self.fmt)
+        # Rows that are worst by the standard contract are the ones to look at where the rating knows no better.
+        self.model = bounds.model(STANDARD, self.fmt) if own.rounds_logits else own
 
     def rated(self, x: torch.Tensor, best: Best) -> tuple[torch.Tensor, torch.Tensor]:
         """Figures of rows and their columns, both [rows]; the worst rows reach ``best``. Raises Stopped."""
@@ -281,9 +284,9 @@ def _is_over(request: Search, rounds: int, seconds: float) -> bool:
 def _judged(best: Best, variant: LoadedVariant, fmt: Format, objective: Objective) -> Candidate | None:
     """The row that the judge finds worst among the best, with its measurement in the launch that it was found in."""
     inputs, outputs = to_bits(best.inputs, fmt), to_bits(best.outputs, fmt)
-    masked = variant.declaration.fully_masked
+    masked, contract = variant.declaration.fully_masked, contract_of(variant.declaration.arithmetic)
     candidates = [
-        Candidate(x.tobytes(), judge(x[None], y[None], fmt, fully_masked=masked))
+        Candidate(x.tobytes(), judge(x[None], y[None], fmt, fully_masked=masked, arithmetic=contract))
         for x, y in zip(inputs, outputs, strict=True)
     ]
     return max(candidates, key=lambda c: badness(c.measurement, objective), default=None)

@@ -33,6 +33,8 @@ class Options:
     exhaustive: bool = False
     """Whether every pair of a 16-bit dtype's patterns is judged too, on a GPU."""
     speed: bool = True
+    strict_declarations: bool = False
+    """Whether a declared defect that does not show is an error."""
     seconds_per_call: float = 120.0
 
 

@@ -20,6 +20,7 @@ from softcheck.cases.case import Layout
 from softcheck.cases.check import check_layout
 from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError, TooLittleMemoryError, UsageError
+from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import judge, reference
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import merge, shifted
@@ -60,6 +61,7 @@ from softcheck.variants.call import (
     returned_wrongly,
     to_bits,
 )
+from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.registry import LoadedVariant, load
 from softcheck.variants.state import Snapshot, is_lost, preserved
 
@@ -167,24 +169,25 @@ class _Session:
         if returned.output is None:
             measurement = unmeasured(rows.shape, returned.violations)
         else:
-            measurement = self._judge_where_it_is(rows, returned.output, request.domain.format, variant)
+            contract = contract_of(variant.declaration.arithmetic, of_cpu_library=returned.of_cpu_library)
+            masked = variant.declaration.fully_masked
+            measurement = self._judge_where_it_is(rows, returned.output, request.domain.format, masked, contract)
             measurement = _with(measurement, returned.violations)
         seconds = time.perf_counter() - begun
         yield Measured(request.variant, shifted(measurement, request.start), seconds, returned.fatal)
         yield Done()
 
     def _judge_where_it_is(
-        self, rows: torch.Tensor, output: torch.Tensor, fmt: Format, variant: LoadedVariant
+        self, rows: torch.Tensor, output: torch.Tensor, fmt: Format, masked: FullyMasked, contract: Arithmetic
     ) -> Measurement:
         """In halves where the judge finds no memory for all. Raises UsageError where it finds none for few rows."""
-        masked = variant.declaration.fully_masked
         if self.device.type != "cuda":
-            return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked)
+            return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked, arithmetic=contract)
         # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
         from softcheck.judge.device.trust import judge_trusted
 
         try:
-            return judge_trusted(rows, output, fmt, fully_masked=masked)
+            return judge_trusted(rows, output, fmt, fully_masked=masked, arithmetic=contract)
         except torch.OutOfMemoryError as error:
             if len(rows) < 2 * _FEWEST_ROWS:
                 raise UsageError(
@@ -192,8 +195,9 @@ class _Session:
                 ) from None
         # Not in the handler: the exception there holds what the failed call had taken.
         half = len(rows) // 2
-        first = self._judge_where_it_is(rows[:half], output[:half], fmt, variant)
-        return merge([first, shifted(self._judge_where_it_is(rows[half:], output[half:], fmt, variant), half)])
+        first = self._judge_where_it_is(rows[:half], output[:half], fmt, masked, contract)
+        second = self._judge_where_it_is(rows[half:], output[half:], fmt, masked, contract)
+        return merge([first, shifted(second, half)])
 
     def _measure(
         self, variant: LoadedVariant, request: RunCase, bits: Bits, exact: Reference
@@ -207,8 +211,11 @@ class _Session:
         if called.output is None:
             return unmeasured(bits.shape, called.violations), called.fatal
 
+        masked = variant.declaration.fully_masked
+        contract = contract_of(variant.declaration.arithmetic, of_cpu_library=called.of_cpu_library)
+
         def judged(output: Bits) -> Measurement:
-            return judge(bits, output, fmt, fully_masked=variant.declaration.fully_masked, reference=exact)
+            return judge(bits, output, fmt, fully_masked=masked, arithmetic=contract, reference=exact)
 
         measurement = judged(called.output)
         attempt = Attempt(

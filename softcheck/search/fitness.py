@@ -24,8 +24,8 @@ def rate(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Largest figure of each row and its column, both [rows]; float64 and int64.
 
-    ``x`` and ``y`` are [rows, columns] of the format's dtype, float64 excepted; ``model`` is an arithmetic that is not
-    prescaled. An output that is not finite where the answer is, or not 0 at a masked logit, gives infinity. Rows whose
+    ``x`` and ``y`` are [rows, columns] of the format's dtype, float64 excepted; ``model`` is one that does not
+    round logits. An output that is not finite where the answer is, or not 0 at a masked logit, gives infinity. Rows whose
     answer follows a convention (NaN, +inf, all -inf) give -1.
     """
     step = max(1, _CHUNK[x.device.type] // max(1, x.shape[1]))
@@ -63,8 +63,9 @@ def _per_ulp(exact: torch.Tensor, fmt: Format) -> torch.Tensor:
 def _limits(distance: torch.Tensor, exact: torch.Tensor, per_ulp: torch.Tensor, model: bounds.Model) -> torch.Tensor:
     """Bounds in ULPs, [rows, columns]: the formula of ``softcheck.judge.bounds``, in the same order."""
     columns = distance.shape[1]
-    additions = bounds.depth(columns) * model.addition + columns * model.underflow + model.denominator
-    rescaling = bounds.depth(columns) * model.rescale
+    longest = bounds.depth(columns, model.lanes)
+    additions = longest * model.addition + columns * model.underflow + model.denominator
+    rescaling = longest * model.rescale
     distance = distance.clamp(max=_VANISHED)
     errors = model.exponent * distance + model.exponential * (distance > 0)
     weighted = torch.log1p((exact * torch.expm1(errors)).sum(dim=1, keepdim=True))

@@ -12,6 +12,7 @@ import torch
 from oracles.formats import Bits, Format
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
+from softcheck.variants import launches
 from softcheck.variants.state import Snapshot
 
 _INTEGER = {16: torch.int16, 32: torch.int32, 64: torch.int64}
@@ -45,6 +46,8 @@ class Launched:
     changed: tuple[Violation, ...] = ()
     """Of global state."""
     fatal: bool = False
+    of_cpu_library: bool = False
+    """Whether it ran on a CPU and launched no Triton kernel, so that what was computed is a library's."""
 
     def unchanged(self) -> torch.Tensor:
         """Whether the input's storage holds what it held before: bool, of no dimensions, on the device."""
@@ -64,6 +67,8 @@ class Returned:
     violations: tuple[Violation, ...] = ()
     fatal: bool = False
     """This process can't go on: its device can't be used any more, or its global state can't be put back."""
+    of_cpu_library: bool = False
+    """As ``Launched.of_cpu_library``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class Called:
     output: Bits | None
     violations: tuple[Violation, ...] = ()
     fatal: bool = False
+    of_cpu_library: bool = False
 
 
 _TOGETHER = 1 << 20
@@ -127,7 +133,7 @@ def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
     unchanged = launched.unchanged().to(_INTEGER[placed.fmt.width])
     same, output = all_to_bits([unchanged, launched.output], placed.fmt)
     modified = () if same else launched.modified()
-    return Called(output, (*modified, *launched.changed), launched.fatal)
+    return Called(output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
 
 
 def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> Returned:
@@ -139,7 +145,7 @@ def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> R
     if launched.output is None:
         return Returned(None, (*launched.broken, *launched.changed), launched.fatal)
     modified = () if launched.unchanged() else launched.modified()
-    return Returned(launched.output, (*modified, *launched.changed), launched.fatal)
+    return Returned(launched.output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
 
 
 def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: bool) -> Launched:
@@ -151,6 +157,7 @@ def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: boo
     device = placed.view.device
     before = _stored(placed).clone()
     state = Snapshot()
+    kernels = launches.interpreted()
     try:
         output = function(placed.view)
         if wait:
@@ -163,7 +170,8 @@ def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: boo
     wrong = returned_wrongly(output, placed.view)
     if wrong is not None:
         return Launched(placed, before, None, (wrong,), changed, not state.is_restored)
-    return Launched(placed, before, output, (), changed, not state.is_restored)
+    of_library = device.type == "cpu" and launches.interpreted() == kernels
+    return Launched(placed, before, output, (), changed, not state.is_restored, of_library)
 
 
 def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:

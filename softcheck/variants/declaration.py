@@ -21,6 +21,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 ATTRIBUTE = "__softcheck_declaration__"
 
 
+WARP = 32
+"""Threads of a warp: the partial sums that the standard contract spreads a wide row over, at least."""
+
+
 class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a variant computes, as far as error bounds depend on it. The defaults are the standard contract."""
 
@@ -35,6 +39,8 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     flush_to_zero: bool = False
     scaled_logits: bool = False
     """Whether logits are multiplied by a factor that is no power of two before the maximum is subtracted, as in attention."""
+    lanes: int = WARP
+    """Partial sums that a wide row is spread over, at least; 1 adds a row up in any order, also one number after the other."""
 
 
 class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -53,7 +59,10 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A broken promise that is declared, with its reason. It is strict: where it could show and does not, that is an error."""
+    """A broken promise that is declared, with its reason.
+
+    Where it could show and does not, a report says so in a note, and with ``--strict-declarations`` that is an error.
+    """
 
     kinds: tuple[FindingKind, ...]
     """Findings that this defect explains; at least one of them must be found."""
@@ -64,6 +73,9 @@ class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Largest error over bound (for sums: deviation over what rounding allows) that it explains; None for any."""
     dtypes: tuple[str, ...] | None = None
     backends: tuple[Backend, ...] | None = None
+    always: bool = True
+    """Whether it shows on every machine. False where it depends on hardware, a library's version or what was compiled before;
+    then ``--strict-declarations`` does not ask for it."""
 
     def applies(self, dtype: str, backend: Backend) -> bool:
         """Whether the defect is declared for this dtype on this backend."""
@@ -133,6 +145,9 @@ def _check(declaration: Declaration) -> None:
         raise UsageError("dtypes is empty, expected at least one")
     if declaration.dimensions < 2:
         raise UsageError(f"dimensions is {declaration.dimensions}, expected at least 2: rows and columns")
+    lanes = WARP if declaration.arithmetic is None else declaration.arithmetic.lanes
+    if lanes < 1:
+        raise UsageError(f"arithmetic.lanes is {lanes}, expected at least 1: partial sums that a row is spread over")
     for dtype in declaration.dtypes:
         if dtype not in FORMATS:
             raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")

@@ -16,6 +16,8 @@ import triton
 import triton.language as tl
 from numpy.typing import NDArray
 
+from softcheck.variants import launches
+
 _MARK = "_softcheck_wrapped"
 
 
@@ -84,6 +86,7 @@ def _wrap_tensor_patch(original: Any) -> Any:
 def _wrap_launch(original: Any) -> Any:
     @wraps(original)
     def launch(*args: Any, **kwargs: Any) -> Any:
+        launches.note()
         with np.errstate(all="ignore"), warnings.catch_warnings():
             # A row of NaN is an ordinary input here; a GPU's maximum does not warn of it.
             warnings.filterwarnings("ignore", "All-NaN (slice|axis) encountered", RuntimeWarning)

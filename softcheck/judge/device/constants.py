@@ -29,7 +29,7 @@ class Constants:
     @property
     def additions(self) -> float:
         """The part of B_j that is the same for all rows: sum, division and rescalings, without the weighted mean of A."""
-        model, depth = self.model, bounds.depth(self.columns)
+        model, depth = self.model, bounds.depth(self.columns, self.model.lanes)
         summing = depth * model.addition + self.columns * model.underflow + model.denominator
         return summing + model.division + depth * model.rescale
 

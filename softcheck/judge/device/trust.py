@@ -19,9 +19,11 @@ from softcheck.judge.device import builtin_rows, choice, scan, tiles
 from softcheck.judge.device.agreement import differing, without_order
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.judge import judge_on_device
+from softcheck.judge.device.weaker import by_weaker
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Measurement
 from softcheck.variants.call import to_tensor
+from softcheck.variants.declaration import Arithmetic
 
 _FEW_PROGRAMS = 2
 """Of a scan, so that each of them takes several of the built-in rows one after the other, as with any large input."""
@@ -34,15 +36,25 @@ class DistrustedError(SoftcheckError):
     """The device judge's kernels contradict the numpy judge on this machine; the message says what to report."""
 
 
-def judge_trusted(x: torch.Tensor, y: torch.Tensor, fmt: Format, *, fully_masked: FullyMasked = "nan") -> Measurement:
-    """As ``judge_on_device`` under the standard contract, by kernels that agreed with the numpy judge first.
+def judge_trusted(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    fmt: Format,
+    *,
+    fully_masked: FullyMasked = "nan",
+    arithmetic: Arithmetic = STANDARD,
+) -> Measurement:
+    """As ``judge_on_device``, by kernels that agreed with the numpy judge first.
 
-    Raises DistrustedError where they did not agree, and what ``judge_on_device`` raises.
+    The kernels judge by the standard contract. Where that is broken and ``arithmetic`` allows more, the rows that may break
+    the latter too are judged by it (``softcheck.judge.device.weaker``). Raises DistrustedError where the judges did not
+    agree, and what ``judge_on_device`` raises.
     """
     wrong = distrust(fmt, x.shape[1], fully_masked, x.device) if x.ndim == 2 else None
     if wrong is not None:
         raise DistrustedError(wrong)
-    return judge_on_device(x, y, fmt, fully_masked=fully_masked)
+    measured = judge_on_device(x, y, fmt, fully_masked=fully_masked)
+    return measured if arithmetic == STANDARD else by_weaker(measured, x, y, fmt, fully_masked, arithmetic)
 
 
 def distrust(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch.device) -> str | None:

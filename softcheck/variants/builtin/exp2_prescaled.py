@@ -10,10 +10,6 @@ from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, var
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
 
-_ROUNDED_PRODUCT = (
-    "the product with log2(e) is rounded before the maximum is subtracted, so the error grows with |x|, not the spread"
-)
-
 
 @jit
 def _exp2_prescaled_kernel(
@@ -45,17 +41,10 @@ def _exp2_prescaled_kernel(
     arithmetic=Arithmetic(exp="prescaled_ex2_approx", flush_to_zero=True),
     known_defects=(
         KnownDefect(
-            kinds=(FindingKind.ULP_EXCEEDS_BOUND,),
-            dtypes=("float16",),
-            # Fused, the product is not rounded, and the maximum's error is the same for a whole row and cancels.
-            backends=("interpreter",),
-            reason=_ROUNDED_PRODUCT,
-        ),
-        KnownDefect(
-            kinds=(FindingKind.ULP_EXCEEDS_BOUND, FindingKind.NAN_MISMATCH),
+            kinds=(FindingKind.NAN_MISMATCH,),
             dtypes=("bfloat16", "float32", "float64"),
-            reason=f"{_ROUNDED_PRODUCT}; it overflows above 0.69 of the largest finite value, and fused with the "
-            "subtraction it leaves a large exponent where |x| is large",
+            reason="the product with log2(e) overflows above 0.69 of the largest finite value, and fused with the subtraction it "
+            "leaves a large exponent where |x| is large",
         ),
     ),
 )

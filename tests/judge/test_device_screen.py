@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from oracles.formats import FORMATS, decode, encode
+from softcheck.judge.device.screen import passing
 from softcheck.judge.judge import judge
-from softcheck.probes.screen import passing
 from softcheck.variants.call import to_bits, to_tensor
 
 DTYPES = ["float16", "bfloat16", "float32"]

@@ -8,6 +8,7 @@ import torch
 from oracles.formats import FLOAT64, Format
 from softcheck.judge import bounds
 from softcheck.judge.judge import STANDARD
+from softcheck.variants.declaration import Arithmetic
 
 _CHUNK_ELEMENTS = 1 << 24
 """A dozen float64 temporaries of that size take 1.6 GB."""
@@ -24,10 +25,10 @@ _FRACTION_BITS, _BIAS = 52, 1023
 """Of float64."""
 
 
-def passing(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> torch.Tensor:
+def passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmetic = STANDARD) -> torch.Tensor:
     """Rows of ``y`` that ``softcheck.judge.judge.judge`` would surely pass as the softmax of ``x``: bool, shape [rows].
 
-    ``x`` and ``y`` are [rows, columns] of the format's dtype on one device. No row of float64 passes, and no row with a
+    ``arithmetic`` is what it judges by. ``x`` and ``y`` are [rows, columns] of the format's dtype on one device. No row of float64 passes, and no row with a
     logit that is not finite. What is allowed is less than what softcheck/judge/bounds.py allows: exp(B) - 1 is at least
     B; the mean over g of exp(A) is at least exp(sum g A), for exp is convex; and terms that are never negative (the
     underflow's) are left out. ULPs are those of g (1 - 2^-30), so that the larger of two never counts near a power of two.
@@ -37,29 +38,41 @@ def passing(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> torch.Tensor:
         return torch.zeros(rows, dtype=torch.bool, device=x.device)
     step = max(1, _CHUNK_ELEMENTS // columns)
     if rows <= step:
-        return _passing(x, y, fmt)
+        return _passing(x, y, fmt, arithmetic)
     return torch.cat(
-        [_passing(x[first : first + step], y[first : first + step], fmt) for first in range(0, rows, step)]
+        [_passing(x[first : first + step], y[first : first + step], fmt, arithmetic) for first in range(0, rows, step)]
     )
 
 
-def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> torch.Tensor:
+def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmetic) -> torch.Tensor:
     """In as few operations as there can be: each is a launch, and one width has several dozen of them."""
-    constants = bounds.model(STANDARD, fmt)
+    constants = bounds.model(arithmetic, fmt)
     logits, output = x.to(torch.float64), y.to(torch.float64)
-    distance = logits.amax(dim=1, keepdim=True) - logits
+    top = logits.amax(dim=1, keepdim=True)
+    distance = top - logits
     exact = torch.softmax(logits, dim=1)
     half_ulp = _half_ulp(exact * (1.0 - _REFERENCE), fmt)
 
-    additions = bounds.depth(x.shape[1]) * constants.addition + constants.denominator + constants.division
-    above = torch.add(
-        distance * (constants.exponent * _ARITHMETIC), distance > 0, alpha=constants.exponential * _ARITHMETIC
-    )
+    longest = bounds.depth(x.shape[1], constants.lanes)
+    additions = longest * (constants.addition + constants.rescale) + constants.denominator + constants.division
+    exponent, exponential = constants.exponent * _ARITHMETIC, constants.exponential * _ARITHMETIC
+    if constants.rounds_logits:
+        per_logit = constants.scaling * _ARITHMETIC + (exponent if constants.prescaled else 0.0)
+        above = (logits.abs() + top.abs()) * per_logit + exponential
+        if not constants.prescaled:
+            above += distance * exponent
+    else:
+        above = torch.add(distance * exponent, distance > 0, alpha=exponential)
     logarithmic = above + ((exact * above).sum(dim=1, keepdim=True) + (additions * _ARITHMETIC - _REFERENCE))
     allowed = torch.addcmul(half_ulp, exact, logarithmic) if constants.rounds_result else exact * logarithmic
+    if arithmetic != STANDARD:
+        # The judge allows no error above 2, and calls what is far from [0, 1] out of range.
+        allowed = allowed.clamp(max=1.0)
     right = ((output - exact).abs() <= allowed) & (output >= 0) & (distance < _LARGEST_DISTANCE)
 
     of_sum = half_ulp.sum(dim=1) * (1.0 - _REFERENCE) + (additions * _ARITHMETIC - 2 * _REFERENCE)
+    if arithmetic != STANDARD:
+        of_sum = of_sum.clamp(max=float(x.shape[1]))
     summed = (output.sum(dim=1) - 1.0).abs() <= of_sum
     return right.all(dim=1) & summed
 

@@ -1,0 +1,76 @@
+"""Judges by a weaker arithmetic than the standard contract's what broke the latter, where the outputs lie.
+
+The device judge's kernels know the standard contract. Most rows that break it keep a weaker one beyond doubt, which plain
+torch shows (``screen``); the numpy judge decides the rest.
+"""
+
+import msgspec
+import torch
+
+from oracles.formats import Format
+from oracles.reference import FullyMasked
+from softcheck.contract import FindingKind, Violation
+from softcheck.judge.device.screen import passing
+from softcheck.judge.judge import judge
+from softcheck.judge.measurement import Measurement
+from softcheck.judge.merge import moved
+from softcheck.variants.call import to_bits
+from softcheck.variants.declaration import Arithmetic
+
+_BOUNDED = frozenset({FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION, FindingKind.ORDER_VIOLATION})
+"""Kinds that depend on what an arithmetic allows."""
+
+_MOST_ELEMENTS = 1 << 22
+"""Judged by the numpy judge, which takes some 30 million elements a second."""
+
+
+def by_weaker(
+    standard: Measurement,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    fmt: Format,
+    fully_masked: FullyMasked,
+    arithmetic: Arithmetic,
+) -> Measurement:
+    """The measurement with the violations of ``arithmetic`` in place of the standard contract's.
+
+    ``x`` and ``y`` are [rows, columns] on one device. ``max_bound_share`` becomes that of the rows that the numpy judge
+    looked at, None where there were none; the device's own is ``max_standard_share``. Of more rows than 2^22 elements hold
+    the first are looked at, which the messages then say.
+    """
+    share = standard.max_bound_share
+    kept = tuple(v for v in standard.violations if v.kind not in _BOUNDED)
+    found = msgspec.structs.replace(
+        standard,
+        max_standard_share=None if share is None else share.value,
+        max_bound_share=share if share is not None and share.value <= 1 else None,
+        violations=kept,
+        sum_violations=0,
+    )
+    if len(kept) == len(standard.violations):
+        return found
+    # Rows with NaN or +inf have no bound.
+    left = torch.nonzero(~passing(x, y, fmt, arithmetic) & (x < float("inf")).all(dim=1)).flatten()
+    chosen = left[: max(1, _MOST_ELEMENTS // x.shape[1])]
+    rows = chosen.tolist()
+    if not rows:
+        return found
+    inputs, outputs = to_bits(x[chosen], fmt), to_bits(y[chosen], fmt)
+    judged = judge(inputs, outputs, fmt, fully_masked=fully_masked, arithmetic=arithmetic)
+    judged = moved(judged, rows.__getitem__)
+    more = len(left) - len(rows)
+    violations = tuple(_limited(v, more) for v in judged.violations if v.kind in _BOUNDED)
+    return msgspec.structs.replace(
+        found,
+        max_bound_share=judged.max_bound_share,
+        sum_violations=judged.sum_violations,
+        violations=(*kept, *violations),
+        rejudged_rows=found.rejudged_rows + len(rows),
+    )
+
+
+def _limited(violation: Violation, more: int) -> Violation:
+    if not more:
+        return violation
+    message = f"{violation.message}; {more} more rows that may break the bound were not looked at"
+    return msgspec.structs.replace(violation, message=message)
