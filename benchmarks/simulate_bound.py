@@ -140,7 +140,7 @@ def exponents(x: Singles, top: Singles, kernel: Kernel) -> NDArray[np.float64]:
 
 
 def fused(x: Singles, factor: np.float32, subtracted: Singles) -> Singles:
-    """x factor - subtracted, rounded once but for float64's own rounding."""
+    """X factor - subtracted, rounded once but for float64's own rounding."""
     return (x.astype(np.float64) * np.float64(factor) - subtracted.astype(np.float64)).astype(np.float32)
 
 
@@ -399,8 +399,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, help="also write the table to this file")
     options = parser.parse_args(arguments)
     lines = [
-        f"| kernel | rows | worst share | at {WIDE}+ columns | of the sum's bound | of the judge's bound | of the standard bound "
-        "| worst row: family, width, seed | |",
+        (
+            f"| kernel | rows | worst share | at {WIDE}+ columns | of the sum's bound | of the judge's bound | of the standard bound "
+            "| worst row: family, width, seed | |"
+        ),
         "|---|---|---|---|---|---|---|---|---|",
     ]
     sys.stdout.write("\n".join(lines) + "\n")

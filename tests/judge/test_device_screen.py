@@ -8,6 +8,7 @@ from oracles.formats import FORMATS, decode, encode
 from softcheck.judge.device.screen import passing
 from softcheck.judge.judge import judge
 from softcheck.variants.call import to_bits, to_tensor
+from softcheck.variants.declaration import Arithmetic
 
 DTYPES = ["float16", "bfloat16", "float32"]
 
@@ -33,6 +34,23 @@ def test_passes_nothing_that_the_judge_refuses(dtype, columns, steps):
     passed = passing(x, to_tensor(output, fmt, torch.device("cpu")), fmt).numpy()
     for row in np.flatnonzero(passed):
         assert judge(bits[row : row + 1], output[row : row + 1], fmt).violations == ()
+
+
+@pytest.mark.parametrize("exp", ["ex2_approx", "prescaled_ex2_approx"])
+@pytest.mark.parametrize("spread", [3.0, 12.0])
+@pytest.mark.parametrize("steps", [16, 256, 4096])
+def test_passes_no_scaled_logits_that_the_judge_refuses(exp, spread, steps):
+    fmt = FORMATS["float32"]
+    arithmetic = Arithmetic(scaled_logits=True, exp=exp)
+    bits = logits(fmt, 37, steps, spread)
+    x = to_tensor(bits, fmt, torch.device("cpu"))
+    generator = np.random.default_rng(steps)
+    right = to_bits(torch.softmax(x, dim=1), fmt).astype(np.int64)
+    output = np.maximum(right + generator.integers(-steps, steps + 1, right.shape), 0).astype(fmt.storage)
+    passed = passing(x, to_tensor(output, fmt, torch.device("cpu")), fmt, arithmetic).numpy()
+    for row in np.flatnonzero(passed):
+        assert judge(bits[row : row + 1], output[row : row + 1], fmt, arithmetic=arithmetic).violations == ()
+    assert passing(x, torch.softmax(x, dim=1), fmt, arithmetic).float().mean() > 0.95
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
