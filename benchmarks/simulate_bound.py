@@ -4,15 +4,16 @@
 
 Every operation is rounded as a GPU rounds it; exponentials and divisions that are not correctly rounded are moved by as
 many ULPs as their documentation allows, with the signs that hurt most, and a logit of each row is moved to where the
-exponent's own roundings hurt most. Prints one line per kernel: the largest share of the bound that any element and any
-row sum used, and the row that used it. Exits 1 where a bound is broken.
+exponent's own roundings hurt most. Prints one line per kernel: the largest share of its own arithmetic's bound that any
+element and any row sum used, the row that used it, and the largest shares of the bound that the judge takes for such a
+kernel and of the standard contract's. Exits 1 where a kernel breaks its own bound or the judge's.
 """
 # ruff: noqa: INP001 - a script, not a package
 
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,16 @@ from numpy.typing import NDArray
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, Bits, Format, Values, decode, encode
 from softcheck.judge import bounds
 from softcheck.judge.block import Block
+from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import STANDARD, reference
-from softcheck.variants.declaration import Arithmetic
+from softcheck.variants.declaration import WARP, Arithmetic
 
 Singles = NDArray[np.float32]
 Steps = NDArray[np.int64]
 
 LOG2E = np.float32(1.4426950408889634)
-LANES = 32
+SCALE = np.float32(0.7)
+"""What logits are multiplied by in kernels that scale them: no power of two, so that products round."""
 CANDIDATES = 32
 """Neighbouring logits that are tried for the one that the exponent's roundings hurt most."""
 LOOSE = 0.5
@@ -39,7 +42,7 @@ WIDTHS = {
     0.90: (1, 2, 2, 3, 4, 5, 7, 8, 12, 16, 24, 31, 32),
     0.09: (33, 48, 64, 100, 128, 256),
     0.009: (512, 781, 1024, 2048),
-    0.001: (4096, 8192),
+    0.001: (4096, 8192, 16384),
 }
 """Row widths by the share of all rows that they get together: most rows are short, so that there can be many."""
 
@@ -52,7 +55,7 @@ class Kernel:
     arithmetic: Arithmetic = STANDARD
     fmt: Format = FLOAT32
     fused: bool = False
-    """Whether the scaling of a prescaled exponent is fused with the subtraction."""
+    """Whether the scaling of logits is fused with the subtraction."""
     exp_ulps: int = 2
     divide_ulps: int = 2
     sum_type: type[np.floating[Any]] = np.float32
@@ -64,6 +67,11 @@ KERNELS = (
     Kernel("standard, bfloat16 output", fmt=BFLOAT16),
     Kernel("float64 sum", Arithmetic(accumulation="float64"), sum_type=np.float64),
     Kernel("online", Arithmetic(rescales=True)),
+    Kernel("scaled logits", Arithmetic(scaled_logits=True)),
+    Kernel("scaled logits, fused", Arithmetic(scaled_logits=True), fused=True),
+    Kernel("scaled logits, prescaled", Arithmetic(scaled_logits=True, exp="prescaled_ex2_approx")),
+    Kernel("serial sum", Arithmetic(lanes=1)),
+    Kernel("sum in 8 lanes", Arithmetic(lanes=8)),
     Kernel("prescaled", Arithmetic(exp="prescaled_ex2_approx")),
     Kernel("prescaled, fused", Arithmetic(exp="prescaled_ex2_approx"), fused=True),
     Kernel("libdevice exp, div_rn", Arithmetic(exp="libdevice", division="div_rn"), divide_ulps=0),
@@ -116,17 +124,30 @@ def moved(values: Singles, steps: Steps) -> Singles:
 
 def exponents(x: Singles, top: Singles, kernel: Kernel) -> NDArray[np.float64]:
     """What the exponential is taken of, in units of log 2, as float64: every operation rounded as the kernel rounds it."""
+    fused_scale = kernel.arithmetic.scaled_logits and kernel.fused
+    if kernel.arithmetic.scaled_logits and not fused_scale:
+        x, top = x * SCALE, top * SCALE
     if kernel.arithmetic.exp == "prescaled_ex2_approx":
         if kernel.fused:
-            exact = x.astype(np.float64) * np.float64(LOG2E) - (top * LOG2E).astype(np.float64)
-            return exact.astype(np.float32).astype(np.float64)
+            return fused(x, LOG2E, top * LOG2E).astype(np.float64)
         return (x * LOG2E - top * LOG2E).astype(np.float64)
-    difference = x - top
+    difference = fused(x, SCALE, top * SCALE) if fused_scale else x - top
     if kernel.arithmetic.intermediate == "input":
         difference = difference.astype(np.float16).astype(np.float32)
     if kernel.arithmetic.exp == "libdevice":
         return difference.astype(np.float64) * np.log2(np.e)
     return (difference * LOG2E).astype(np.float64)
+
+
+def fused(x: Singles, factor: np.float32, subtracted: Singles) -> Singles:
+    """x factor - subtracted, rounded once but for float64's own rounding."""
+    return (x.astype(np.float64) * np.float64(factor) - subtracted.astype(np.float64)).astype(np.float32)
+
+
+def meant(bits: Bits, kernel: Kernel) -> Values:
+    """The logits whose softmax a kernel is to compute, exact in float64: a product of two float32 has 48 bits."""
+    logits = decode(bits, kernel.fmt)
+    return logits * np.float64(SCALE) if kernel.arithmetic.scaled_logits else logits
 
 
 def exponentials(x: Singles, top: Singles, steps: Steps, kernel: Kernel) -> Singles:
@@ -160,8 +181,8 @@ def divided(powers: Singles, total: Singles, steps: Steps, kernel: Kernel) -> Si
 
 
 def plain_sum(powers: Singles, kernel: Kernel) -> NDArray[np.floating[Any]]:
-    """Sums of rows: by one thread up to 32 columns, else 32 lanes in turn and a tree over the lanes."""
-    lanes = in_lanes(powers.astype(kernel.sum_type), np.float32(0))
+    """Sums of rows: by one thread up to 32 columns, else the kernel's lanes in turn and a tree over the lanes."""
+    lanes = in_lanes(powers.astype(kernel.sum_type), np.float32(0), kernel)
     total = lanes[0]
     for step in lanes[1:]:
         total = total + step
@@ -182,7 +203,7 @@ def online_sum(x: Singles, fault: Faults, kernel: Kernel) -> Singles:
         ]
         return top, scaled[0] + scaled[1]
 
-    lanes = in_lanes(x, np.float32(-np.inf))
+    lanes = in_lanes(x, np.float32(-np.inf), kernel)
     running = (lanes[0], np.isfinite(lanes[0]).astype(np.float32))
     for logits in lanes[1:]:
         running = merged(running, (logits, np.isfinite(logits).astype(np.float32)))
@@ -193,10 +214,10 @@ def online_sum(x: Singles, fault: Faults, kernel: Kernel) -> Singles:
     return total[:, 0]
 
 
-def in_lanes(values: NDArray[Any], filler: np.float32) -> NDArray[Any]:
+def in_lanes(values: NDArray[Any], filler: np.float32, kernel: Kernel) -> NDArray[Any]:
     """[rows, columns] as [steps, rows, lanes]: what each lane takes in each step."""
     rows, columns = values.shape
-    lanes = 1 if columns <= LANES else LANES
+    lanes = 1 if columns <= WARP else kernel.arithmetic.lanes
     padded = np.full((rows, -(-columns // lanes) * lanes), filler, dtype=values.dtype)
     padded[:, :columns] = values
     return padded.reshape(rows, -1, lanes).swapaxes(0, 1)
@@ -224,6 +245,7 @@ FAMILIES: dict[str, Callable[[np.random.Generator, tuple[int, int]], Values]] = 
     "equal": lambda rng, shape: np.broadcast_to(rng.uniform(-100, 100, (shape[0], 1)), shape).copy(),
     "ascending": lambda rng, shape: np.sort(rng.uniform(0, 1, shape), axis=1) * rng.uniform(0.1, 110, (shape[0], 1)),
     "descending": lambda rng, shape: -np.sort(rng.uniform(0, 1, shape), axis=1) * rng.uniform(0.1, 110, (shape[0], 1)),
+    "ramp": lambda rng, shape: np.arange(shape[1]) / shape[1] * 10 ** rng.uniform(-6, 1, (shape[0], 1)),
     "one-hot": lambda rng, shape: np.where(peak(rng, shape), 0.0, -rng.uniform(0, 90, (shape[0], 1))),
     "two values": lambda rng, shape: rng.choice(np.array([0.0, 1.0]), shape) * rng.uniform(-20, 0, (shape[0], 1)),
     "one large": lambda rng, shape: rng.standard_normal(shape) * 0.01 + 20 * peak(rng, shape),
@@ -259,16 +281,23 @@ class Worst:
     element: Row = field(default_factory=Row)
     wide_element: Row = field(default_factory=Row)
     total: Row = field(default_factory=Row)
+    judged: Row = field(default_factory=Row)
+    """Of the bound that the judge takes for a kernel that declares this arithmetic, or shows it where that is enough."""
+    standard: Row = field(default_factory=Row)
+    """Of the standard contract's bound: beyond 1 a kernel is found wrong that declares nothing and shows nothing."""
 
     def add(self, block: Block, family: str, seed: tuple[int, ...]) -> None:
         """Takes a judged batch into account."""
         rows, columns = block.logits.shape
         self.rows += rows
+        models = [bounds.model(a, block.fmt) for a in (contract_of(self.kernel.arithmetic), STANDARD)]
         with np.errstate(all="ignore"):
-            elements = np.where(block.specials.comparable, block.shares, np.inf).max(axis=1)
-            elements[~block.specials.ordinary] = 0.0
+            elements = _largest_shares(block)
+            judged, standard = (_largest_shares(replace(block, model=model)) for model in models)
             totals = np.nan_to_num(np.abs(block.sum_deviations) / block.bounds.sums)
         self.element = _larger(self.element, elements, family, columns, seed)
+        self.judged = _larger(self.judged, judged, family, columns, seed)
+        self.standard = _larger(self.standard, standard, family, columns, seed)
         self.total = _larger(self.total, totals, family, columns, seed)
         if columns >= WIDE:
             self.wide_element = _larger(self.wide_element, elements, family, columns, seed)
@@ -276,7 +305,7 @@ class Worst:
     @property
     def broken(self) -> bool:
         """Whether a bound was exceeded."""
-        return max(self.element.share, self.total.share) > 1
+        return max(self.element.share, self.total.share, self.judged.share) > 1
 
     @property
     def line(self) -> str:
@@ -285,8 +314,19 @@ class Worst:
         verdict = "BROKEN" if self.broken else "loose" if row.share < LOOSE else ""
         seed = "/".join(map(str, row.seed))
         where = f"{row.family}, {row.columns} columns, {seed}"
-        shares = f"{row.share:.4f} | {self.wide_element.share:.4f} | {self.total.share:.4f}"
+        kept = (row, self.wide_element, self.total, self.judged, self.standard)
+        shares = " | ".join(f"{r.share:.4f}" if r.share < _MANY else f"{r.share:.0f}" for r in kept)
         return f"| {self.kernel.name} | {self.rows} | {shares} | {where} | {verdict} |"
+
+
+_MANY = 100.0
+
+
+def _largest_shares(block: Block) -> Values:
+    """The largest share of each row's bounds, shape [rows]; 0 where the answer follows a convention."""
+    shares = np.where(block.specials.comparable, block.shares, np.inf).max(axis=1)
+    shares[~block.specials.ordinary] = 0.0
+    return shares
 
 
 def _larger(worst: Row, shares: Values, family: str, columns: int, seed: tuple[int, ...]) -> Row:
@@ -304,7 +344,7 @@ def batch(kernel: Kernel, family: str, shape: tuple[int, int], seed: tuple[int, 
     target = rng.integers(0, shape[1], shape[0])
     fault, direction = faults(rng, target, kernel, shape)
     bits = aggravated(rng, bits, target, direction, kernel)
-    logits = decode(bits, kernel.fmt)
+    logits = meant(bits, kernel)
     model = bounds.model(kernel.arithmetic, kernel.fmt)
     return Block(0, bits, softmax(bits, fault, kernel), kernel.fmt, logits, reference(logits, kernel.fmt), model)
 
@@ -318,9 +358,9 @@ def aggravated(rng: np.random.Generator, bits: Bits, target: Steps, direction: S
     near = own + rng.integers(-reach, reach + 1, (len(bits), CANDIDATES))
     near[:, 0] = own[:, 0]
     near = np.clip(near, 0, 2**kernel.fmt.width - 1).astype(bits.dtype)
-    logits = decode(near, kernel.fmt)
+    logits, target_top = decode(near, kernel.fmt), meant(bits, kernel).max(axis=1, keepdims=True)
     with np.errstate(all="ignore"):
-        exact = (logits - top) * np.log2(np.e)
+        exact = (meant(near, kernel) - target_top) * np.log2(np.e)
         error = (exponents(logits.astype(np.float32), top, kernel) - exact) * direction[:, None]
     error[~np.isfinite(error) | ~(logits < top)] = -np.inf
     chosen = near[each, error.argmax(axis=1)]
@@ -359,8 +399,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, help="also write the table to this file")
     options = parser.parse_args(arguments)
     lines = [
-        f"| kernel | rows | worst share | at {WIDE}+ columns | of the sum's bound | worst row: family, width, seed | |",
-        "|---|---|---|---|---|---|---|",
+        f"| kernel | rows | worst share | at {WIDE}+ columns | of the sum's bound | of the judge's bound | of the standard bound "
+        "| worst row: family, width, seed | |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
     broken = False

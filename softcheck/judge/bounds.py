@@ -37,7 +37,7 @@ class Model:
     """The constants of the bound for one arithmetic and output format, as logarithmic errors."""
 
     exponent: float
-    """c: error of the exponent per unit of d, or per unit of |x| + |max x| where x is scaled before the subtraction."""
+    """c: error of the exponent per unit of d, or per unit of |x| + |max x| where x is multiplied by log2(e) first."""
     exponential: float
     """eta_e: error of exp itself."""
     addition: float
@@ -56,6 +56,13 @@ class Model:
     """Whether x is multiplied by log2(e) before the maximum is subtracted."""
     lanes: int = WARP
     """Partial sums that a wide row is spread over, at least."""
+    scaling: float = 0.0
+    """Error of the exponent per unit of |x| + |max x| where scaled logits are rounded before the maximum is subtracted."""
+
+    @property
+    def rounds_logits(self) -> bool:
+        """Whether errors grow with the logits themselves, and not only with their distance from the maximum."""
+        return self.prescaled or self.scaling > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +106,11 @@ def model(arithmetic: Arithmetic, fmt: Format) -> Model:
     # libdevice's exp takes the rounded difference; ex2.approx takes its product with a rounded constant, rounded once more.
     difference = stored if narrow else _log_error(u)
     argument = difference if arithmetic.exp == "libdevice" else difference + (1 + _LOG2E_CONSTANT) * _log_error(u)
+    exponent = argument * (1 + argument)
     # Both are within 2 ULP of the correctly rounded result, and so within 2.5 ULP, 5 u, of the exact one.
     exponential = 5 * _log_error(u) + stored
     return Model(
-        exponent=argument * (1 + argument),
+        exponent=exponent,
         exponential=exponential,
         addition=_log_error(total.unit_roundoff),
         denominator=_log_error(inner.unit_roundoff) if total.precision > inner.precision else 0.0,
@@ -111,6 +119,7 @@ def model(arithmetic: Arithmetic, fmt: Format) -> Model:
         underflow=inner.least_normal if arithmetic.flush_to_zero else 8 * inner.least_subnormal,
         rounds_result=fmt.precision < inner.precision,
         prescaled=arithmetic.exp == "prescaled_ex2_approx",
+        scaling=(_log_error(u) + stored) * (1 + exponent) if arithmetic.scaled_logits else 0.0,
         lanes=min(WARP, arithmetic.lanes),
     )
 
@@ -133,7 +142,7 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
         logarithmic += common[:, None]
         limit = np.expm1(np.minimum(logarithmic, _LARGEST_EXPONENT))
         limit *= exact.high
-        if constants.prescaled:
+        if constants.rounds_logits:
             _add_underflown(limit, values, probabilities, logarithmic, exact)
         limit += exact.in_ulps(constants.underflow) * _smallest_sum_inverse(values, common - weighted, constants)
         # Errors too large for this arithmetic promise nothing, however small g is.
@@ -167,9 +176,12 @@ def _log_error(relative: float) -> float:
 def _logarithmic_errors(values: Values, probabilities: Values, constants: Model) -> tuple[Values, Values]:
     """A of each element, [rows, columns], and the logarithm of exp(A)'s mean weighted by the probabilities, [rows]."""
     top = values.max(axis=1, keepdims=True)
-    if constants.prescaled:
+    if constants.rounds_logits:
         # One fused multiply and add may leave a nonzero exponent even at the maximum, so eta_e is everywhere.
-        errors = constants.exponent * np.abs(values) + constants.exponent * np.abs(top) + constants.exponential
+        per_logit = constants.scaling + (constants.exponent if constants.prescaled else 0.0)
+        errors = per_logit * np.abs(values) + per_logit * np.abs(top) + constants.exponential
+        if not constants.prescaled:
+            errors += constants.exponent * np.minimum(top - values, _VANISHED)
         # -inf logits have the probability 0 whatever the error.
         np.minimum(errors, np.finfo(np.float64).max, out=errors)
     else:
@@ -191,10 +203,12 @@ def _smallest_sum_inverse(values: Values, common: Values, constants: Model) -> V
     """How much dividing by the computed sum can enlarge what underflowed in a numerator, [rows, 1].
 
     The largest logit's own exponential is exactly 1, so the sum is at least 1 but for its rounding, ``common``. Only a
-    fused scaling leaves an exponent there: the rounding error of one product, less than c/2 times the logit.
+    fused scaling leaves an exponent there: the rounding error of one product, less than c/2 times the logit where that
+    is the product with log2(e), and ``scaling`` times the logit where it is one before.
     """
-    if constants.prescaled:
-        common = common + 0.5 * constants.exponent * np.abs(values.max(axis=1)) + constants.exponential
+    if constants.rounds_logits:
+        left = constants.scaling + (0.5 * constants.exponent if constants.prescaled else 0.0)
+        common = common + left * np.abs(values.max(axis=1)) + constants.exponential
     return np.exp(np.minimum(common, _LARGEST_EXPONENT))[:, None]
 
 

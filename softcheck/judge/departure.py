@@ -35,7 +35,7 @@ def departure(arithmetic: Arithmetic, dtype: str) -> str | None:
         columns = columns_beyond(arithmetic, fmt)
         what = "sums" if arithmetic.accumulation == "input" else "intermediate values"
         return None if columns is None else f"from {columns} columns on: {what} in {dtype}"
-    if arithmetic.exp != "prescaled_ex2_approx":
+    if arithmetic.exp != "prescaled_ex2_approx" and not arithmetic.scaled_logits:
         return None
     magnitude = magnitude_beyond(arithmetic, fmt)
     if magnitude is None:

@@ -12,7 +12,7 @@ from softcheck.judge.departure import departure
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.kit import call_on, ordinary_rows
 from softcheck.probes.outcome import Conclusion, KernelArithmetic, Outcome, Shown
-from softcheck.variants.ahead import AheadError, Wanted, compile_ahead
+from softcheck.variants.ahead import TARGET, AheadError, Wanted, compile_ahead
 from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.ptx import (
     Compiled,
@@ -23,9 +23,6 @@ from softcheck.variants.ptx import (
     shown_arithmetic,
     weaknesses,
 )
-
-TARGET = "cuda:90"
-"""What kernels are compiled for where there is no GPU to run them on."""
 
 _ROWS = 5
 _COLUMNS = (781, 5000)

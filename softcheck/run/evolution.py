@@ -104,7 +104,7 @@ class _Target:
     def __post_init__(self) -> None:
         own = bounds.model(contract_of(self.variant.declaration.arithmetic), self.fmt)
         # Rows that are worst by the standard contract are the ones to look at where the rating knows no better.
-        self.model = bounds.model(STANDARD, self.fmt) if own.prescaled else own
+        self.model = bounds.model(STANDARD, self.fmt) if own.rounds_logits else own
 
     def rated(self, x: torch.Tensor, best: Best) -> tuple[torch.Tensor, torch.Tensor]:
         """Figures of rows and their columns, both [rows]; the worst rows reach ``best``. Raises Stopped."""

@@ -24,8 +24,8 @@ def rate(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Largest figure of each row and its column, both [rows]; float64 and int64.
 
-    ``x`` and ``y`` are [rows, columns] of the format's dtype, float64 excepted; ``model`` is an arithmetic that is not
-    prescaled. An output that is not finite where the answer is, or not 0 at a masked logit, gives infinity. Rows whose
+    ``x`` and ``y`` are [rows, columns] of the format's dtype, float64 excepted; ``model`` is one that does not
+    round logits. An output that is not finite where the answer is, or not 0 at a masked logit, gives infinity. Rows whose
     answer follows a convention (NaN, +inf, all -inf) give -1.
     """
     step = max(1, _CHUNK[x.device.type] // max(1, x.shape[1]))

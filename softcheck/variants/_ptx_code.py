@@ -5,6 +5,7 @@ definitions. Shared memory is one register that every store to it writes and eve
 """
 
 import re
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LABEL = re.compile(r"^\s*[$%\w]+:(?!:)")
 _PREDICATE = re.compile(r"^@!?%\w+\s+")
 _STATEMENT = re.compile(r"^([a-z][\w.:]*)\s*(.*)$", re.DOTALL)
-_TOKEN = re.compile(r"0[fFdD][0-9A-Fa-f]{8,16}|%?[A-Za-z_$][\w$]*(?:\.[xyzw])?|-?\d+")
-_CONSTANT = re.compile(r"0[fFdD][0-9A-Fa-f]+$|-?\d+$")
+_TOKEN = re.compile(r"0[fFdD][0-9A-Fa-f]{8,16}|-?0[xX][0-9A-Fa-f]+|%?[A-Za-z_$][\w$]*(?:\.[xyzw])?|-?\d+")
+_CONSTANT = re.compile(r"0[fFdD][0-9A-Fa-f]+$|-?0[xX][0-9A-Fa-f]+$|-?\d+$")
 
 SHARED = "shared memory"
 
@@ -38,9 +39,10 @@ class Instruction:
 
     @property
     def type(self) -> str:
-        """The last floating-point type among the modifiers (for ``cvt`` that of the source), or an empty string."""
+        """The floating-point type that is computed in (for ``cvt`` that of the source), or an empty string."""
         found = re.findall(r"\.(b?f(?:16x2|32x2|16|32|64))\b", self.opcode)
-        return found[-1] if found else ""
+        # Mixed operations such as sub.rn.f32.f16 name their own type first and an operand's behind it.
+        return (found[-1] if self.operation == "cvt" else found[0]) if found else ""
 
     @property
     def copies(self) -> bool:
@@ -96,6 +98,15 @@ class Code:
         if _CONSTANT.match(operand):
             return operand[:2].lower() + operand[2:].upper() if operand[:2].lower() in ("0f", "0d") else operand
         definitions = self.definitions.get(operand, [])
+        if len(definitions) != 1 or definitions[0].operation != "mov":
+            return None
+        # A packed register holds a constant where both halves hold the same one.
+        values = {self.constant(s) if _CONSTANT.match(s) else self._moved(s) for s in definitions[0].operands}
+        return values.pop() if len(values) == 1 else None
+
+    def _moved(self, register: str) -> str | None:
+        """The constant that a register was given once, by a plain move."""
+        definitions = self.definitions.get(register, [])
         if len(definitions) != 1 or definitions[0].operation != "mov" or len(definitions[0].operands) != 1:
             return None
         source = definitions[0].operands[0]
@@ -110,6 +121,10 @@ class Code:
         return [
             i for i in self._walk([register], Instruction.copies.__get__, self.definitions, "operands") if not i.copies
         ]
+
+    def origins(self, registers: Iterable[str], stops: Callable[[Instruction], bool]) -> list[Instruction]:
+        """Every instruction that registers were computed by, through copies; those behind one that ``stops`` left out."""
+        return self._walk(registers, lambda i: i.copies or not stops(i), self.definitions, "operands")
 
     def readers(self, registers: Iterable[str]) -> list[Instruction]:
         """The instructions that compute with a value, behind copies of it; conversions are among them."""
@@ -143,7 +158,11 @@ class Code:
 
 
 def parse(ptx: str) -> Code:
-    """Instructions of a PTX text. Directives, labels, comments and debugging sections are left out."""
+    """Instructions of a PTX text. Directives, labels, comments and debugging sections are left out.
+
+    What the compiler writes otherwise is written as what it computes: a sign bit that is flipped and a subtraction from zero
+    as ``neg``, a fused product with 1 or -1 (additions of bfloat16 before compute capability 9.0) as ``add`` or ``sub``.
+    """
     text = _COMMENT.sub("", ptx.partition(".section")[0])
     instructions = []
     for line in re.split(r"[;\n]", text):
@@ -152,7 +171,58 @@ def parse(ptx: str) -> Code:
         matched = _STATEMENT.match(statement)
         if matched is not None:
             instructions.append(_instruction(matched[1], matched[2]))
-    return Code(tuple(instructions))
+    code = Code(tuple(instructions))
+    return Code(tuple(_plainly(code, i) for i in instructions))
+
+
+_SIGN_BITS = {"b16": 1 << 15, "b32": 1 << 31, "b64": 1 << 63}
+_PACKED_SIGN_BITS = {"b32": 1 << 31 | 1 << 15, "b64": 1 << 63 | 1 << 31}
+
+
+def _plainly(code: Code, i: Instruction) -> Instruction:
+    """An instruction as what it computes; see ``parse``."""
+    form = i.opcode.rpartition(".")[2]
+    if i.operation == "xor" and form in _SIGN_BITS:
+        for operand, other in (i.operands, i.operands[::-1]):
+            bits = code.constant(operand)
+            value = None if bits is None else int(bits, 0) & (1 << int(form[1:])) - 1
+            if value is not None and value in (_SIGN_BITS[form], _PACKED_SIGN_BITS.get(form)):
+                return Instruction(f"neg.{form}", i.results, (other,))
+    if i.operation == "sub" and i.type and (zero := code.constant(i.operands[0])) is not None:
+        if number(zero, i.type) == 0.0:
+            return Instruction(i.opcode.replace("sub", "neg", 1), i.results, i.operands[1:])
+    if i.operation == "fma" and i.type:
+        for factor, other in (i.operands[:2], i.operands[1::-1]):
+            text = code.constant(factor)
+            value = None if text is None else number(text, i.type)
+            if value == 1.0:
+                return Instruction(i.opcode.replace("fma", "add", 1), i.results, (other, i.operands[2]))
+            if value == -1.0:
+                return Instruction(i.opcode.replace("fma", "sub", 1), i.results, (i.operands[2], other))
+    return i
+
+
+def number(text: str, kind: str) -> float | None:
+    """The value of a constant in PTX's notation as a type such as ``f32`` or ``f16x2``; None where packed halves differ."""
+    if text[:2] == "0f":
+        return float(struct.unpack(">f", bytes.fromhex(text[2:]))[0])
+    if text[:2] == "0d":
+        return float(struct.unpack(">d", bytes.fromhex(text[2:]))[0])
+    bits = int(text, 0)
+    if kind.endswith("x2"):
+        kind = kind.removesuffix("x2")
+        width = 32 if kind == "f32" else 16
+        low, high = bits & (1 << width) - 1, bits >> width & (1 << width) - 1
+        if low != high:
+            return None
+        bits = low
+    if kind == "f16":
+        return float(struct.unpack("<e", struct.pack("<H", bits & 0xFFFF))[0])
+    if kind == "bf16":
+        return float(struct.unpack("<f", struct.pack("<I", (bits & 0xFFFF) << 16))[0])
+    if kind == "f32":
+        return float(struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0])
+    return float(struct.unpack("<d", struct.pack("<Q", bits & (1 << 64) - 1))[0])
 
 
 def _instruction(opcode: str, operands: str) -> Instruction:

@@ -5,10 +5,12 @@ its exponentials hold.
 """
 
 import re
+from dataclasses import dataclass
+from functools import cached_property
 
 from softcheck.variants._ptx_code import Code, Instruction
+from softcheck.variants._ptx_exponents import Exponents, Shift
 
-_LOG2E_FLOAT64 = "0d3FF71547652B82FE"
 _LIBDEVICE_LOW = "0f32A57060"
 """The low part of log2(e) that libdevice's expf multiplies by, 1.925963e-8."""
 _LIBDEVICE_MAGIC = "0d4338000000000000"
@@ -22,11 +24,39 @@ _NARROWING = re.compile(r"cvt\.(\w+\.)*b?f16(x2)?\.f(32|64)$")
 _DIRECTED = re.compile(r"cvt\.(rz|rm|rp|rna|rs)\.(\w+\.)*(b?f16(x2)?\.f32|b?f16\.f64|f32\.f64)$")
 
 
+@dataclass(frozen=True, slots=True)
+class _Exponent:
+    """The exponent of one exponential."""
+
+    kind: str
+    """The type of an ex2, ``libdevice`` for its expf, ``f64`` for its exp and exp2 of float64."""
+    shifts: list[Shift]
+    base_two: bool = False
+
+    @property
+    def prescaled(self) -> bool:
+        """Whether logits are multiplied by log2(e) before the subtraction, here or before they are loaded."""
+        return self.base_two and any(not shift.scaled_after for shift in self.shifts)
+
+    @property
+    def scalings(self) -> set[str]:
+        """Kinds of factors of the logits, other than the log2(e) of a prescaled exponent."""
+        found = set()
+        for shift in self.shifts:
+            factors = shift.factors
+            if self.base_two and not shift.scaled_after:
+                # A scale and log2(e) may have been made one factor.
+                factors = factors - {"log2e"} if "log2e" in factors else factors - {max(factors, default="")}
+            found |= {"argument" if factor == "argument" else "constant" for factor in factors}
+        return found
+
+
 class Reading:
     """Questions to one kernel's code."""
 
     def __init__(self, code: Code) -> None:
-        self.code = code
+        # With shared memory as one register, maxima would seem to come from sums, and sums from maxima.
+        self.code = code = code.in_order
         self.powers = [i for i in code.instructions if i.operation == "ex2"]
         self.inside_libdevice = {id(i) for power in self.powers for i in self._libdevice(power)}
         starts = [r for i in [*self.powers, *self._float64_exponentials()] for r in i.results]
@@ -50,50 +80,52 @@ class Reading:
 
     def exponentials(self) -> set[str]:
         """Kinds of exponentials, as ``ObservedArithmetic.exponentials`` names them."""
-        found = {self._kind(power) for power in self.powers}
+        found = {self._kind(e) for e in self._exponents}
         if self._float64_exponentials():
             found.add("libdevice_float64")
-        if any(self._scales_unshifted(i, _LOG2E_FLOAT64) for i in self.code.instructions if i.type == "f64"):
-            found.add("prescaled_float64")
         return found
 
-    def _kind(self, power: Instruction) -> str:
-        if power.type != "f32":
-            return f"ex2_approx_{_name(power.type)}"
-        if id(power) in self.inside_libdevice:
-            return "libdevice"
-        steps = self.code.sources(power.operands[0])
-        if any(i.operation == "fma" and not self._is_difference(i.operands[0]) for i in steps):
-            return "prescaled_ex2_approx"
-        if any(i.operation == "sub" and self._is_product(i) for i in steps):
-            return "prescaled_ex2_approx"
-        subtracts = any(
-            i.operation in ("sub", "fma") or any(self._is_difference(operand) for operand in i.operands) for i in steps
-        )
-        return "ex2_approx" if subtracts else "unshifted_ex2_approx"
+    @cached_property
+    def _exponents(self) -> list["_Exponent"]:
+        """The exponent of each exponential, and how a maximum was subtracted in it."""
+        reader = Exponents(self.code)
+        found = []
+        for power in self.powers:
+            inner = (i for i in self.code.sources(power.operands[0]) if _LIBDEVICE_LOW in self.code.constants(i))
+            step = next(inner, None)
+            if step is not None and id(power) in self.inside_libdevice:
+                found.append(_Exponent("libdevice", reader.shifts(self._open_operand(step))))
+            else:
+                found.append(_Exponent(power.type, reader.shifts(power.operands[0]), base_two=True))
+        for start in self._float64_exponentials():
+            # exp multiplies by log2(e) as it rounds, exp2 only rounds.
+            shifts = reader.shifts(self._open_operand(start))
+            found.append(_Exponent("f64", shifts, base_two=start.operation == "add"))
+        return found
 
-    def _is_difference(self, operand: str) -> bool:
-        """Whether a register holds a difference: a subtraction, or the sum with something negated."""
-        return any(i.operation == "sub" or (i.operation == "add" and i.type) for i in self.code.sources(operand))
+    def _open_operand(self, i: Instruction) -> str:
+        """The first operand that is no constant."""
+        return next(o for o in i.operands if self.code.constant(o) is None)
 
-    def _is_product(self, difference: Instruction) -> bool:
-        return any(
-            i.operation == "mul" and i.type for operand in difference.operands for i in self.code.sources(operand)
-        )
-
-    def _scales_unshifted(self, i: Instruction, factor: str) -> bool:
-        if i.operation not in ("mul", "fma") or factor not in self.code.constants(i):
-            return False
-        inside = _LIBDEVICE_MAGIC in self.code.constants(i)
-        return not inside and not self._is_difference(i.operands[0])
+    def _kind(self, exponent: "_Exponent") -> str:
+        if exponent.kind.endswith(("16", "16x2")):
+            return f"ex2_approx_{_name(exponent.kind)}"
+        suffix = "float64" if exponent.kind == "f64" else "ex2_approx"
+        if not exponent.shifts:
+            return f"unshifted_{suffix}"
+        if any(s.other_maximum for s in exponent.shifts):
+            return f"misshifted_{suffix}"
+        if exponent.prescaled:
+            return f"prescaled_{suffix}"
+        return {"libdevice": "libdevice", "f64": "libdevice_float64"}.get(exponent.kind, "ex2_approx")
 
     def fused_exponents(self) -> bool:
         """Whether a scaling is fused with the subtraction before an exponential."""
-        own = (power for power in self.powers if id(power) not in self.inside_libdevice)
-        if any(i.operation == "fma" for power in own for i in self.code.sources(power.operands[0])):
-            return True
-        wide = (i for i in self.code.instructions if i.operation == "fma" and i.type == "f64")
-        return any(self._scales_unshifted(i, _LOG2E_FLOAT64) for i in wide)
+        return any(shift.fused for exponent in self._exponents for shift in exponent.shifts)
+
+    def scaled_logits(self) -> set[str]:
+        """What logits are multiplied by before the subtraction, as ``ObservedArithmetic.scaled_logits`` names it."""
+        return {factor for exponent in self._exponents for factor in exponent.scalings}
 
     def divisions(self) -> set[str]:
         """Kinds of divisions, as ``ObservedArithmetic.divisions`` names them."""
@@ -109,13 +141,7 @@ class Reading:
 
     def sums(self) -> set[str]:
         """Types of additions, plain or fused with a product. Adding a constant is no sum."""
-        found = set()
-        for i in self.behind_powers:
-            # libdevice's float64 exponentials are fused operations and additions with an explicit .rn.
-            is_sum = i.opcode == "add.f64" if i.type == "f64" else i.operation in ("add", "fma")
-            if is_sum and i.type and not self.code.constants(i):
-                found.add(_name(i.type))
-        return found
+        return {_name(i.type) for i in self.behind_powers if self._adds(i)}
 
     def narrow_operations(self) -> set[str]:
         """Operations of 16-bit types that round."""
@@ -125,14 +151,11 @@ class Reading:
     def narrow_roundings(self) -> set[str]:
         """Conversions to 16 bits of computed values that are computed with afterwards, not only stored."""
         found = set()
-        # Triton 3.6 finds the maximum of 16-bit values in float32 and converts it back, which is exact; with shared memory
-        # as one register it would seem to come from the sum.
-        code = self.code.in_order
-        for i in code.instructions:
+        for i in self.code.instructions:
             if not _NARROWING.match(i.opcode):
                 continue
-            computed = any(s.operation in _ROUNDING for operand in i.operands for s in code.sources(operand))
-            readers = code.readers(i.results)
+            computed = any(s.operation in _ROUNDING for operand in i.operands for s in self.code.sources(operand))
+            readers = self.code.readers(i.results)
             if computed and any(r.type and r.operation in (*_ROUNDING, "cvt") for r in readers):
                 found.add(i.opcode)
         return found
@@ -160,25 +183,46 @@ class Reading:
         return i.operation == "fma" and any(s.operation == "fma" and self.code.constants(s) for s in steps)
 
     def rescales(self) -> bool:
-        """Whether a float32 sum of exponentials is multiplied by another exponential."""
+        """Whether a sum of exponentials, or a number that is loaded and then added, is multiplied by an exponential.
+
+        The second is how partial sums of another kernel are put together.
+        """
         for i in self.behind_powers:
-            if i.operation not in ("mul", "fma") or i.type not in ("f32", "f32x2"):
+            if not i.type:
+                continue
+            if i.operation == "div" and self._is_power(i.operands[1]) and self._is_sum(i.operands[0]):
+                return True
+            if i.operation not in ("mul", "fma"):
                 continue
             for factor, other in (i.operands[:2], i.operands[1::-1]):
-                if self._is_power(factor) and self._is_sum(other):
+                if self._is_power(factor) and (self._is_sum(other) or (self._is_loaded(other) and self._is_added(i))):
                     return True
         return False
 
     def _is_power(self, operand: str) -> bool:
-        for i in self.code.sources(operand):
+        sources = self.code.sources(operand)
+        for i in sources:
             if i.operation == "ex2":
                 return True
             if i.operation == "mul" and any(s.operation == "ex2" for o in i.operands for s in self.code.sources(o)):
                 return id(i) in self._reached
-        return False
+        # libdevice's float64 exponentials end in a polynomial, to whose exponent bits an integer is added.
+        reached = [i for i in sources if id(i) in self._reached]
+        polynomial = any(i.type == "f64" and self.code.constants(i) for i in reached)
+        return polynomial and any(i.operation == "add" and not i.type for i in reached)
 
     def _is_sum(self, operand: str) -> bool:
-        return any(i.operation in ("add", "fma") and id(i) in self._reached for i in self.code.sources(operand))
+        return any(self._adds(i) for i in self.code.sources(operand))
+
+    def _adds(self, i: Instruction) -> bool:
+        """Whether an instruction adds values behind exponentials, none of them a constant."""
+        return i.operation in ("add", "fma") and bool(i.type) and id(i) in self._reached and not self.code.constants(i)
+
+    def _is_loaded(self, operand: str) -> bool:
+        return any(i.opcode.startswith("ld.global") for i in self.code.sources(operand))
+
+    def _is_added(self, product: Instruction) -> bool:
+        return product.operation == "fma" or any(self._adds(i) for i in self.code.readers(product.results))
 
     def calls(self) -> set[str]:
         """Functions of libdevice that are called and not inlined."""

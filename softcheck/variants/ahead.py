@@ -15,6 +15,9 @@ import msgspec
 
 from softcheck.errors import SoftcheckError
 
+TARGET = "cuda:90"
+"""What kernels are compiled for where there is no GPU to run them on."""
+
 _START_SECONDS = 120.0
 _COMPILE_SECONDS = 60.0
 

@@ -37,6 +37,8 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     rescales: bool = False
     """Whether a running maximum rescales the sum (online softmax)."""
     flush_to_zero: bool = False
+    scaled_logits: bool = False
+    """Whether logits are multiplied by a factor that is no power of two before the maximum is subtracted, as in attention."""
     lanes: int = WARP
     """Partial sums that a wide row is spread over, at least; 1 adds a row up in any order, also one number after the other."""
 

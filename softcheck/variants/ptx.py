@@ -32,9 +32,13 @@ class ObservedArithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     exponentials: tuple[str, ...] = ()
     """Of float32: ex2_approx (after the subtraction), prescaled_ex2_approx, libdevice, unshifted_ex2_approx (nothing is
-    subtracted); of 16 bits: ex2_approx_float16, ex2_approx_bfloat16; of float64: libdevice_float64, prescaled_float64."""
+    subtracted), misshifted_ex2_approx (the maximum is that of the logits scaled otherwise); of 16 bits: ex2_approx_float16,
+    ex2_approx_bfloat16; of float64: libdevice_float64, prescaled_float64, unshifted_float64, misshifted_float64."""
     fused_exponents: bool = False
     """Whether a scaling is fused with the subtraction before an exponential."""
+    scaled_logits: tuple[str, ...] = ()
+    """What logits are multiplied by before the maximum is subtracted: constant (no power of two), argument (a number that
+    the kernel is called with or loads; where that is a power of two, the product is exact)."""
     divisions: tuple[str, ...] = ()
     """div_full, div_rn, div_approx, reciprocal (1 divided by something), rcp_approx, rcp_rn, div_rn_float64."""
     sums: tuple[str, ...] = ()
@@ -48,7 +52,7 @@ class ObservedArithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     flushing: tuple[str, ...] = ()
     """Operations of float32 or bfloat16 that flush subnormal values to zero, but for those inside libdevice's exp."""
     rescales: bool = False
-    """Whether a sum of exponentials is multiplied by another exponential; not seen in float64."""
+    """Whether a sum of exponentials, of this kernel or of one before, is multiplied by another exponential."""
     calls: tuple[str, ...] = ()
     """Functions that are called and so can't be read."""
 
@@ -73,6 +77,7 @@ def _read(reading: Reading) -> ObservedArithmetic:
     return ObservedArithmetic(
         exponentials=_each_once(reading.exponentials()),
         fused_exponents=reading.fused_exponents(),
+        scaled_logits=_each_once(reading.scaled_logits()),
         divisions=_each_once(reading.divisions()),
         sums=_each_once(reading.sums()),
         narrow_operations=_each_once(reading.narrow_operations()),
@@ -103,7 +108,7 @@ _EXPONENTIALS: dict[str, ExpKind] = {
     "libdevice": "libdevice",
     "prescaled_float64": "prescaled_ex2_approx",
 }
-_FLOAT64_KINDS = ("libdevice_float64", "prescaled_float64")
+_FLOAT64_KINDS = ("libdevice_float64", "prescaled_float64", "unshifted_float64", "misshifted_float64")
 _EXPECTED = {
     "ex2_approx": "ex2.approx.f32 of a difference",
     "prescaled_ex2_approx": "logits scaled before the maximum is subtracted",
@@ -131,8 +136,9 @@ def contradictions(
         found.append(
             "no operation flushes to zero, the declaration says flush_to_zero=True; declare flush_to_zero=False"
         )
+    found += _wrong_scaling(declared, observed, saw_all=saw_all)
     may_rescale = declared.rescales and not saw_all
-    if _in_float32(observed) and observed.rescales != declared.rescales and not may_rescale:
+    if observed.exponentials and observed.rescales != declared.rescales and not may_rescale:
         seen = "a sum is rescaled" if observed.rescales else "no sum is rescaled"
         found.append(
             f"{seen} by an exponential, the declaration says rescales={declared.rescales}; declare "
@@ -144,10 +150,10 @@ def contradictions(
 def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
     """The arithmetic to take for a variant that declares none: of everything seen, what errs most.
 
-    Raises ValueError where what was seen has no model: an exponential of 16 bits or one that nothing was subtracted for,
-    another 16-bit type than the input's, a conversion that doesn't round to nearest, or a call.
+    Raises ValueError where what was seen has no model: an exponential of 16 bits, one that nothing or another maximum was
+    subtracted for, another 16-bit type than the input's, a conversion that doesn't round to nearest, or a call.
     """
-    unknown = [kind for kind in observed.exponentials if kind not in (*_EXPONENTIALS, *_FLOAT64_KINDS)]
+    unknown = [kind for kind in observed.exponentials if kind not in (*_EXPONENTIALS, "libdevice_float64")]
     unknown += [*observed.directed_roundings, *observed.calls]
     # "input" is the only 16-bit type that a model has.
     unknown += [f"sums in {kind}" for kind in observed.sums if kind.endswith("16") and kind != dtype]
@@ -172,6 +178,7 @@ def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
             "intermediate": "input" if narrow else wide,
             "rescales": observed.rescales,
             "flush_to_zero": bool(observed.flushing),
+            "scaled_logits": bool(observed.scaled_logits),
         },
         Arithmetic,
     )
@@ -186,6 +193,8 @@ def weaknesses(observed: ObservedArithmetic, dtype: str) -> list[str]:
     if full == "float64" and _in_float32(observed):
         found.append("exponentials in float32")
     found += [_WEAK_EXPONENTIALS[kind] for kind in observed.exponentials if kind in _WEAK_EXPONENTIALS]
+    if observed.scaled_logits:
+        found.append(_WEAK_SCALING["constant" if "constant" in observed.scaled_logits else "argument"])
     found += list(dict.fromkeys(_WEAK_DIVISIONS[kind] for kind in observed.divisions if kind in _WEAK_DIVISIONS))
     # Additions and exponentials of 16 bits have been named above.
     steps = [op for op in observed.narrow_operations if not op.startswith(("add.", "ex2."))]
@@ -205,8 +214,15 @@ _WEAK_EXPONENTIALS = {
     "prescaled_ex2_approx": "multiplies by log2 e before subtracting the maximum",
     "prescaled_float64": "multiplies by log2 e before subtracting the maximum",
     "unshifted_ex2_approx": "subtracts no maximum",
+    "unshifted_float64": "subtracts no maximum",
+    "misshifted_ex2_approx": "subtracts the maximum of logits that are scaled otherwise",
+    "misshifted_float64": "subtracts the maximum of logits that are scaled otherwise",
     "ex2_approx_float16": "exponentials in float16",
     "ex2_approx_bfloat16": "exponentials in bfloat16",
+}
+_WEAK_SCALING = {
+    "constant": "scales logits before subtracting the maximum",
+    "argument": "scales logits before subtracting the maximum, exactly only by powers of two",
 }
 _WEAK_DIVISIONS = {
     "reciprocal": "multiplies by a reciprocal",
@@ -225,6 +241,8 @@ def _wrong_steps(declared: Arithmetic, observed: ObservedArithmetic, inner: str)
                 f"an exponential is {kind}, the declaration says that {inner} is computed in; declare the intermediate type "
                 f"that the kernel uses, or convert to {inner} before subtracting the maximum"
             )
+        elif kind in ("unshifted_float64", "misshifted_float64"):
+            found.append(f"an exponential is {kind}; no model covers it")
         elif inner != "float64" and _EXPONENTIALS.get(kind) != declared.exp:
             known = f"declare exp={kind!r}, or change the kernel" if kind in _EXPONENTIALS else "no model covers it"
             found.append(
@@ -250,6 +268,21 @@ def _wrong_steps(declared: Arithmetic, observed: ObservedArithmetic, inner: str)
     ]
     found += [f"{name} is called, and its arithmetic can't be read; inline it" for name in observed.calls]
     return found
+
+
+def _wrong_scaling(declared: Arithmetic, observed: ObservedArithmetic, *, saw_all: bool) -> list[str]:
+    """Logits that are scaled before the subtraction or not. An argument may be a power of two, and contradicts neither."""
+    if "constant" in observed.scaled_logits and not declared.scaled_logits:
+        return [
+            "logits are multiplied by a constant before the maximum is subtracted, the declaration says scaled_logits=False; "
+            "declare scaled_logits=True, or subtract first"
+        ]
+    if saw_all and declared.scaled_logits and observed.exponentials and not observed.scaled_logits:
+        return [
+            "no logits are scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
+            "scaled_logits=False"
+        ]
+    return []
 
 
 def _wrong_types(observed: ObservedArithmetic, inner: str, total: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Compiles for cuda:90 what a file of requests asks for: [[spec, dtype, columns]] to [[declared arithmetic, [[kernel, ptx]]]]."""
+"""Compiles what a file of requests asks for: [[spec, dtype, columns, target, cuda:90 if left out]] to [[declared arithmetic, [[kernel, ptx]]]]."""
 
 import json
 import sys
@@ -10,9 +10,9 @@ from softcheck.variants.compile import compile_for
 from softcheck.variants.registry import load
 
 
-def compiled(spec, dtype, columns):
+def compiled(spec, dtype, columns, target="cuda:90"):
     variant = load(spec)
-    kernels = compile_for(variant.function, "cuda:90", dtype, (5, columns))
+    kernels = compile_for(variant.function, target, dtype, (5, columns))
     declared = msgspec.to_builtins(variant.declaration.arithmetic)
     return [declared, [[kernel.name, kernel.asm["ptx"]] for kernel in kernels]]
 

@@ -21,7 +21,7 @@ class Kernel:
 
 
 def compile_all(requests, folder):
-    """Declared arithmetic and kernels of each (spec, dtype, columns), by request."""
+    """Declared arithmetic and kernels of each (spec, dtype, columns) or (spec, dtype, columns, target), by request."""
     question, answer = folder / "requests.json", folder / "answers.json"
     question.write_text(json.dumps(requests))
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TRITON_")}

@@ -49,7 +49,7 @@ class Constants:
     def supported(self) -> bool:
         """Whether the format has a float64 reference, and the kernels' short series and missing cap are good enough."""
         small = self.largest_growth <= LARGEST_GROWTH and self.model.underflow <= self.fmt.least_normal
-        return self.fmt != FLOAT64 and not self.model.prescaled and small
+        return self.fmt != FLOAT64 and not self.model.rounds_logits and small
 
     @property
     def underflows(self) -> bool:

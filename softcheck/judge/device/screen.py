@@ -56,8 +56,11 @@ def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmet
     longest = bounds.depth(x.shape[1], constants.lanes)
     additions = longest * (constants.addition + constants.rescale) + constants.denominator + constants.division
     exponent, exponential = constants.exponent * _ARITHMETIC, constants.exponential * _ARITHMETIC
-    if constants.prescaled:
-        above = (logits.abs() + top.abs()) * exponent + exponential
+    if constants.rounds_logits:
+        per_logit = constants.scaling * _ARITHMETIC + (exponent if constants.prescaled else 0.0)
+        above = (logits.abs() + top.abs()) * per_logit + exponential
+        if not constants.prescaled:
+            above += distance * exponent
     else:
         above = torch.add(distance * exponent, distance > 0, alpha=exponential)
     logarithmic = above + ((exact * above).sum(dim=1, keepdim=True) + (additions * _ARITHMETIC - _REFERENCE))

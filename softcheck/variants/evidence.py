@@ -1,0 +1,67 @@
+"""The arithmetic that a variant's own kernels show when it is called: evidence for a bound that it did not ask for.
+
+On a GPU the kernels are those that Triton launches in a call. Where Triton interprets kernels they are compiled ahead, in
+another process, for ``ahead.TARGET``. Imports Triton on a GPU alone.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from oracles.formats import FORMATS
+from softcheck.variants.ahead import TARGET, AheadError, Wanted, compile_ahead
+from softcheck.variants.call import TORCH_DTYPES, Placed, call_on_device
+from softcheck.variants.declaration import Arithmetic
+from softcheck.variants.ptx import Compiled, read_arithmetic, shown_arithmetic
+from softcheck.variants.registry import LoadedVariant
+
+_Key = tuple[int, str, tuple[int, int]]
+
+_known: dict[_Key, tuple[Callable[..., Any], Arithmetic | None]] = {}
+"""What each function, by its identity, showed for a dtype and a shape. The function is kept, so that no other gets its id."""
+
+
+def shown(
+    variant: LoadedVariant, dtype: str, shape: tuple[int, int], *, on_gpu: bool, device: torch.device
+) -> Arithmetic | None:
+    """The arithmetic that the kernels show which a variant launches for a contiguous input of a dtype and a shape.
+
+    None where nothing can be told: no kernel with PTX holds an exponential (a library's kernels are not seen), the call or
+    the compiler fails, or what was read has no model. With ``on_gpu`` the variant is called once on zeros on ``device``,
+    else its host code runs in another process. Each question is answered once per process.
+    """
+    key = (id(variant.function), dtype, shape)
+    if key not in _known:
+        kernels = _launched(variant, dtype, shape, device) if on_gpu else _compiled(variant, dtype, shape)
+        _known[key] = (variant.function, _read(kernels, dtype))
+    return _known[key][1]
+
+
+def _launched(
+    variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device
+) -> Sequence[Compiled]:
+    from softcheck.variants.capture import launched
+
+    x = torch.zeros(shape, dtype=TORCH_DTYPES[dtype], device=device)
+    with launched() as kernels:
+        returned = call_on_device(variant.function, Placed(x, x.view(-1), FORMATS[dtype]))
+    # After a failed call the kernels seen may not be all.
+    return [] if returned.output is None else kernels
+
+
+def _compiled(variant: LoadedVariant, dtype: str, shape: tuple[int, int]) -> Sequence[Compiled]:
+    try:
+        return compile_ahead(Wanted(variant.name, TARGET, dtype, shape))
+    except AheadError:
+        return []
+
+
+def _read(kernels: Sequence[Compiled], dtype: str) -> Arithmetic | None:
+    observed = read_arithmetic(kernels)
+    if not observed.exponentials:
+        return None
+    try:
+        return shown_arithmetic(observed, dtype)
+    except ValueError:
+        return None
