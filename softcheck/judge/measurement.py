@@ -3,6 +3,7 @@
 import msgspec
 
 from softcheck.contract import Violation
+from softcheck.variants.declaration import Arithmetic
 
 
 class Extreme(msgspec.Struct, frozen=True):
@@ -45,6 +46,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     rejudged_rows: int
     """Rows handed to the Arb oracle because the everyday oracle's own uncertainty could have flipped their verdict."""
     violations: tuple[Violation, ...]
+    fits: tuple[Arithmetic, ...] | None = None
+    """Weaker arithmetics that nothing found exceeds, where something exceeds the bound and none was declared; else None."""
     unjudged_rows: int = 0
     """Rows of calls that gave no output."""
     max_abs_difference_to_torch: float | None = None

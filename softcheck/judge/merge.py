@@ -10,6 +10,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge import histogram
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.judge.ulp import LARGEST
+from softcheck.variants.declaration import Arithmetic
 
 
 def shifted(measurement: Measurement, rows: int) -> Measurement:
@@ -46,6 +47,7 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         max_ulp_ftz=_largest(a.max_ulp_ftz, b.max_ulp_ftz),
         max_bound_share=larger(a.max_bound_share, b.max_bound_share),
         max_standard_share=_largest(a.max_standard_share, b.max_standard_share),
+        fits=_both(a.fits, b.fits),
         flushed=a.flushed + b.flushed,
         max_sum_deviation=_largest(a.max_sum_deviation, b.max_sum_deviation),
         sum_violations=a.sum_violations + b.sum_violations,
@@ -58,6 +60,13 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         max_abs_difference_to_torch=_largest(a.max_abs_difference_to_torch, b.max_abs_difference_to_torch),
         judged_in=" and ".join(dict.fromkeys([*a.judged_in.split(" and "), *b.judged_in.split(" and ")])),
     )
+
+
+def _both(a: tuple[Arithmetic, ...] | None, b: tuple[Arithmetic, ...] | None) -> tuple[Arithmetic, ...] | None:
+    """What fits both parts; a part that breaks nothing leaves the other's."""
+    if a is None or b is None:
+        return b if a is None else a
+    return tuple(arithmetic for arithmetic in a if arithmetic in b)
 
 
 def _violations(a: tuple[Violation, ...], b: tuple[Violation, ...]) -> tuple[Violation, ...]:

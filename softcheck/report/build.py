@@ -9,6 +9,7 @@ from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import Violation
 from softcheck.judge.contracts import weaker_by_design
+from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Extreme
 from softcheck.judge.merge import merge
 from softcheck.report import exhaustive, probes
@@ -32,6 +33,7 @@ from softcheck.run.model import GivenUp, Run
 from softcheck.run.probing import ProbeTask
 from softcheck.run.session import Result, rows_to_run
 from softcheck.variants.declaration import Declaration, KnownDefect
+from softcheck.variants.ptx import contradictions
 
 
 def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> Report:
@@ -227,8 +229,24 @@ class _Row:
         if declaration is None or self.dtype not in declaration.dtypes:
             return []
         said = [_said_of_unseen(defect) for defect in self._unseen(declaration)]
-        beyond = self._beyond_the_standard(declaration)
-        return [f"{self.name}, {self.dtype}: {text}" for text in ([] if beyond is None else [beyond]) + said]
+        computed = (self._beyond_the_standard(declaration), self._fitting(declaration))
+        return [f"{self.name}, {self.dtype}: {text}" for text in (*computed, *said) if text is not None]
+
+    def _fitting(self, declaration: Declaration) -> str | None:
+        """Which declaration would fit what is beyond the standard contract, where one does and the kernels show no other."""
+        if declaration.arithmetic is not None or not self.measured:
+            return None
+        fits = merge(m for _, m in self.measured).fits or ()
+        read = probes.arithmetic_of(self.probed)
+        if read is not None and read.observed is not None:
+            observed = read.observed
+            fits = tuple(a for a in fits if not contradictions(a, observed, self.dtype))
+        if not fits:
+            return None
+        return (
+            "all errors beyond the standard contract in cases are within what a weaker one allows; if that is what the kernel is "
+            f"meant to do, declare it: @variant({in_words(fits[0])})"
+        )
 
     def _beyond_the_standard(self, declaration: Declaration) -> str | None:
         """What a call without any Triton kernel on a CPU errs beyond the standard contract, where it does."""

@@ -154,7 +154,9 @@ class Exponents:
     def _address(self, load: Instruction) -> frozenset[str]:
         """The pointers that a load's address was computed from, by their parameters' names."""
         parameters = self.code.origins(load.operands, lambda i: i.operation == "ld")
-        return frozenset(o for i in parameters if i.opcode.startswith("ld.param") and "64" in i.opcode for o in i.operands)
+        return frozenset(
+            o for i in parameters if i.opcode.startswith("ld.param") and "64" in i.opcode for o in i.operands
+        )
 
     def _products(self, addition: Instruction, term: _Term) -> list[tuple[Instruction, tuple[str, ...]]]:
         """The products that went into a summand, logits or their maximum, and the factors of each."""

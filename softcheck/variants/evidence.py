@@ -38,9 +38,7 @@ def shown(
     return _known[key][1]
 
 
-def _launched(
-    variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device
-) -> Sequence[Compiled]:
+def _launched(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> Sequence[Compiled]:
     from softcheck.variants.capture import launched
 
     x = torch.zeros(shape, dtype=TORCH_DTYPES[dtype], device=device)

@@ -16,13 +16,13 @@ from softcheck.variants.registry import load
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
 
-FAILING = '''
+FAILING = """
 def raises(x):
     raise ValueError("not for you")
 
 def library(x):
     return x.softmax(-1)
-'''
+"""
 
 
 def shown(spec, dtype="float32", shape=(3, 781)):
@@ -50,7 +50,9 @@ def test_the_whole_arithmetic_is_shown(spec, expected):
 
 def test_kernels_are_those_of_the_shape():
     assert shown("online", "float64").intermediate == "float64"
-    assert shown(f"{ROOT}/tests/planted/controls/split_columns.py:softmax", shape=(2, 5000)) == Arithmetic(rescales=True)
+    assert shown(f"{ROOT}/tests/planted/controls/split_columns.py:softmax", shape=(2, 5000)) == Arithmetic(
+        rescales=True
+    )
 
 
 def test_nothing_is_shown_where_nothing_can_be_read(tmp_path):

@@ -40,7 +40,12 @@ PLANTED = {
 CASES = [
     (kind, dtype, target)
     for kind in (*RESCALING, *PLAIN)
-    for dtype, target in (("float32", "cuda:80"), ("float32", "cuda:90"), ("float16", "cuda:100"), ("float64", "cuda:90"))
+    for dtype, target in (
+        ("float32", "cuda:80"),
+        ("float32", "cuda:90"),
+        ("float16", "cuda:100"),
+        ("float64", "cuda:90"),
+    )
     if dtype != "float64" or kind not in ONLY_FLOAT32
 ]
 

@@ -81,7 +81,9 @@ def test_each_form_is_read_for_what_it_is(observed, kind, target):
 
 @pytest.mark.parametrize("kind", [kind for kind in ALL if kind not in WRONG])
 def test_right_kernels_subtract_a_maximum_in_words_too(observed, kind):
-    assert not any("maximum" in text and "before" not in text for text in weaknesses(observed[kind, "cuda:90"], "float16"))
+    assert not any(
+        "maximum" in text and "before" not in text for text in weaknesses(observed[kind, "cuda:90"], "float16")
+    )
 
 
 @pytest.mark.parametrize("kind", WRONG)
@@ -91,7 +93,11 @@ def test_wrong_ones_have_no_model_and_contradict_every_declaration(observed, kin
         shown_arithmetic(found, "float16")
     for declared in (Arithmetic(), Arithmetic(scaled_logits=True), Arithmetic(exp="prescaled_ex2_approx")):
         assert any("no model covers it" in message for message in contradictions(declared, found, "float16"))
-    said = "subtracts no maximum" if ALL[kind] == UNSHIFTED else "subtracts the maximum of logits that are scaled otherwise"
+    said = (
+        "subtracts no maximum"
+        if ALL[kind] == UNSHIFTED
+        else "subtracts the maximum of logits that are scaled otherwise"
+    )
     assert said in weaknesses(found, "float16")
 
 
@@ -231,7 +237,8 @@ def test_every_form_of_a_prescaled_exponent(form):
 
 def test_packed_products_after_the_subtraction_are_no_prescaling():
     found = read(
-        LOG2E_TWICE + "mov.b64 %a, {%x0, %x1}; mov.b64 %b, {%top, %top}; sub.rn.f32x2 %c, %a, %b; mul.rn.f32x2 %g, %c, %k; "
+        LOG2E_TWICE
+        + "mov.b64 %a, {%x0, %x1}; mov.b64 %b, {%top, %top}; sub.rn.f32x2 %c, %a, %b; mul.rn.f32x2 %g, %c, %k; "
         "mov.b64 {%e, %f}, %g; ex2.approx.ftz.f32 %p, %e; ex2.approx.ftz.f32 %q, %f; "
         "mov.b64 %h2, {%p, %q}; add.rn.f32x2 %i, %h2, %h2;"
     )
@@ -243,7 +250,9 @@ def test_bfloat16_additions_as_products_with_one_are_additions():
     """As LLVM writes them before compute capability 9.0."""
     found = read(
         "mov.b16 %m1, 0xBF80; mov.b16 %one, 0x3F80; cvt.rn.bf16.f32 %a, %x0; cvt.rn.bf16.f32 %b, %top; "
-        "fma.rn.bf16 %c, %b, %m1, %a; cvt.f32.bf16 %d, %c;" + TO_POWER + "cvt.rn.bf16.f32 %q, %p; fma.rn.bf16 %r, %q, %one, %q;"
+        "fma.rn.bf16 %c, %b, %m1, %a; cvt.f32.bf16 %d, %c;"
+        + TO_POWER
+        + "cvt.rn.bf16.f32 %q, %p; fma.rn.bf16 %r, %q, %one, %q;"
     )
     assert found.exponentials == ("ex2_approx",)
     assert found.sums == ("bfloat16",)
