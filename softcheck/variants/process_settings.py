@@ -248,7 +248,7 @@ def _lowered(before: int, now: int) -> str:
 
 
 SETTINGS = (
-    # First: what they call may come between any two instructions of what follows.
+    # First: a timer's handler may come between any two instructions of what follows.
     Setting("timers", _read_timers, _write_timers, _tell_timers),
     Setting("the handling of signals", _read_handlers, _write_handlers, _tell_handlers),
     Setting(

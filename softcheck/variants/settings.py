@@ -148,7 +148,6 @@ def _describe_float_environment(before: float_environment.State, now: float_envi
 
 
 ALWAYS = (
-    # First, since what follows may compute.
     Setting(
         "rounding or the flushing of subnormals",
         float_environment.access().read,

@@ -25,7 +25,7 @@ _NAMESPACES: tuple[tuple[str, Any], ...] = (
     ("math", math),
     ("builtins", builtins),
 )
-_SETTINGS = (*settings.ALWAYS, *process_settings.SETTINGS, *seeds.SETTINGS)
+_SETTINGS = (*process_settings.SETTINGS, *settings.ALWAYS, *seeds.SETTINGS)
 _UNANSWERED = (RuntimeError, OSError, ValueError)
 """What reading or writing a setting may raise: of a ruined device, of a folder that is gone, of a limit that can't be had back."""
 

@@ -53,7 +53,7 @@ CHANGES = [
     ("rounding or the flushing of subnormals", lambda: torch.set_flush_denormal(True)),
     ("rounding or the flushing of subnormals", lambda: ctypes.CDLL(None).fesetround(0x400)),
     ("the default device", set_default_device),
-    ("the filling of uninitialised memory", lambda: setattr(torch.utils.deterministic, "fill_uninitialized_memory", 0)),
+    ("the filling of uninitialised memory", lambda: setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)),
     ("anomaly detection", lambda: torch.autograd.set_detect_anomaly(True)),
     ("backend flags", lambda: setattr(torch.backends.cudnn, "deterministic", True)),
     ("backend flags", lambda: setattr(torch.backends.mkldnn, "enabled", False)),
@@ -158,7 +158,7 @@ def test_what_changes_nothing_that_others_compute_is_left_alone(monkeypatch, cha
 UNRETURNABLE = {
     "torch.set_num_interop_threads(7)": "the number of threads between operations",
     "sys.stdout.close()": "standard streams",
-    "torch.inference_mode().__enter__()": "inference mode",
+    "mode = torch.inference_mode(); mode.__enter__()": "inference mode",
     "__import__('os').rmdir(__import__('os').getcwd())": None,
 }
 
