@@ -243,6 +243,19 @@ def _write_path(before: list[str]) -> None:
     sys.path[:] = [*before, *added]
 
 
+def _working_folder() -> str | None:
+    """None where it has been removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - as it came, to be compared
+    except FileNotFoundError:
+        return None
+
+
+def _go_to(folder: str | None) -> None:
+    if folder is not None:
+        os.chdir(folder)
+
+
 def _lowered(before: int, now: int) -> str:
     return f"from {before} to {now}" if now < before else ""
 
@@ -265,6 +278,6 @@ SETTINGS = (
     Setting("limits of resources", _read_limits, _write_limits, _tell_limits),
     Setting("standard streams", _read_streams, _write_streams, _tell_streams),
     Setting("the module search path", lambda: list(sys.path), _write_path, _missing_folders),
-    Setting("the working folder", os.getcwd, os.chdir),
+    Setting("the working folder", _working_folder, _go_to),
     Setting("environment variables", _environment, _write_environment, _tell_environment),
 )

@@ -6,7 +6,6 @@ import weakref
 import torch
 
 
-
 def round_up():
     # FE_UPWARD on x86 and on Arm; each refuses the other's number.
     fesetround = ctypes.CDLL(None).fesetround

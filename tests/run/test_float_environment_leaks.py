@@ -40,7 +40,7 @@ def kinds(session, case, *names):
 
 @pytest.mark.parametrize("harm", ["flushes", "rounds_up"])
 def test_call_that_leaks_is_found_and_its_neighbour_judged_as_ever(session, harm):
-    ((alone,),) = [session.run_case(SUBNORMAL, [INNOCENT])]
+    (alone,) = session.run_case(SUBNORMAL, [INNOCENT])
     assert alone.measurement.violations == ()
     beside = session.run_case(SUBNORMAL, [f"{LEAKY}:{harm}", INNOCENT])
     (finding,) = [v for v in beside[0].measurement.violations if v.kind is STATE]
@@ -60,6 +60,7 @@ def test_import_that_leaks_harms_no_one_and_is_no_finding(session, tmp_path, lin
         "def f(x):\n    return torch.softmax(x, -1)\n"
     )
     (alone,) = session.run_case(SUBNORMAL, [INNOCENT])
+    assert alone.measurement.violations == ()
     imported, innocent = session.run_case(SUBNORMAL, [f"{module}:f", INNOCENT])
     assert imported.measurement == innocent.measurement == alone.measurement
 

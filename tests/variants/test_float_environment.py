@@ -78,9 +78,14 @@ def test_trap_that_was_asked_for_is_taken_away():
 @pytest.mark.parametrize(("change", "shows"), [(flush, flushes), (round_up, rounds_up)])
 def test_block_computes_in_the_standard_environment_and_leaves_the_threads_own_behind(change, shows):
     change()
-    with pytest.raises(KeyError), standard():
-        assert not shows()
-        raise KeyError
+
+    def compute():
+        with standard():
+            assert not shows()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        compute()
     assert shows()
 
 

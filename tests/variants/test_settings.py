@@ -24,6 +24,7 @@ from softcheck.variants import state
 from softcheck.variants.state import Snapshot
 
 ROOT = Path(__file__).parents[2]
+GLOBAL = np.random
 MATMUL = torch.backends.cuda.matmul
 
 
@@ -37,7 +38,7 @@ def set_default_device():
 
 
 def swap_numpys_generator():
-    np.random.set_bit_generator(np.random.PCG64(1))
+    GLOBAL.set_bit_generator(np.random.PCG64(1))
 
 
 def leave_a_lower_limit():
@@ -53,7 +54,10 @@ CHANGES = [
     ("rounding or the flushing of subnormals", lambda: torch.set_flush_denormal(True)),
     ("rounding or the flushing of subnormals", lambda: ctypes.CDLL(None).fesetround(0x400)),
     ("the default device", set_default_device),
-    ("the filling of uninitialised memory", lambda: setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)),
+    (
+        "the filling of uninitialised memory",
+        lambda: setattr(torch.utils.deterministic, "fill_uninitialized_memory", False),
+    ),
     ("anomaly detection", lambda: torch.autograd.set_detect_anomaly(True)),
     ("backend flags", lambda: setattr(torch.backends.cudnn, "deterministic", True)),
     ("backend flags", lambda: setattr(torch.backends.mkldnn, "enabled", False)),
@@ -83,7 +87,7 @@ CHANGES = [
     ("environment variables", lambda: os.environ.pop("PATH")),
     ("environment variables", lambda: os.environ.update({"TRITON_F32_DEFAULT": "tf32"})),
     ("the seed of Python's random numbers", lambda: random.seed(5)),
-    ("the seed of numpy's random numbers", lambda: np.random.seed(5)),
+    ("the seed of numpy's random numbers", lambda: GLOBAL.seed(5)),
     ("the seed of numpy's random numbers", swap_numpys_generator),
     ("numpy.exp", lambda: setattr(np, "exp", np.expm1)),
     ("math.exp", lambda: setattr(math, "exp", math.expm1)),
@@ -102,7 +106,7 @@ def test_change_is_named_and_put_back(name, change):
 
 def draw_numbers():
     random.random()
-    np.random.rand(100_000)
+    GLOBAL.rand(100_000)
 
 
 def add_filters():
@@ -159,7 +163,7 @@ UNRETURNABLE = {
     "torch.set_num_interop_threads(7)": "the number of threads between operations",
     "sys.stdout.close()": "standard streams",
     "mode = torch.inference_mode(); mode.__enter__()": "inference mode",
-    "__import__('os').rmdir(__import__('os').getcwd())": None,
+    "__import__('os').rmdir(__import__('os').getcwd())": "the working folder",
 }
 
 
@@ -180,7 +184,7 @@ def test_what_cannot_be_put_back_is_named_and_loses_the_process(tmp_path, change
         check=True,
     )
     assert done.stderr.strip().endswith("True"), done.stderr
-    assert (UNRETURNABLE[change] or "[]") in done.stderr
+    assert UNRETURNABLE[change] in done.stderr
 
 
 def test_knob_of_tritons_is_put_back_with_the_variable_that_it_sets():
