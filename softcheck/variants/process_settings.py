@@ -19,10 +19,10 @@ from typing import Any
 from softcheck.variants.ownership import is_installed
 from softcheck.variants.settings import Setting
 
-_READ_BY_OTHERS = re.compile(r"TRITON_|TORCH|PYTORCH_|CUDA_|NVIDIA_|PTXAS_|DISABLE_(LLVM|PTXAS)_OPT$")
+_OF_LIBRARIES = re.compile(r"_?(TRITON_|TORCH|PYTORCH_|CUDA_|NVIDIA_|PTXAS_)|DISABLE_(LLVM|PTXAS)_OPT$")
 """Variables that torch, Triton and CUDA go by."""
-_NO_MATTER = re.compile(r"(^|_)(DIR|PATH|HOME|CACHE|LOGS?|DEBUG|DUMP|PRINT|TRACE|PROFILE|WARM)(_|$)")
-"""Where files lie and what is written down: torch and Triton set such variables themselves, when they first compile."""
+_HARMLESS = re.compile(r"(^|_)(DIR|PATH|HOME|CACHE|LOGS?|DEBUG|DUMP|PRINT|TRACE|PROFILE|WARM|MODULE_LOADING|PTR)(_|$)")
+"""Of these, where files lie, what is written down, what loads when: torch and Triton set such ones when they first compile."""
 
 
 def _environment() -> dict[bytes, bytes]:
@@ -36,7 +36,8 @@ def _changed_variables(before: dict[bytes, bytes], now: dict[bytes, bytes]) -> l
         return []
     changed = [os.fsdecode(name) for name, value in before.items() if not _still_has(value, now.get(name))]
     added = [os.fsdecode(name) for name in now if name not in before]
-    return changed + [name for name in added if _READ_BY_OTHERS.match(name) and not _NO_MATTER.search(name)]
+    counting = changed + [name for name in added if _OF_LIBRARIES.match(name)]
+    return [name for name in counting if not (_OF_LIBRARIES.match(name) and _HARMLESS.search(name))]
 
 
 def _still_has(before: bytes, now: bytes | None) -> bool:

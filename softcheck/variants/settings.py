@@ -120,6 +120,22 @@ def _write_autocast(device: str, value: tuple[bool, torch.dtype, bool]) -> None:
     torch.set_autocast_cache_enabled(caches)
 
 
+_DYNAMO = "torch._dynamo.eval_frame"
+
+
+def _read_stance() -> Any:
+    """Whether torch.compile compiles, falls back or refuses, from ``torch.compiler.set_stance``; None before its import."""
+    return getattr(sys.modules.get(_DYNAMO), "_stance", None)
+
+
+def _tell_stance(before: Any, now: Any) -> str:
+    return _from_to(*("default" if stance is None else str(stance.stance) for stance in (before, now)))
+
+
+def _write_stance(before: Any) -> None:
+    torch.compiler.set_stance("default" if before is None else before.stance)
+
+
 _KNOBS = ("compilation", "language", "runtime", "nvidia", "amd")
 """Triton's groups of knobs that change how kernels are compiled and run. Each holds what code has set, not the environment's."""
 
@@ -175,6 +191,7 @@ ALWAYS = (
     Setting("backend flags", lambda: tuple(getattr(owner, name) for owner, name in _FLAGS), _write_flags),
     Setting("attention kernels", lambda: tuple(read() for read, _ in _ATTENTION), _write_attention),
     Setting("autocast", lambda: _read_autocast("cpu"), lambda value: _write_autocast("cpu", value)),
+    Setting("the stance of torch.compile", _read_stance, _write_stance, _tell_stance),
     Setting("Triton's knobs", _read_knobs, _write_knobs),
     Setting("numpy's error handling", np.geterr, lambda value: np.seterr(**value)),
     Setting("numpy's buffer size", np.getbufsize, np.setbufsize),

@@ -6,6 +6,7 @@ names that a lazy import adds, is no variant's doing and is left alone.
 
 import builtins
 import math
+import operator
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,7 +95,7 @@ class Snapshot:
         changed = []
         for name, owner, before in self._names:
             now = vars(owner)
-            if now == before:
+            if all(map(operator.is_, map(now.get, before), before.values())):
                 continue
             for attribute, value in before.items():
                 if now.get(attribute) is not value and not is_of_library(now.get(attribute)):

@@ -66,6 +66,7 @@ CHANGES = [
     ("attention kernels", lambda: torch.backends.cuda.enable_flash_sdp(False)),
     ("autocast", lambda: torch.set_autocast_dtype("cpu", torch.float16)),
     ("autocast", lambda: torch.set_autocast_cache_enabled(False)),
+    ("the stance of torch.compile", lambda: torch.compiler.set_stance("force_eager")),
     ("numpy's buffer size", lambda: np.setbufsize(16)),
     ("the handling of signals", lambda: signal.signal(signal.SIGALRM, lambda *_: None)),
     ("the handling of signals", lambda: signal.signal(signal.SIGPIPE, signal.SIG_DFL)),
