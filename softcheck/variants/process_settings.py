@@ -22,7 +22,7 @@ from softcheck.variants.settings import Setting
 _OF_LIBRARIES = re.compile(r"_?(TRITON_|TORCH|PYTORCH_|CUDA_|NVIDIA_|PTXAS_)|DISABLE_(LLVM|PTXAS)_OPT$")
 """Variables that torch, Triton and CUDA go by."""
 _HARMLESS = re.compile(r"(^|_)(DIR|PATH|HOME|CACHE|LOGS?|DEBUG|DUMP|PRINT|TRACE|PROFILE|WARM|MODULE_LOADING|PTR)(_|$)")
-"""Of these, where files lie, what is written down, what loads when: torch and Triton set such ones when they first compile."""
+"""Of these, where files and tables lie, what is logged, what loads when: torch and Triton set them when they first compile."""
 
 
 def _environment() -> dict[bytes, bytes]:
