@@ -14,6 +14,7 @@ from softcheck.judge.histogram import Histogram
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.judge.merge import larger
 from softcheck.judge.tally import Tally, worst
+from softcheck.variants import float_environment
 from softcheck.variants.declaration import Arithmetic
 
 _BLOCK_ELEMENTS = 1 << 15
@@ -22,6 +23,7 @@ _BLOCK_ELEMENTS = 1 << 15
 STANDARD = Arithmetic()
 
 
+@float_environment.standard()
 def reference(values: Values, fmt: Format, fully_masked: FullyMasked = "nan") -> Reference:
     """The everyday oracle's answer for outputs of a format: float64 for 16 and 32 bits, double-double for float64.
 
@@ -32,6 +34,7 @@ def reference(values: Values, fmt: Format, fully_masked: FullyMasked = "nan") ->
     return float64.softmax(values, fully_masked=fully_masked)
 
 
+@float_environment.standard()
 def judge(
     input_bits: Bits,
     output_bits: Bits,
@@ -49,6 +52,7 @@ def judge(
 
     An element that is NaN or infinite on one side only is a violation: it has no ULP error, and its row no sum. Rows that
     the reference's own uncertainty could decide are judged again with the Arb oracle, and count in ``rejudged_rows``.
+    It computes in the standard floating-point environment, whatever the calling thread's is.
     Temporaries take some 40 float64 per element of the widest row, or of 2^15 elements where rows are shorter.
 
     Raises UsageError where shapes or bit widths don't match.

@@ -80,9 +80,11 @@ class _Session:
         self.loaded: dict[str, LoadedVariant] = {}
         self._candidates: dict[tuple[str, str], tuple[Arithmetic, ...]] = {}
         """By variant and dtype, weaker arithmetics that have explained everything beyond the bound so far."""
+        self._initial = Snapshot()
 
     def answer(self, request: Request) -> Iterator[Reply]:
         """Replies to one request; the last one is Done, Loaded, Refused, Probed or Failed."""
+        self._settle()
         if isinstance(request, Load):
             yield from self._load(request)
         elif isinstance(request, RunCase):
@@ -97,6 +99,13 @@ class _Session:
             functions = {name: self._variant(name).function for name in request.variants}
             with preserved():
                 yield from timing.measure(functions, request, self.device)
+
+    def _settle(self) -> None:
+        """Puts back what changed since the process began, without blame.
+
+        What a variant left behind may act after its call: a finalizer that runs late, a callback that was registered.
+        """
+        self._initial.restore()
 
     def _variant(self, spec: str) -> LoadedVariant:
         if spec not in self.loaded:
@@ -153,6 +162,7 @@ class _Session:
         for name in request.variants:
             variant = self._variant(name)
             masked = variant.declaration.fully_masked
+            self._settle()
             if masked not in references:
                 references[masked] = reference(values, case.format, masked)
             yield Started(name)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from judge_helpers import judged, kinds, matrix, rounded, violation
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FORMATS, Format, decode, encode
@@ -332,3 +333,21 @@ def test_float64_results_are_measured_to_fractions_of_their_ulp() -> None:
     assert shifted.max_ulp is not None
     assert 1 < shifted.max_ulp.value <= 1.5
     assert shifted.violations == ()
+
+
+@pytest.mark.parametrize("fmt", ALL, ids=lambda f: f.name)
+def test_environment_of_the_calling_thread_decides_nothing(fmt):
+    least = 2.0 ** (fmt.min_exponent - fmt.precision + 1)
+    logits = np.array([[0.0, fmt.min_exponent * math.log(2) - 1, -INF, -INF]])
+    bits = encode(logits, fmt)
+    output = rounded(bits, fmt)
+    output[0, 3] = encode(np.array([least]), fmt)[0]
+    expected = judge(bits, output, fmt)
+    assert kinds(expected) >= {FindingKind.MASKED_NOT_ZERO}
+    assert torch.set_flush_denormal(True)
+    try:
+        assert judge(bits, output, fmt) == expected
+        assert judge(bits, output, fmt, reference=reference(decode(bits, fmt), fmt)) == expected
+        assert float((torch.tensor([1e-40]) * 1).item()) == 0, "the caller's own choice stays"
+    finally:
+        torch.set_flush_denormal(False)
