@@ -69,7 +69,7 @@ def judge(
         answer = rows_of(reference, chosen) if reference is not None else _reference(logits, fmt, fully_masked)
         block = Block(first, input_bits[chosen], output_bits[chosen], fmt, logits, answer, constants)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            doubtful = block.doubtful_rows(summary.largest_ulp)
+            doubtful = block.doubtful_rows()
             if len(doubtful):
                 summary.rejudged_rows += len(doubtful)
                 block = block.with_reference(doubtful, _proven(logits[doubtful], fully_masked))
@@ -92,7 +92,12 @@ def _proven(logits: Values, fully_masked: FullyMasked) -> Reference:
     relative = np.broadcast_to(answer.relative_error, answer.high.shape)
     where = where.ravel()
     return Reference(
-        answer.high[where], answer.low[where], answer.exponent[where], relative[where], answer.absolute_error
+        answer.high[where],
+        answer.low[where],
+        answer.exponent[where],
+        relative[where],
+        answer.absolute_error,
+        answer.settled,
     )
 
 
@@ -133,11 +138,6 @@ class _Summary:
     special_mismatches: int = 0
     rejudged_rows: int = 0
     tally: Tally = field(default_factory=Tally)
-
-    @property
-    def largest_ulp(self) -> float:
-        """The largest ULP error so far."""
-        return 0.0 if self.max_ulp is None else self.max_ulp.value
 
     def add(self, block: Block) -> None:
         """Adds a block's figures and violations."""

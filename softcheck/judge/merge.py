@@ -29,7 +29,7 @@ def moved(measurement: Measurement, place: Callable[[int], int]) -> Measurement:
 
 
 def merge(parts: Iterable[Measurement]) -> Measurement:
-    """Figures over all parts: sums are added, of extremes the largest is kept, of witnesses the first.
+    """Figures over all parts: sums are added, of extremes the largest is kept, of witnesses the first, with the largest share.
 
     ``columns`` is the first part's. Raises TypeError where there are no parts.
     """
@@ -72,9 +72,11 @@ def _both(a: tuple[Arithmetic, ...] | None, b: tuple[Arithmetic, ...] | None) ->
 def _violations(a: tuple[Violation, ...], b: tuple[Violation, ...]) -> tuple[Violation, ...]:
     first: dict[FindingKind, Violation] = {}
     for violation in (*a, *b):
-        before = first.get(violation.kind)
-        count = violation.count + (before.count if before else 0)
-        first[violation.kind] = msgspec.structs.replace(before or violation, count=count)
+        before = first.setdefault(violation.kind, violation)
+        if before is not violation:
+            # Whether a declared defect explains a finding hangs on its share.
+            count, share = before.count + violation.count, _largest(before.share, violation.share)
+            first[violation.kind] = msgspec.structs.replace(before, count=count, share=share)
     return tuple(first[kind] for kind in FindingKind if kind in first)
 
 

@@ -91,8 +91,8 @@ def columns(environment: Environment) -> list[Column]:
         Column("variant", lambda r: one_line(r.name), "both", numeric=False),
         Column("verdict", lambda r: r.verdict, "both", numeric=False),
         Column("max ULP", figures.max_ulp, "accuracy"),
-        Column("mean ULP", lambda r: figures.figure(r.mean_ulp), "accuracy"),
-        Column("p99.9 ULP", lambda r: figures.figure(r.p999_ulp), "accuracy"),
+        Column("mean ULP", lambda r: figures.up_to_maximum(r.mean_ulp, r), "accuracy"),
+        Column("p99.9 ULP", lambda r: figures.up_to_maximum(r.p999_ulp, r), "accuracy"),
         Column("error/ bound", lambda r: figures.bound_share(r.max_bound_share), "accuracy"),
         Column("flushed", lambda r: figures.count(r.flushed), "contract"),
         Column("max |Σ\N{MINUS SIGN}1|", lambda r: figures.figure(r.max_sum_deviation), "contract"),
@@ -175,7 +175,9 @@ def worst_element(result: VariantResult) -> str | None:
         f"output {value_of(witness.output_bits, result.dtype)}, exact {one_line(witness.exact)}"
     )
     if result.flushed and result.max_ulp_ftz is not None:
-        text += f"; {figures.figure(result.max_ulp_ftz)} ULP where flushed results count as the format's own"
+        text += (
+            f"; {figures.up_to_maximum(result.max_ulp_ftz, result)} ULP where flushed results count as the format's own"
+        )
     if result.max_abs_difference_to_torch is not None:
         text += f"; largest difference from torch {figures.figure(result.max_abs_difference_to_torch)}"
     return text
