@@ -7,7 +7,7 @@ from oracles import ball
 from oracles.formats import FORMATS, decode
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
-from softcheck.contract import Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme
 from softcheck.judge.merge import merge
 from softcheck.report import exhaustive, probes
@@ -23,7 +23,7 @@ from softcheck.report.model import (
     Verdict,
     Witness,
 )
-from softcheck.report.reproduce import finding_id, reproduce_command
+from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.check import explanation
@@ -60,7 +60,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         stages=tuple(Stage(name=name, seconds=seconds) for name, seconds in run.stages.items()),
         interrupted=run.interrupted,
         errors=tuple(run.errors),
-        notes=(*_truncation_note(run), *run.notes, *probes.skip_notes(run), *_not_timed(run)),
+        notes=(*_truncation_note(run), *run.notes, *_symptoms(run, rows), *probes.skip_notes(run), *_not_timed(run)),
         seconds=run.seconds,
     )
 
@@ -160,6 +160,7 @@ class _Row:
             for case, measurement in self.measured
             for violation in measurement.violations
         ]
+        found += self._blamed(found, declaration)
         found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=False)]
         found += [
             self._not_run(given_up)
@@ -171,6 +172,25 @@ class _Row:
         return sorted(
             found, key=lambda f: (f.known is not None, f.kind, f.case not in size, size.get(f.case, 0), f.case)
         )
+
+    def _blamed(self, found: Sequence[Finding], declaration: Declaration) -> list[Finding]:
+        """Crashes that other calls caused; none where a write out of bounds was found, of which they are symptoms."""
+        if any(f.kind is FindingKind.OUT_OF_BOUNDS_WRITE for f in found):
+            return []
+        return [
+            Finding(
+                id=finding_id(self.name, self.dtype, blame.violation.kind, blame.case),
+                kind=blame.violation.kind,
+                case=blame.case,
+                message=blame.violation.message,
+                reproduce=in_order_command(blame.command, self.run.ready.backend, self.corpora),
+                known=explanation(
+                    blame.violation, blame.case, self.dtype, declaration, self.run.ready.backend
+                ),
+            )
+            for blame in self.run.blames
+            if (blame.variant, blame.dtype) == (self.name, self.dtype)
+        ]
 
     def _finding(self, case: Case, violation: Violation, declaration: Declaration) -> Finding:
         return Finding(
@@ -285,6 +305,22 @@ def _not_timed(run: Run) -> list[str]:
         for timed in samples.variants
         if timed.reason is not None
     ] + [f"{samples.dtype} timing: {alarm.message}" for samples in run.speeds for alarm in samples.alarms]
+
+
+def _symptoms(run: Run, rows: Sequence[VariantResult]) -> list[str]:
+    """One line per variant and dtype whose writes out of bounds ended processes."""
+    named = {
+        (row.name, row.dtype): finding
+        for row in rows
+        for finding in reversed(row.findings)
+        if finding.kind is FindingKind.OUT_OF_BOUNDS_WRITE
+    }
+    return [
+        f"{blame.variant}, {blame.dtype}: {blame.crashes} process{'' if blame.crashes == 1 else 'es'} ended in calls that pass "
+        f"alone; that is what the out_of_bounds_write at {named[blame.variant, blame.dtype].case} does"
+        for blame in run.blames
+        if (blame.variant, blame.dtype) in named
+    ]
 
 
 def _truncation_note(run: Run) -> tuple[str, ...]:
