@@ -72,9 +72,13 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per call."
 )
 @option(
-    "--in-order", is_flag=True, help="Run cases, then probes, one after the other in one process, in the order of --case."
+    "--in-order",
+    is_flag=True,
+    help="Run cases, then probes, one after the other in one process, in the order of --case.",
 )
-@option("--check-heap", is_flag=True, help="Have glibc end a worker that frees memory beside which something was written.")
+@option(
+    "--check-heap", is_flag=True, help="Have glibc end a worker that frees memory beside which something was written."
+)
 @option("--speed/--no-speed", default=True, help="Time the variants, where there is a GPU.")
 @option(
     "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."

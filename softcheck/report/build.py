@@ -184,9 +184,7 @@ class _Row:
                 case=blame.case,
                 message=blame.violation.message,
                 reproduce=in_order_command(blame.command, self.run.ready.backend, self.corpora),
-                known=explanation(
-                    blame.violation, blame.case, self.dtype, declaration, self.run.ready.backend
-                ),
+                known=explanation(blame.violation, blame.case, self.dtype, declaration, self.run.ready.backend),
             )
             for blame in self.run.blames
             if (blame.variant, blame.dtype) == (self.name, self.dtype)

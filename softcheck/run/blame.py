@@ -6,6 +6,7 @@ writes out of bounds, by its calls under glibc's heap checks, which stop at the 
 the same order, narrowed down to one call and the one that crashes after it.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -82,14 +83,15 @@ def lay(pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedErro
         if known is not None and (known[1].is_reproduced or known[1].crashes > MOST_LOOKS):
             blames.add(known[0], crashed.dtype, known[1])
             return
-        found = _Search(pool, earlier, crashed, died).culprit()
+        search = _Search(pool, earlier, crashed, died)
+        found = search.culprit()
         if found is None and len(ran) == 1:
-            found = _by_chance(earlier, crashed, died)
+            found = _by_chance(earlier, crashed, died, is_out_of_time=search.is_out_of_time)
         if found is None:
             others = ", ".join(sorted(ran - {crashed.variant}))
             blames.notes.append(
-                f"{crashed.variant}, {crashed.name}: {died}; alone in a new process it passes, and no earlier call of it "
-                f"or of what had run in that process ({others}) shows the crash again"
+                f"{crashed.variant}, {crashed.name}: {died}; alone in a new process it passes, and calls made again, of it and "
+                f"of what had run in that process ({others}), did not show the crash again"
             )
             return
         if known is not None:
@@ -103,7 +105,8 @@ def lay_idle(pool: Pool, calls: Sequence[Call], died: WorkerDiedError) -> None:
         lay(pool, calls, calls[-1], died)
 
 
-def _by_chance(earlier: Sequence[Call], crashed: Call, died: WorkerDiedError) -> Blame:
+def _by_chance(earlier: Sequence[Call], crashed: Call, died: WorkerDiedError, *, is_out_of_time: bool) -> Blame:
+    after = f"in {SECONDS:g} s of other ways" if is_out_of_time else "with the calls before it in the same order"
     count = len({id(call) for call in (*earlier, crashed)})
     return Blame(
         variant=crashed.variant,
@@ -112,7 +115,7 @@ def _by_chance(earlier: Sequence[Call], crashed: Call, died: WorkerDiedError) ->
         violation=Violation(
             kind_of(died),
             f"{died}; this was seen once in {count} call{'' if count == 1 else 's'} and not reproduced, neither alone in a new "
-            "process nor with the calls before it in the same order; expected no call to end its process",
+            f"process nor {after}; expected no call to end its process",
         ),
         command=_command([crashed]),
         is_reproduced=False,
@@ -140,6 +143,7 @@ class _Search:
         self._crashed = crashed
         self._died = died
         self._until = time.monotonic() + SECONDS
+        self.is_out_of_time = False
 
     def culprit(self) -> Blame | None:
         """The first that is found, or None."""
@@ -150,6 +154,7 @@ class _Search:
                 try:
                     found = look(mine) if mine else None
                 except _OutOfTimeError:
+                    self.is_out_of_time = True
                     return None
                 if found is not None:
                     return found
@@ -168,9 +173,7 @@ class _Search:
                 for reply in worker.ask(request, until=(Probed, Failed), seconds=self._left()):
                     if isinstance(reply, Probed):
                         findings = reply.conclusion.findings
-                        shown = next(
-                            (s for s in findings if s.violation.kind is FindingKind.OUT_OF_BOUNDS_WRITE), None
-                        )
+                        shown = next((s for s in findings if s.violation.kind is FindingKind.OUT_OF_BOUNDS_WRITE), None)
             except WorkerDiedError:
                 # Its own trials may crash; what they show is for the other ways to find.
                 self._refuse_if_closed()
@@ -215,28 +218,38 @@ class _Search:
         end = self._replay(self._fresh, calls)
         if end is None:
             return None
-        suspects, last = calls[: end.index], calls[end.index]
-        while len(suspects) > 1:
-            halves = suspects[len(suspects) // 2 :], suspects[: len(suspects) // 2]
-            ends = ((half, self._replay(self._fresh, [*half, last])) for half in halves)
-            found = next(((half, at) for half, at in ends if at is not None), None)
-            if found is None:
-                break
-            half, at = found
-            suspects, last = half[: at.index], [*half, last][at.index]
+        suspects, last, died = self._narrowed(calls[: end.index], calls[end.index], end.died)
         command = _command([*suspects, last])
-        shown = self._replay(self._fresh, _calls_of(command, [*suspects, last]))
-        if shown is None:
-            return None
+        in_its_order = _calls_of(command, [*suspects, last])
+        if in_its_order != [*suspects, last]:
+            shown = self._replay(self._fresh, in_its_order)
+            if shown is None:
+                return None
+            died = shown.died
         if not suspects:
-            return self._blame(last, f"{shown.died}; expected an output", command)
-        named = suspects[-1].name if len(suspects) == 1 else f"one of {len(suspects)} from {suspects[0].name} on"
+            return self._blame(last, f"{died}; expected an output", command)
+        named = suspects[0].name if len(suspects) == 1 else f"one of {len(suspects)} from {suspects[0].name} on"
         return self._blame(
-            suspects[-1],
+            suspects[0],
             f"{_CORRUPTED}, {named}, likely an out-of-bounds write, or something that it left running: after it "
-            f"{last.name} crashes in the same process, and alone it passes ({shown.died})",
+            f"{last.name} crashes in the same process, and alone it passes ({died})",
             command,
         )
+
+    def _narrowed(
+        self, suspects: Sequence[Call], last: Call, died: WorkerDiedError
+    ) -> tuple[Sequence[Call], Call, WorkerDiedError]:
+        """As few as possible of the calls after which ``last`` crashes, and how; as far as the time goes."""
+        with contextlib.suppress(_OutOfTimeError):
+            while len(suspects) > 1:
+                for half in (suspects[len(suspects) // 2 :], suspects[: len(suspects) // 2]):
+                    end = self._replay(self._fresh, [*half, last])
+                    if end is not None:
+                        suspects, last, died = half[: end.index], [*half, last][end.index], end.died
+                        break
+                else:
+                    break
+        return suspects, last, died
 
     def _of(self, mine: Sequence[Call]) -> list[Call]:
         """The calls with the one that crashed, where it is of the same variant."""

@@ -1,6 +1,5 @@
 """A crash is laid at the call that caused it, with a command that shows it, and at no innocent variant."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,9 @@ from softcheck.run.session import Session
 
 FAULTS = Path(__file__).parents[1] / "kernels" / "heap_faults.py"
 VALUES = np.random.default_rng(0).normal(0, 2, (5, 40))
-STRIDED = [case_of(VALUES[:, :columns], f"strided-{columns}", Layout(row_stride=77, offset=1)) for columns in (4, 7, 20)]
+STRIDED = [
+    case_of(VALUES[:, :columns], f"strided-{columns}", Layout(row_stride=77, offset=1)) for columns in (4, 7, 20)
+]
 TWO, THREE, FOUR, FIVE, THIRTY = (case_of(VALUES[:, :columns], f"packed-{columns}") for columns in (2, 3, 4, 5, 30))
 
 
@@ -47,7 +48,10 @@ def test_write_beyond_memory_is_laid_at_the_call_that_wrote_and_not_where_the_pr
     assert (kinds(found.values()), notes) == (set(), [])
     assert (blame.variant, blame.dtype, blame.case) == (name, "float16", STRIDED[0].id)
     assert (blame.violation.kind, blame.is_reproduced) == (FindingKind.CRASH, True)
-    assert f"memory was corrupted by an earlier call, {STRIDED[0].id}, likely an out-of-bounds write" in blame.violation.message
+    assert (
+        f"memory was corrupted by an earlier call, {STRIDED[0].id}, likely an out-of-bounds write"
+        in blame.violation.message
+    )
     assert (blame.command.cases, blame.command.check_heap) == ((STRIDED[0],), True)
 
 
