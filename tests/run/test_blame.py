@@ -106,9 +106,9 @@ def test_trial_that_corrupts_memory_is_named():
     name = faulty("writes_beyond_a_tensor_of_strided_input")
     session = Session("interpreter", jobs=1, seconds_per_call=60.0)
     try:
-        for probe in ("layouts", "sizes"):
-            result = run_probe(session, ProbeTask(variant=name, dtype="float32", probe=probe))
-            assert FindingKind.CRASH not in {s.violation.kind for s in result.conclusion.findings}
+        result = run_probe(session, ProbeTask(variant=name, dtype="float16", probe="layouts"))
+        assert result.conclusion.findings == ()
+        assert kinds(session.run_case(THIRTY, [name])) == set()
         (blame,) = session.blames.all()
     finally:
         session.close()
