@@ -1,6 +1,7 @@
 """``softcheck report``: judge variants and draw the report."""
 
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
@@ -22,7 +23,7 @@ from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.check import check
 from softcheck.run.model import Options, Run
-from softcheck.run.process import DeviceChoice
+from softcheck.run.process import DeviceChoice, can_check_heap
 from softcheck.run.regression import named
 from softcheck.variants.registry import BUILTIN, resolve
 
@@ -70,6 +71,14 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 @option(
     "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per call."
 )
+@option(
+    "--in-order",
+    is_flag=True,
+    help="Run cases, then probes, one after the other in one process, in the order of --case.",
+)
+@option(
+    "--check-heap", is_flag=True, help="Have glibc end a worker that frees memory beside which something was written."
+)
 @option("--speed/--no-speed", default=True, help="Time the variants, where there is a GPU.")
 @option("--strict-declarations", is_flag=True, help="Take a declared defect that does not show for an error.")
 @option(
@@ -112,6 +121,8 @@ def command(
     seed: int,
     jobs: int | None,
     time_limit: float,
+    in_order: bool,
+    check_heap: bool,
     speed: bool,
     strict_declarations: bool,
     output_format: str,
@@ -137,6 +148,10 @@ def command(
         if with_cases
         else []
     )
+    if in_order:
+        cases.sort(key=lambda case: next((i for i, glob in enumerate(globs) if fnmatchcase(case.id, glob)), 0))
+    if check_heap and not can_check_heap():
+        raise UsageError("--check-heap: this machine has no libc_malloc_debug.so.0 beside its C library; leave it out")
     whole_corpus = with_cases and not (globs or family or tag or corpus)
     options = Options(
         variants=tuple(dict.fromkeys(resolve(spec).name for spec in (variant or BUILTIN))),
@@ -153,6 +168,8 @@ def command(
         speed=speed and with_cases,
         strict_declarations=strict_declarations,
         seconds_per_call=time_limit,
+        in_order=in_order,
+        check_heap=check_heap,
     )
     keeping = resuming.keeping(click.get_current_context(), journal, resume)
     resuming.announce(keeping)

@@ -7,7 +7,7 @@ from oracles import ball
 from oracles.formats import FORMATS, decode
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
-from softcheck.contract import Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Extreme
@@ -25,7 +25,7 @@ from softcheck.report.model import (
     Verdict,
     Witness,
 )
-from softcheck.report.reproduce import finding_id, reproduce_command
+from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.check import explanation
@@ -40,9 +40,10 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
     """The report of a run. ``command`` is what the user typed; ``corpora`` the ones named, for reproducing commands."""
     timings = tuple(shape_speed(samples, run.declarations) for samples in run.speeds)
     rows = [_Row(run, name, dtype, corpora, timings) for name in run.options.variants for dtype in run.options.dtypes]
+    results = [row.result() for row in rows]
     return Report(
         environment=environment(run.ready, run.options.seed, command),
-        variants=tuple(row.result() for row in rows),
+        variants=tuple(results),
         cases=_cases(run),
         exhaustive=tuple(exhaustive.behind(result) for result in run.exhausted),
         speed=tuple(
@@ -63,6 +64,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
             *_truncation_note(run),
             *run.notes,
             *(note for row in rows for note in row.notes()),
+            *_symptoms(run, results),
             *probes.skip_notes(run),
             *_not_timed(run),
         ),
@@ -166,6 +168,7 @@ class _Row:
             for case, measurement in self.measured
             for violation in measurement.violations
         ]
+        found += self._blamed(found, declaration)
         found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=False)]
         found += [
             self._not_run(given_up)
@@ -177,6 +180,23 @@ class _Row:
         return sorted(
             found, key=lambda f: (f.known is not None, f.kind, f.case not in size, size.get(f.case, 0), f.case)
         )
+
+    def _blamed(self, found: Sequence[Finding], declaration: Declaration) -> list[Finding]:
+        """Crashes that other calls caused; none where a write out of bounds was found, of which they are symptoms."""
+        if any(f.kind is FindingKind.OUT_OF_BOUNDS_WRITE for f in found):
+            return []
+        return [
+            Finding(
+                id=finding_id(self.name, self.dtype, blame.violation.kind, blame.case),
+                kind=blame.violation.kind,
+                case=blame.case,
+                message=blame.violation.message,
+                reproduce=in_order_command(blame.command, self.run.ready.backend, self.corpora),
+                known=explanation(blame.violation, blame.case, self.dtype, declaration, self.run.ready.backend),
+            )
+            for blame in self.run.blames
+            if (blame.variant, blame.dtype) == (self.name, self.dtype)
+        ]
 
     def _finding(self, case: Case, violation: Violation, declaration: Declaration) -> Finding:
         return Finding(
@@ -336,6 +356,22 @@ def _not_timed(run: Run) -> list[str]:
         for timed in samples.variants
         if timed.reason is not None
     ] + [f"{samples.dtype} timing: {alarm.message}" for samples in run.speeds for alarm in samples.alarms]
+
+
+def _symptoms(run: Run, rows: Sequence[VariantResult]) -> list[str]:
+    """One line per variant and dtype whose writes out of bounds ended processes."""
+    named = {
+        (row.name, row.dtype): finding
+        for row in rows
+        for finding in reversed(row.findings)
+        if finding.kind is FindingKind.OUT_OF_BOUNDS_WRITE
+    }
+    return [
+        f"{blame.variant}, {blame.dtype}: {blame.crashes} process{'' if blame.crashes == 1 else 'es'} ended in calls that pass "
+        f"alone; that is what the out_of_bounds_write at {named[blame.variant, blame.dtype].case} does"
+        for blame in run.blames
+        if (blame.variant, blame.dtype) in named
+    ]
 
 
 def _truncation_note(run: Run) -> tuple[str, ...]:

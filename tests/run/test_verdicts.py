@@ -14,6 +14,7 @@ from softcheck.probes.outcome import Conclusion, Shown
 from softcheck.report.build import build, exit_code
 from softcheck.report.formats import render
 from softcheck.report.output import Display
+from softcheck.run.blames import Blame, Command
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.model import GivenUp, Options, Run
 from softcheck.run.patience import Over
@@ -389,3 +390,35 @@ def test_what_a_library_errs_beyond_the_standard_contract_is_a_note():
     assert report.variants[0].verdict == "pass"
     (note,) = report.notes
     assert "on 1 cases, 1.5 times its bound on ties/a/float16" in note
+
+
+def blamed_report(*measurements, **more):
+    command = Command(variants=("v",), dtypes=("float16",), cases=(case("ties"), case("masked")), **more)
+    blame = Blame(
+        variant="v",
+        dtype="float16",
+        case=case("ties").id,
+        violation=Violation(FindingKind.CRASH, "memory was corrupted by an earlier call"),
+        command=command,
+        is_reproduced=True,
+        crashes=3,
+    )
+    run = run_of(Declaration(), [(case("ties"), measured(*measurements))], whole=False)
+    run.blames.append(blame)
+    return build(run, command=["softcheck"])
+
+
+def test_crash_that_an_earlier_call_caused_is_a_finding_with_the_command_that_shows_it():
+    (row,) = blamed_report(check_heap=True).variants
+    (finding,) = row.findings
+    assert (row.verdict, finding.kind, finding.case) == ("fail", FindingKind.CRASH, case("ties").id)
+    assert finding.reproduce == (
+        f"softcheck report --variant v --dtype float16 --case {case('ties').id} --case {case('masked').id} "
+        "--in-order --check-heap --device interpreter"
+    )
+
+
+def test_crashes_are_symptoms_where_a_write_out_of_bounds_was_found():
+    report = blamed_report(Violation(FindingKind.OUT_OF_BOUNDS_WRITE, "beside the input"))
+    assert [f.kind for f in report.variants[0].findings] == [FindingKind.OUT_OF_BOUNDS_WRITE]
+    assert any("3 processes ended in calls that pass alone" in note for note in report.notes)
