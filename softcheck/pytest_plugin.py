@@ -11,11 +11,12 @@ A test suite uses it so::
         generated_accuracy.search()
 
 which become one test per variant, dtype and case family and one per variant, dtype and probe; and one per variant and dtype.
+A test that passes without having called ``check()`` or ``search()`` has judged nothing, and fails.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -26,11 +27,18 @@ if TYPE_CHECKING:
 
 _MARKER = (
     "accuracy(variants, dtypes, families, corpora, probes): judge softmax variants on the corpora and put them through "
-    "the probes; every argument is a list and may be left out (then: the built-in variants, every dtype, family, corpus "
-    "and probe; no probes where families or corpora are chosen and probes are not). Needs the `accuracy` or the "
-    "`generated_accuracy` fixture"
+    "the probes; every argument is a list or a single name and may be left out (then: the built-in variants, every dtype, "
+    "family, corpus and probe; no probes where families or corpora are chosen and probes are not). Needs the `accuracy` or "
+    "the `generated_accuracy` fixture"
 )
 _ARGUMENTS = ("variants", "dtypes", "families", "corpora", "probes")
+_FIXTURES = {"accuracy": "check", "generated_accuracy": "search"}
+"""Fixtures, each with the method that judges."""
+
+_WHAT_TO_WRITE = '@pytest.mark.accuracy(variants=["my_kernels.py:softmax"], dtypes=["float16"])'
+
+_SUBJECTS: "pytest.StashKey[dict[str, Accuracy | ProbedAccuracy | GeneratedAccuracy]]" = pytest.StashKey()
+"""What the fixtures of one test handed out."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,26 +91,84 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test per variant, dtype and family or probe for ``accuracy``; per variant and dtype for ``generated_accuracy``."""
-    wanted = {"accuracy", "generated_accuracy"} & set(metafunc.fixturenames)
+    wanted = set(_FIXTURES) & set(metafunc.fixturenames)
     if not wanted:
         return
     from softcheck.errors import UsageError
 
     marker = metafunc.definition.get_closest_marker("accuracy")
-    asked: dict[str, Any] = dict(marker.kwargs) if marker else {}
-    unknown = set(asked) - set(_ARGUMENTS)
-    if unknown or (marker and marker.args):
-        raise pytest.UsageError(f"accuracy marker: unknown argument {sorted(unknown)}; expected keywords {_ARGUMENTS}")
     try:
+        asked = _arguments(marker)
         if "accuracy" in wanted:
             metafunc.parametrize("accuracy", _judged(metafunc.config, asked), indirect=True)
         if "generated_accuracy" in wanted:
             metafunc.parametrize("generated_accuracy", _generated(metafunc.config, asked), indirect=True)
     except UsageError as error:
-        raise pytest.UsageError(str(error)) from None
+        # Of this exception pytest shows the message alone.
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
 
 
-def _judged(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
+def _arguments(marker: pytest.Mark | None) -> dict[str, tuple[str, ...]]:
+    """The marker's arguments, each a tuple of names; raises UsageError for a missing marker and for anything else."""
+    from softcheck.errors import UsageError, near_matches
+
+    if marker is None:
+        raise UsageError(
+            "the test asks for a fixture of softcheck and has no accuracy marker, which says what is judged; write above it "
+            f"{_WHAT_TO_WRITE}, or @pytest.mark.accuracy alone for all built-in variants"
+        )
+    if marker.args:
+        raise UsageError(f"the accuracy marker takes keywords, got {marker.args[0]!r}; write {_WHAT_TO_WRITE}")
+    asked: dict[str, tuple[str, ...]] = {}
+    for name, value in marker.kwargs.items():
+        if name not in _ARGUMENTS:
+            raise UsageError(f"accuracy marker: unknown argument {name!r}; {near_matches(name, list(_ARGUMENTS))}")
+        names = (value,) if isinstance(value, str) else value
+        if not isinstance(names, (list, tuple)) or not all(isinstance(item, str) for item in names):
+            raise UsageError(f"accuracy marker: {name}={value!r}; expected a list of names, as in {_WHAT_TO_WRITE}")
+        if not names and name != "probes":
+            raise UsageError(f"accuracy marker: {name} is empty; name at least one, or leave {name} out for all")
+        asked[name] = tuple(names)
+    return asked
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Fails a test that has passed without judging anything; shows softcheck's own errors without a traceback."""
+    from softcheck.errors import SoftcheckError
+
+    subjects = item.stash.get(_SUBJECTS, {})
+    try:
+        yield
+    except SoftcheckError as error:
+        if not subjects:
+            raise
+        pytest.fail(str(error), pytrace=False)
+    for fixture, subject in subjects.items():
+        if not subject.has_judged:
+            _fail_unjudged(f"the test never called {fixture}.{_FIXTURES[fixture]}()")
+    if not subjects and _is_marked(item):
+        _fail_unjudged(
+            "the test has the accuracy marker and asks for none of its fixtures; write def test(accuracy): "
+            "accuracy.check()"
+        )
+
+
+def _fail_unjudged(why: str) -> NoReturn:
+    pytest.fail(f"softcheck: nothing was judged: {why}", pytrace=False)
+
+
+def _is_marked(item: pytest.Item) -> bool:
+    """Whether a test itself, not only its class or module, has the marker, and the marker is softcheck's.
+
+    A project that registers a marker of the same name means its own by it.
+    """
+    registered = {str(line) for line in item.config.getini("markers")} - {_MARKER}
+    is_theirs = any(line.replace("(", ":").split(":")[0].strip() == "accuracy" for line in registered)
+    return not is_theirs and any(mark.name == "accuracy" for mark in item.own_markers)
+
+
+def _judged(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
     """Saved cases and probes. Options that choose among one of them, without the other, leave the other out."""
     cases_chosen = config.getoption("--softcheck-family") or config.getoption("--softcheck-case")
     probes_chosen = config.getoption("--softcheck-probe")
@@ -110,7 +176,7 @@ def _judged(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
     return saved + (_probed(config, asked) if probes_chosen or not cases_chosen else [])
 
 
-def _probed(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
+def _probed(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
     from softcheck.probes.registry import PROBES, check_name
 
     of_marker = asked.get("probes")
@@ -125,7 +191,7 @@ def _probed(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _saved(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
+def _saved(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
     from softcheck.cases.corpus import default_corpora, load
     from softcheck.cases.selection import select
 
@@ -145,7 +211,7 @@ def _saved(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _generated(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
+def _generated(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
     return [
         pytest.param((spec, dtype), id=f"{written}-{dtype}")
         for written, spec in _specs(config, asked).items()
@@ -153,7 +219,7 @@ def _generated(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _specs(config: pytest.Config, asked: dict[str, Any]) -> dict[str, str]:
+def _specs(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> dict[str, str]:
     """Variants by the words that name them in tests' ids.
 
     A path on the command line starts from the folder that pytest was called in, one in a marker from the root folder.
@@ -173,7 +239,7 @@ def _below(folder: Path, spec: str) -> str:
     return f"{folder / Path(location).expanduser()}{colon}{function}" if is_file else spec
 
 
-def _dtypes(config: pytest.Config, asked: dict[str, Any]) -> list[str]:
+def _dtypes(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[str]:
     from oracles.formats import FORMATS
     from softcheck.errors import UsageError, near_matches
 
@@ -204,9 +270,13 @@ def accuracy(request: pytest.FixtureRequest, softcheck_session: "Session") -> "A
     from softcheck.testing import Accuracy, ProbedAccuracy
 
     variant, dtype, judged = request.param
+    subject: Accuracy | ProbedAccuracy
     if isinstance(judged, str):
-        return ProbedAccuracy(softcheck_session, variant, dtype, judged)
-    return Accuracy(softcheck_session, variant, dtype, judged)
+        subject = ProbedAccuracy(softcheck_session, variant, dtype, judged)
+    else:
+        subject = Accuracy(softcheck_session, variant, dtype, judged)
+    request.node.stash.setdefault(_SUBJECTS, {})["accuracy"] = subject
+    return subject
 
 
 @pytest.fixture
@@ -215,4 +285,7 @@ def generated_accuracy(request: pytest.FixtureRequest, softcheck_session: "Sessi
     from softcheck.testing import GeneratedAccuracy
 
     variant, dtype = request.param
-    return GeneratedAccuracy(softcheck_session, variant, dtype, request.config.getoption("--softcheck-generate"))
+    examples = request.config.getoption("--softcheck-generate")
+    subject = GeneratedAccuracy(softcheck_session, variant, dtype, examples)
+    request.node.stash.setdefault(_SUBJECTS, {})["generated_accuracy"] = subject
+    return subject

@@ -189,3 +189,104 @@ def test_misspelt_probe_is_a_usage_error(pytester):
     result = run_probed(pytester, "right", 'probes=["emptys"]')
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*unknown probe 'emptys'; did you mean 'empties'*"])
+
+
+NOT_JUDGED = """
+import pytest
+
+{marker}
+def test_softmax({fixture}):
+    assert True
+"""
+
+MARKED = '@pytest.mark.accuracy(variants=["kernels.py:right"], dtypes=["float16"], families=["ties"])'
+
+
+def run_suite(pytester, suite, *arguments):
+    pytester.makepyfile(kernels=KERNELS)
+    pytester.makepyfile(test_mine=suite)
+    return pytester.runpytest_subprocess("-p", "no:xdist", "--softcheck-device=interpreter", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("marker", "fixture", "said"),
+    [
+        (MARKED, "accuracy", "never called accuracy.check()"),
+        (MARKED, "generated_accuracy", "never called generated_accuracy.search()"),
+        (MARKED, "", "asks for none of its fixtures"),
+        ("@pytest.mark.accuracy", "", "asks for none of its fixtures"),
+    ],
+)
+def test_a_test_that_judges_nothing_fails(pytester, marker, fixture, said):
+    result = run_suite(pytester, NOT_JUDGED.format(marker=marker, fixture=fixture))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"*nothing was judged*{said}*"])
+    assert "Traceback" not in result.stdout.str()
+    assert ".py:" not in result.stdout.str().split("FAILURES")[1].split("short test summary")[0].replace(
+        "kernels.py:", ""
+    )
+
+
+def test_tests_that_skip_or_fail_by_themselves_are_left_alone(pytester):
+    body = f'''
+import pytest
+
+pytestmark = pytest.mark.accuracy(variants="kernels.py:zero", dtypes="float16", families="ties")
+
+def test_without_the_fixture():
+    """The module's marker gives the arguments; this test is none of softcheck's."""
+
+def test_that_skips(accuracy):
+    pytest.skip("not today")
+
+def test_that_expects_a_failure(accuracy):
+    with pytest.raises(pytest.fail.Exception, match="broken promises"):
+        accuracy.check()
+
+{MARKED}
+@pytest.mark.skip(reason="not today")
+def test_that_is_skipped():
+    pass
+'''
+    run_suite(pytester, body).assert_outcomes(passed=2, skipped=2)
+
+
+def test_a_projects_own_marker_of_the_same_name_is_left_alone(pytester):
+    pytester.makeini("[pytest]\nmarkers =\n    accuracy: slow tests of ours")
+    run_suite(pytester, NOT_JUDGED.format(marker="@pytest.mark.accuracy", fixture="")).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        ("", "*no accuracy marker*@pytest.mark.accuracy(variants=*"),
+        ('@pytest.mark.accuracy("kernels.py:right")', "*takes keywords, got 'kernels.py:right'*"),
+        ("@pytest.mark.accuracy(dtypes=16)", "*dtypes=16; expected a list of names*"),
+        ("@pytest.mark.accuracy(variants=[])", "*variants is empty*"),
+        ('@pytest.mark.accuracy(dtypes=["flaot16"])', "*unknown dtype 'flaot16'*"),
+        ('@pytest.mark.accuracy(variants=["torhc"])', "*unknown variant 'torhc'; did you mean 'torch'*"),
+    ],
+)
+def test_usage_errors_are_shown_alone(pytester, marker, said):
+    result = run_suite(pytester, NOT_JUDGED.format(marker=marker, fixture="accuracy"))
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([said])
+    shown = result.stdout.str().split("ERRORS")[1].split("short test summary")[0].splitlines()
+    assert len(shown) <= 5, shown
+
+
+def test_a_single_name_stands_for_a_list_of_one(pytester):
+    suite = (
+        SUITE.format(name="right").replace('["kernels.py:right"]', '"kernels.py:right"').replace('["ties"]', '"ties"')
+    )
+    result = run_suite(pytester, suite.replace('["float16"]', '"float16"'), "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*kernels.py:right-float16-ties*PASSED*"])
+
+
+def test_an_error_of_softchecks_own_while_judging_is_shown_alone(pytester):
+    result = run_suite(pytester, SUITE.format(name="nowhere"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*has no 'nowhere'*"])
+    assert "softcheck/testing.py" not in result.stdout.str()
