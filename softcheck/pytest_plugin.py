@@ -14,7 +14,9 @@ which become one test per variant, dtype and case family and one per variant, dt
 A test that passes without having called ``check()`` or ``search()`` has judged nothing, and fails.
 """
 
+import os
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -32,6 +34,9 @@ _MARKER = (
     "the `generated_accuracy` fixture"
 )
 _ARGUMENTS = ("variants", "dtypes", "families", "corpora", "probes")
+_LISTS = ("variant", "dtype", "family", "case", "probe", "corpus")
+"""Settings that are lists of names."""
+_DEVICES = ("auto", "cuda", "interpreter")
 _FIXTURES = {"accuracy": "check", "generated_accuracy": "search"}
 """Fixtures, each with the method that judges."""
 
@@ -41,8 +46,22 @@ _SUBJECTS: "pytest.StashKey[dict[str, Accuracy | ProbedAccuracy | GeneratedAccur
 """What the fixtures of one test handed out."""
 
 
+@dataclass(frozen=True)
+class _Settings:
+    """What is chosen for this run, and what pyproject.toml gives where the marker leaves it open."""
+
+    chosen: dict[str, tuple[str, ...]]
+    """By the command line or the environment; they override the marker."""
+    defaults: dict[str, tuple[str, ...]]
+    device: Any
+    examples: int
+
+
+_SETTINGS: pytest.StashKey[_Settings] = pytest.StashKey()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options that override the marker's arguments."""
+    """Options that override the marker's arguments; the environment's ``SOFTCHECK_<OPTION>`` stand for them."""
     group = parser.getgroup("softcheck", "softcheck: accuracy of softmax kernels")
     group.addoption("--softcheck-variant", action="append", default=[], metavar="NAME|FILE:FUNCTION")
     group.addoption("--softcheck-dtype", action="append", default=[], metavar="DTYPE")
@@ -51,23 +70,64 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--softcheck-probe", action="append", default=[], metavar="NAME", help="only these probes, and no saved cases"
     )
-    group.addoption(
-        "--softcheck-generate", type=_positive, default=50, metavar="N", help="generated cases per variant and dtype"
-    )
+    group.addoption("--softcheck-generate", metavar="N", help="generated cases per variant and dtype; 50 if left out")
     group.addoption(
         "--softcheck-device",
-        choices=("auto", "cuda", "interpreter"),
-        default="auto",
-        help="where the kernels run; auto: the GPU where there is one",
+        metavar="|".join(_DEVICES),
+        help="where the kernels run; auto, if left out: the GPU where there is one",
     )
 
 
-def _positive(text: str) -> int:
-    """A count on the command line; argparse turns the error into a usage message."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(f"expected at least 1, got {number}")
-    return number
+def _settings(config: pytest.Config) -> _Settings:
+    """The settings of this run, read once; raises pytest.UsageError for wrong ones, which pytest shows alone."""
+    from softcheck.errors import UsageError
+
+    if _SETTINGS not in config.stash:
+        try:
+            config.stash[_SETTINGS] = _read_settings(config)
+        except UsageError as error:
+            raise pytest.UsageError(f"softcheck: {error}") from None
+    return config.stash[_SETTINGS]
+
+
+def _read_settings(config: pytest.Config) -> _Settings:
+    from softcheck.cli.config import check_names, table_above, variable
+    from softcheck.errors import UsageError
+
+    found = table_above(config.rootpath)
+    path, table = found or (config.rootpath, {})
+    if not set(table) <= {*_LISTS, "generate", "device"}:
+        from softcheck.cli.main import cli
+
+        check_names(path, table, cli)
+    defaults = {}
+    for name in _LISTS:
+        value = table.get(name, [])
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
+            raise UsageError(f"{path}: [tool.softcheck] {name} = {value!r}: expected a list of text")
+        defaults[name] = tuple(names)
+    chosen = {
+        name: tuple(config.getoption(f"--softcheck-{name}", []) or os.environ.get(variable(name), "").split())
+        for name in _LISTS
+    }
+
+    def single(name: str, default: str) -> tuple[str, str]:
+        """A setting and where it comes from."""
+        option = config.getoption(f"--softcheck-{name}")
+        if option is not None:
+            return option, f"--softcheck-{name}"
+        if value := os.environ.get(variable(name)):
+            return value, variable(name)
+        return str(table.get(name, default)), f"{path}: [tool.softcheck] {name}"
+
+    device, where = single("device", "auto")
+    if device not in _DEVICES:
+        raise UsageError(f"{where} is {device!r}, expected one of: {', '.join(_DEVICES)}")
+    examples, where = single("generate", "50")
+    if not examples.isdecimal() or int(examples) < 1:
+        raise UsageError(f"{where} is {examples!r}, expected a number, at least 1")
+    return _Settings(chosen=chosen, defaults=defaults, device=device, examples=int(examples))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,14 +139,19 @@ def pytest_report_header(config: pytest.Config) -> str:
     """Version, device and what the run is narrowed to."""
     from softcheck import __version__
 
-    narrowed = [
-        f"{name} {', '.join(config.getoption(f'--softcheck-{name}'))}"
-        for name in ("variant", "dtype", "family", "case", "probe")
-        if config.getoption(f"--softcheck-{name}")
-    ]
-    return f"softcheck {__version__}: device {config.getoption('--softcheck-device')}" + "".join(
-        f"; {part}" for part in narrowed
-    )
+    settings = _settings(config)
+    narrowed = (f"; {name} {', '.join(chosen)}" for name, chosen in settings.chosen.items() if chosen)
+    return f"softcheck {__version__}: device {settings.device}" + "".join(narrowed)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says which environment variables look like settings and are none."""
+    if any(name.startswith("SOFTCHECK_") for name in os.environ):
+        from softcheck.cli.config import unknown_variables
+        from softcheck.cli.main import cli
+
+        for sentence in unknown_variables(cli):
+            terminalreporter.write_line(f"softcheck: {sentence}", yellow=True)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -169,25 +234,31 @@ def _is_marked(item: pytest.Item) -> bool:
 
 
 def _judged(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
-    """Saved cases and probes. Options that choose among one of them, without the other, leave the other out."""
-    cases_chosen = config.getoption("--softcheck-family") or config.getoption("--softcheck-case")
-    probes_chosen = config.getoption("--softcheck-probe")
+    """Saved cases and probes. What is chosen among one of them for this run, without the other, leaves the other out."""
+    chosen = _settings(config).chosen
+    cases_chosen, probes_chosen = chosen["family"] or chosen["case"] or chosen["corpus"], chosen["probe"]
     saved = _saved(config, asked) if cases_chosen or not probes_chosen else []
     return saved + (_probed(config, asked) if probes_chosen or not cases_chosen else [])
+
+
+def _names(config: pytest.Config, setting: str, of_marker: tuple[str, ...] | None) -> tuple[str, ...]:
+    """What is chosen for this run, else by the marker, else by pyproject.toml; empty where all three leave it open."""
+    settings = _settings(config)
+    return settings.chosen[setting] or (settings.defaults[setting] if of_marker is None else of_marker)
 
 
 def _probed(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
     from softcheck.probes.registry import PROBES, check_name
 
     of_marker = asked.get("probes")
-    if of_marker is None:
-        of_marker = () if asked.get("families") or asked.get("corpora") else tuple(PROBES)
-    names = [check_name(name) for name in config.getoption("--softcheck-probe") or of_marker]
+    if of_marker is None and (asked.get("families") or asked.get("corpora")):
+        of_marker = ()
+    names = _names(config, "probe", of_marker) or (tuple(PROBES) if of_marker is None else ())
     return [
         pytest.param((spec, dtype, probe), id=f"{written}-{dtype}-probe-{probe}")
         for written, spec in _specs(config, asked).items()
         for dtype in _dtypes(config, asked)
-        for probe in names
+        for probe in map(check_name, names)
     ]
 
 
@@ -196,10 +267,10 @@ def _saved(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any
     from softcheck.cases.selection import select
 
     cases = select(
-        load(asked.get("corpora") or default_corpora()),
+        load(_names(config, "corpus", asked.get("corpora")) or default_corpora()),
         dtypes=_dtypes(config, asked),
-        families=config.getoption("--softcheck-family") or asked.get("families") or (),
-        globs=config.getoption("--softcheck-case"),
+        families=_names(config, "family", asked.get("families")),
+        globs=_names(config, "case", None),
     )
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
@@ -222,14 +293,15 @@ def _generated(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list
 def _specs(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> dict[str, str]:
     """Variants by the words that name them in tests' ids.
 
-    A path on the command line starts from the folder that pytest was called in, one in a marker from the root folder.
+    A path that is chosen for this run starts from the folder that pytest was called in, one in a marker or in
+    pyproject.toml from the root folder.
     """
     from softcheck.variants.registry import BUILTIN, resolve
 
-    chosen = config.getoption("--softcheck-variant")
-    if chosen or Path.cwd() == config.rootpath:
-        return {spec: resolve(spec).name for spec in chosen or asked.get("variants") or BUILTIN}
-    return {spec: resolve(_below(config.rootpath, spec)).name for spec in asked.get("variants") or BUILTIN}
+    specs = _names(config, "variant", asked.get("variants")) or tuple(BUILTIN)
+    if _settings(config).chosen["variant"] or Path.cwd() == config.rootpath:
+        return {spec: resolve(spec).name for spec in specs}
+    return {spec: resolve(_below(config.rootpath, spec)).name for spec in specs}
 
 
 def _below(folder: Path, spec: str) -> str:
@@ -243,7 +315,7 @@ def _dtypes(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[st
     from oracles.formats import FORMATS
     from softcheck.errors import UsageError, near_matches
 
-    chosen = list(config.getoption("--softcheck-dtype") or asked.get("dtypes") or FORMATS)
+    chosen = list(_names(config, "dtype", asked.get("dtypes")) or FORMATS)
     for dtype in chosen:
         if dtype not in FORMATS:
             raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")
@@ -257,7 +329,7 @@ def softcheck_session(request: pytest.FixtureRequest) -> "Iterator[Session]":
     from softcheck.run.session import Session
 
     try:
-        session = Session(request.config.getoption("--softcheck-device"), jobs=1)
+        session = Session(_settings(request.config).device, jobs=1)
     except SoftcheckError as error:
         pytest.exit(f"softcheck: {error}", returncode=error.exit_code)
     yield session
@@ -285,7 +357,7 @@ def generated_accuracy(request: pytest.FixtureRequest, softcheck_session: "Sessi
     from softcheck.testing import GeneratedAccuracy
 
     variant, dtype = request.param
-    examples = request.config.getoption("--softcheck-generate")
+    examples = _settings(request.config).examples
     subject = GeneratedAccuracy(softcheck_session, variant, dtype, examples)
     request.node.stash.setdefault(_SUBJECTS, {})["generated_accuracy"] = subject
     return subject

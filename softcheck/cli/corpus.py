@@ -12,7 +12,8 @@ from softcheck.cases.corpus import corpus_files, decode_case, default_corpora, e
 from softcheck.cases.corpus_edit import add
 from softcheck.cases.importing import case_from_bits, read_array
 from softcheck.cases.selection import select
-from softcheck.cli.options import device_option
+from softcheck.cli.config import ConfiguredCommand, SuggestingGroup
+from softcheck.cli.options import corpora_argument, device_option
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError, near_matches
 from softcheck.report.json_format import load as load_report
@@ -25,12 +26,12 @@ from softcheck.variants.registry import resolve
 _DEFAULT_FILE = Path("corpora") / "regressions" / "regressions.jsonl"
 
 
-@click.group("corpus")
+@click.group("corpus", cls=SuggestingGroup)
 def command() -> None:
     """Add, list, show, verify and run saved cases."""
 
 
-@command.command("add")
+@command.command("add", cls=ConfiguredCommand)
 @click.option(
     "--report", "report_file", type=click.Path(), metavar="RESULT.json", help="Report that holds the finding."
 )
@@ -100,8 +101,8 @@ def add_command(
     click.echo(f"run it: softcheck report{whose} --case {saved.id} --dtype {saved.dtype}{where}")
 
 
-@command.command("list")
-@click.argument("corpora", nargs=-1)
+@command.command("list", cls=ConfiguredCommand)
+@corpora_argument
 def list_command(corpora: tuple[str, ...]) -> None:
     """List cases: id, shape, tags. All corpora if none is named."""
     cases = load(corpora or default_corpora())
@@ -110,7 +111,7 @@ def list_command(corpora: tuple[str, ...]) -> None:
     click.echo(f"{len(cases)} cases", err=True)
 
 
-@command.command("show")
+@command.command("show", cls=ConfiguredCommand)
 @click.argument("case_id")
 @click.option("--corpus", "corpora", multiple=True, metavar="NAME|FOLDER")
 @click.option("--rows", type=click.IntRange(min=0), default=4, show_default=True, help="Rows to print.")
@@ -127,8 +128,8 @@ def show_command(case_id: str, corpora: tuple[str, ...], rows: int, columns: int
             click.echo(f"  … {case.shape[0] - rows} more rows")
 
 
-@command.command("verify")
-@click.argument("corpora", nargs=-1)
+@command.command("verify", cls=ConfiguredCommand)
+@corpora_argument
 def verify_command(corpora: tuple[str, ...]) -> None:
     """Check schema, ids, duplicates and that every recipe reproduces its recorded digest."""
     chosen = corpora or tuple(default_corpora())

@@ -290,3 +290,43 @@ def test_an_error_of_softchecks_own_while_judging_is_shown_alone(pytester):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*has no 'nowhere'*"])
     assert "softcheck/testing.py" not in result.stdout.str()
+
+
+def test_environment_stands_for_options_and_pyproject_for_what_the_marker_leaves_open(pytester, monkeypatch):
+    suite = SUITE.format(name="right").replace(', dtypes=["float16"]', "")
+    pytester.makepyprojecttoml('[tool.softcheck]\ndtype = "bfloat16"\nvariant = "torch"\nmax-slowdown = 0.1')
+    result = run_suite(pytester, suite, "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["*[[]kernels.py:right-bfloat16-ties[]]", "1 test collected*"])
+    monkeypatch.setenv("SOFTCHECK_DTYPE", "float16 float32")
+    monkeypatch.setenv("SOFTCHECK_VARIANT", "kernels.py:zero")
+    result = run_suite(pytester, suite, "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["*zero-float16-ties[]]", "*zero-float32-ties[]]", "2 tests collected*"])
+    result = run_suite(pytester, suite, "--collect-only", "-q", "--softcheck-dtype", "float64")
+    result.stdout.fnmatch_lines(["*zero-float64-ties[]]", "1 test collected*"])
+
+
+@pytest.mark.parametrize(
+    ("table", "environment", "said"),
+    [
+        ("dtpye = 'float16'", {}, "*no setting 'dtpye'; did you mean 'dtype'*"),
+        ("dtype = 16", {}, "*dtype = 16: expected a list of text*"),
+        ("", {"SOFTCHECK_DEVICE": "gpu"}, "*SOFTCHECK_DEVICE is 'gpu', expected one of: auto, cuda, interpreter*"),
+        ("generate = 0", {}, "*generate is '0', expected a number, at least 1*"),
+    ],
+)
+def test_wrong_settings_are_usage_errors(pytester, monkeypatch, table, environment, said):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    pytester.makepyprojecttoml(f"[tool.softcheck]\n{table}")
+    pytester.makepyfile(kernels=KERNELS)
+    pytester.makepyfile(test_mine=SUITE.format(name="right"))
+    result = pytester.runpytest_subprocess("-p", "no:xdist")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+    assert "Traceback" not in result.stderr.str()
+
+
+def test_a_variable_that_is_no_setting_is_warned_of(pytester, monkeypatch):
+    monkeypatch.setenv("SOFTCHECK_DTPYE", "float16")
+    result = run_suite(pytester, SUITE.format(name="right"), "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["*SOFTCHECK_DTPYE is no setting; did you mean 'SOFTCHECK_DTYPE'*"])
