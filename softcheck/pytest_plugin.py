@@ -263,6 +263,7 @@ def _probed(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[An
 
 
 def _saved(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+    from softcheck.cases.check import refuse_changed
     from softcheck.cases.corpus import default_corpora, load
     from softcheck.cases.selection import select
 
@@ -272,6 +273,7 @@ def _saved(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any
         families=_names(config, "family", asked.get("families")),
         globs=_names(config, "case", None),
     )
+    refuse_changed(cases)
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
         groups.setdefault((case.dtype, case.family), []).append(case)

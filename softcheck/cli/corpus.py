@@ -9,7 +9,7 @@ from oracles.formats import FORMATS, bits_hex, decode
 from softcheck.cases.case import Case, parse_rows
 from softcheck.cases.check import check_name
 from softcheck.cases.corpus import corpus_files, decode_case, default_corpora, encode_case, load, verify
-from softcheck.cases.corpus_edit import add
+from softcheck.cases.corpus_edit import AlreadySavedError, add
 from softcheck.cases.importing import case_from_bits, read_array
 from softcheck.cases.selection import select
 from softcheck.cli.config import ConfiguredCommand, SuggestingGroup
@@ -65,7 +65,10 @@ def add_command(
     target: Path,
     device: DeviceChoice,
 ) -> None:
-    """Save a failing input as a regression, shrunk first. An exact duplicate is refused."""
+    """Save a failing input as a regression, shrunk first.
+
+    An exact duplicate is refused. An input that shrinks to a saved one is covered by it, and nothing is saved.
+    """
     if sum(source is not None for source in (finding, array_file, bits, line)) != 1:
         raise UsageError("say what to add by exactly one of --finding (with --report), --file, --bits and --line")
     if name is not None:
@@ -79,6 +82,7 @@ def add_command(
     else:
         case = _from_bits(bits, dtype) if bits is not None else _from_file(str(array_file), dtype, tensor)
     origin = "added by hand"
+    is_shrunk = variant is not None and shrink
     if variant is not None and shrink:
         spec = resolve(variant).name
         session = Session(device, jobs=1)
@@ -90,7 +94,14 @@ def add_command(
         _say_shrunk(shrunk)
     saved = named(case, name, provenance or origin, tags)
     siblings = [file for corpus in default_corpora() for file in corpus_files(corpus)]
-    path = add(saved, target, beside=siblings)
+    try:
+        path = add(saved, target, beside=siblings)
+    except AlreadySavedError as error:
+        if not is_shrunk:
+            raise
+        click.echo(f"covered by {error.saved_as} at {error.place}: the input shrinks to the same bits")
+        click.echo("nothing was saved; --no-shrink saves the input as it is")
+        return
     click.echo(f"saved {saved.id} ({saved.shape[0]}x{saved.shape[1]}) in {path}")
     where = (
         ""

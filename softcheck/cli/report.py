@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from oracles.formats import FORMATS as DTYPES
+from softcheck.cases.check import refuse_changed
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
@@ -143,6 +144,7 @@ def command(
         if with_cases
         else []
     )
+    refuse_changed(cases)
     whole_corpus = with_cases and not (globs or family or tag or corpus)
     options = Options(
         variants=tuple(dict.fromkeys(resolve(spec).name for spec in (variant or BUILTIN))),
