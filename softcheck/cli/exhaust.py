@@ -54,6 +54,9 @@ def command(
 ) -> None:
     """Judge every row of one column, or of two, in a 16-bit format; the maximum found is then the maximum there is.
 
+    One column shows what becomes of NaN, infinities and masks; any finite logit gives 1, so what rounds or reads lanes
+    beyond the row shows in pairs.
+
     A variant whose first five parts all end their process is given up; what was not run is a finding, and the exit code 1.
 
     Without a GPU, pairs are taken from a sub-lattice of patterns at the edges of binades.

@@ -310,6 +310,8 @@ def summary(report: Report) -> str:
     counts = (
         f"{figures.plural(names, 'variant')}{where}: {verdicts}; {counted(report)}; {figures.duration(report.seconds)}"
     )
+    if report.cases and all(case.family == "exhaustive" and case.shape[1] == 1 for case in report.cases):
+        counts += "; one column shows NaN, infinities and masks alone, since any finite logit gives 1: judge pairs by --columns 2"
     return f"{counts}; INTERRUPTED" if report.interrupted else counts
 
 
