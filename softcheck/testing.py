@@ -1,6 +1,6 @@
 """What the pytest fixtures hand to a test: one variant in one dtype, to judge on saved or on generated cases."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -16,16 +16,19 @@ from softcheck.run.session import Result, Session
 from softcheck.variants.declaration import Declaration
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Subject:
     """One variant in one dtype, and the worker that runs it."""
 
     session: Session
     variant: str
     dtype: str
+    has_judged: bool = field(default=False, init=False)
+    """Whether the test has called what judges, whatever came of it."""
 
     def declaration(self) -> Declaration:
         """The variant's declaration. Fails the test where it can't be loaded, skips it for an undeclared dtype."""
+        self.has_judged = True
         declaration = self.session.load(self.variant, [self.dtype])
         if isinstance(declaration, str):
             pytest.fail(f"{self.variant}: {declaration}", pytrace=False)
@@ -53,7 +56,7 @@ class _Subject:
         pytest.fail("\n".join([heading, *broken]), pytrace=False)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Accuracy(_Subject):
     """One variant on the saved cases of one family in one dtype."""
 
@@ -86,7 +89,7 @@ class Accuracy(_Subject):
             pytest.xfail(known[0])
 
 
-@dataclass(frozen=True)
+@dataclass
 class ProbedAccuracy(_Subject):
     """One variant in one dtype under one probe."""
 
@@ -122,7 +125,7 @@ class ProbedAccuracy(_Subject):
             print(f"{task}: trials skipped: {reason}")  # noqa: T201 - pytest shows it beside the test
 
 
-@dataclass(frozen=True)
+@dataclass
 class GeneratedAccuracy(_Subject):
     """One variant in one dtype on cases that hypothesis makes."""
 

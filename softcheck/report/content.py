@@ -103,6 +103,25 @@ def columns(environment: Environment) -> list[Column]:
     ]
 
 
+def legend(report: Report) -> list[tuple[str, str]]:
+    """What the table's less plain words and signs mean, in at most five words each; those that the report shows."""
+    judged = [result for result in report.variants if result.max_ulp is not None]
+    shown = {
+        "known": any(result.verdict == "known" for result in report.variants),
+        "≥": any(result.ulp_is == "at least" for result in judged),
+        "=": any(result.ulp_is == "exact" for result in judged),
+    }
+    meanings = {
+        "known": "declared defects alone",
+        "≥": "largest of those run",
+        "=": "largest there is",
+        "error/bound": "above 1 is a finding",
+        "flushed": "0 for a subnormal result",
+        "special": "NaN, infinity or mask wrong",
+    }
+    return [(word, meaning) for word, meaning in meanings.items() if shown.get(word, bool(judged))]
+
+
 def place(witness: Witness | Finding) -> str:
     """Case, row and column in few characters."""
     row = "" if witness.row is None else f" row {witness.row}"
@@ -298,6 +317,8 @@ def summary(report: Report) -> str:
     counts = (
         f"{figures.plural(names, 'variant')}{where}: {verdicts}; {counted(report)}; {figures.duration(report.seconds)}"
     )
+    if report.cases and all(case.family == "exhaustive" and case.shape[1] == 1 for case in report.cases):
+        counts += "; one column shows NaN, infinities and masks alone, since any finite logit gives 1: judge pairs by --columns 2"
     return f"{counts}; INTERRUPTED" if report.interrupted else counts
 
 

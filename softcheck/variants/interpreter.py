@@ -3,11 +3,13 @@
 Without this, the interpreter truncates when it converts float32 to bfloat16 (a GPU's cvt.rn rounds to nearest, ties to
 even), and misreads subnormal bfloat16 numbers, so that every bfloat16 kernel would look up to one ULP wrong. Triton 3.6
 also fails with NumPy 2.4 and later on every loop whose bounds are kernel arguments. An autotuned kernel would fail at
-once where there is no GPU to time its configurations on.
+once where there is no GPU to time its configurations on. And each call of a device function, tl.max and tl.sum among them,
+looks through all of Triton's language for what it has to replace, which takes half of a narrow row's time.
 """
 
 import warnings
 from functools import wraps
+from types import ModuleType
 from typing import Any
 
 import ml_dtypes
@@ -27,7 +29,9 @@ def is_on() -> bool:
 
 
 def correct() -> None:
-    """Replaces the interpreter's bfloat16 and loop bound conversions and quietens launches. A second call changes nothing.
+    """Replaces the interpreter's bfloat16 and loop bound conversions, quietens launches and patches the language once in each.
+
+    A second call changes nothing.
 
     Autotuned kernels run in the first configuration that their own pruning leaves.
 
@@ -46,6 +50,7 @@ def correct() -> None:
         return
     interpreter._convert_float = _wrap_conversion(original)  # noqa: SLF001
     interpreter._patch_lang_tensor = _wrap_tensor_patch(interpreter._patch_lang_tensor)  # noqa: SLF001
+    interpreter._patch_lang = _wrap_language_patch(interpreter._patch_lang)  # noqa: SLF001
     interpreter.GridExecutor.__call__ = _wrap_launch(interpreter.GridExecutor.__call__)
     Autotuner.run = _wrap_tuning(Autotuner.run)
 
@@ -83,14 +88,46 @@ def _wrap_tensor_patch(original: Any) -> Any:
     return patch
 
 
+_launches: list[set[tuple[int, ...]]] = []
+"""For each launch that is running, the innermost last, which modules of the language are patched."""
+
+
+def _wrap_language_patch(original: Any) -> Any:
+    """Skips what the same launch has patched: device functions patch again at every call, and never put anything back."""
+
+    @wraps(original)
+    def patch(function: Any) -> Any:
+        modules = tuple(
+            sorted(
+                {
+                    id(module)
+                    for module in function.__globals__.values()
+                    if isinstance(module, ModuleType) and module in (tl, tl.core)
+                }
+            )
+        )
+        if not _launches:
+            return original(function)
+        if modules in _launches[-1]:
+            return None
+        _launches[-1].add(modules)
+        return original(function)
+
+    return patch
+
+
 def _wrap_launch(original: Any) -> Any:
     @wraps(original)
     def launch(*args: Any, **kwargs: Any) -> Any:
         launches.note()
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            # A row of NaN is an ordinary input here; a GPU's maximum does not warn of it.
-            warnings.filterwarnings("ignore", "All-NaN (slice|axis) encountered", RuntimeWarning)
-            return original(*args, **kwargs)
+        _launches.append(set())
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                # A row of NaN is an ordinary input here; a GPU's maximum does not warn of it.
+                warnings.filterwarnings("ignore", "All-NaN (slice|axis) encountered", RuntimeWarning)
+                return original(*args, **kwargs)
+        finally:
+            _launches.pop()
 
     return launch
 
