@@ -25,7 +25,7 @@ from softcheck.variants.unable import uninterpretable
 
 _COMPARISONS = {np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal}
 
-_FORWARDED = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+_DOT_PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
 """Precisions of a dot product that a GPU takes (Triton's documentation of ``tl.dot``)."""
 
 
@@ -43,7 +43,7 @@ def install(interpreter: Any) -> None:
             setattr(builder, name, method)
     interpreter._convert_float = _wrap_conversion(interpreter._convert_float)  # noqa: SLF001
     instance = interpreter.interpreter_builder
-    instance.options = replace(instance.options, allowed_dot_input_precisions=_FORWARDED)
+    instance.options = replace(instance.options, allowed_dot_input_precisions=_DOT_PRECISIONS)
 
 
 def _wrap_conversion(original: Any) -> Callable[..., Any]:
@@ -87,12 +87,11 @@ class _Corrected:
     def cast_impl(self, src: Any, dst_type: Any) -> Any:
         """Conversions between numbers: floats are rounded once, and become integers as ``cvt.rzi`` makes them."""
         source, target = src.dtype.scalar, dst_type.scalar
-        if target.is_floating():
-            values = decoded(src.data, source)
-            if is_known(target):
-                values = values if values.dtype.kind == "f" else values.astype(np.float64)
-                return self.handle(encoded(values, target), target)
-        elif source.is_floating():
+        if source.is_floating() and target.is_floating() and is_known(target):
+            return self.handle(encoded(decoded(src.data, source), target), target)
+        if target == tl.bfloat16:
+            return self.handle(encoded(src.data.astype(np.float64), target), target)
+        if source.is_floating() and not target.is_floating():
             return self.handle(to_integers(decoded(src.data, source), self.numpy_type(target)), target)
         return self.handle(src.data.astype(self.numpy_type(target)), target)
 
@@ -126,9 +125,8 @@ class _Corrected:
 
     def create_clampf(self, arg: Any, lo: Any, hi: Any, propagate_nans: Any) -> Any:
         """The smaller of ``hi`` and the larger of ``lo`` and the value; NaN stays NaN only where it is to propagate."""
-        larger, smaller = np.maximum, np.minimum
-        if propagate_nans == self.ir.PROPAGATE_NAN.NONE:
-            larger, smaller = np.fmax, np.fmin
+        is_left_out = propagate_nans == self.ir.PROPAGATE_NAN.NONE
+        larger, smaller = (np.fmax, np.fmin) if is_left_out else (np.maximum, np.minimum)
         return self.binary_op(self.binary_op(arg, lo, larger), hi, smaller)
 
     create_cos = _by_once(np.cos)
@@ -140,7 +138,7 @@ class _Corrected:
     create_rsqrt = _by_once(lambda values: 1.0 / np.sqrt(values))
 
     def create_fma(self, x: Any, y: Any, z: Any) -> Any:
-        """x y + z, rounded once (PTX ISA, ``fma.rn``)."""
+        """Fused x y + z, rounded once (PTX ISA, ``fma.rn``)."""
         dtype = z.dtype.scalar
         values = fused(*(decoded(handle.data, dtype) for handle in (x, y, z)))
         return self.handle(encoded(values, dtype), dtype)
@@ -152,7 +150,11 @@ class _Corrected:
         if not dtype.is_floating():
             return self.handle(np.matmul(a.data, b.data, dtype=d.data.dtype) + d.data, dtype)
         left, right = decoded(a.data, a.dtype.scalar), decoded(b.data, b.dtype.scalar)
-        if left.dtype == np.float32 and a.dtype.primitive_bitwidth == 32 and input_precision == self.ir.INPUT_PRECISION.TF32:
+        if (
+            left.dtype == np.float32
+            and a.dtype.primitive_bitwidth == 32
+            and input_precision == self.ir.INPUT_PRECISION.TF32
+        ):
             left, right = to_tf32(left), to_tf32(right)
         product = np.matmul(left.astype(np.float64), right.astype(np.float64))
         return self.handle(encoded(product + decoded(d.data, dtype), dtype), dtype)
@@ -199,7 +201,13 @@ class _Corrected:
         pass
 
     def create_extern_elementwise(
-        self, library: str, path: str, symbol: str, args: Any, type: Any, is_pure: Any  # noqa: A002
+        self,
+        library: str,
+        path: str,
+        symbol: str,
+        args: Any,
+        type: Any,  # noqa: A002 - Triton's name for it
+        is_pure: Any,
     ) -> Any:
         """A function of libdevice, from its documented meaning."""
         del library, path, is_pure

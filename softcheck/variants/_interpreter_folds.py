@@ -46,9 +46,7 @@ def install(interpreter: Any) -> None:
         rows = tuple(np.moveaxis(data, axis or 0, 0) for data in arrays)
         found = _reduced(rows, _combination(interpreter, self.combine_fn, inputs))
         if self.keep_dims:
-            found = tuple(
-                data.reshape((1,) * ndim) if axis is None else np.expand_dims(data, axis) for data in found
-            )
+            found = tuple(data.reshape((1,) * ndim) if axis is None else np.expand_dims(data, axis) for data in found)
         return [self.to_tensor(data, arg.dtype) for data, arg in zip(found, inputs, strict=True)]
 
     def scan(self: Any, inputs: Sequence[Any]) -> list[Any]:
@@ -115,7 +113,9 @@ def _combination(interpreter: Any, function: Any, inputs: Sequence[Any]) -> Comb
         results = results if isinstance(results, tuple | tl.tuple) else (results,)
         cast = [semantic.cast(semantic.to_tensor(r), dtype) for r, dtype in zip(results, types, strict=True)]
         return tuple(
-            np.broadcast_to(r.handle.data.reshape(old.shape) if r.handle.data.size == old.size else r.handle.data, old.shape)
+            np.broadcast_to(
+                r.handle.data.reshape(old.shape) if r.handle.data.size == old.size else r.handle.data, old.shape
+            )
             for r, old in zip(cast, a, strict=True)
         )
 

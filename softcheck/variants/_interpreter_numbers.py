@@ -89,7 +89,8 @@ def once(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     def rounded(values: Array) -> Array:
         if values.dtype == np.float64:
             return function(values)
-        return function(values.astype(np.float64)).astype(values.dtype)
+        wide: Array = function(values.astype(np.float64))
+        return wide.astype(values.dtype)
 
     return rounded
 
@@ -102,7 +103,7 @@ def to_tf32(values: Array) -> Array:
 
 
 def fused(x: Array, y: Array, z: Array) -> Array:
-    """x y + z of NumPy floats: of float64 rounded once, of narrower ones as float64 that are yet to be rounded.
+    """Fused x y + z of NumPy floats: of float64 rounded once, of narrower ones as float64 that are yet to be rounded.
 
     What is yet to be rounded is rounded to odd, so that one rounding to nearest gives what a fused operation gives. Float64
     products beyond 2^996, where they can't be split, and below 2^-969 are rounded before the sum. Boldo and Melquiond,
@@ -128,7 +129,9 @@ def _odd_sum(a: Array, b: Array) -> Array:
     inexact = np.isfinite(total.high) & (total.low != 0.0) & is_even
     # Away from zero where what was lost has the sum's own sign.
     step = np.where((total.low > 0.0) == (total.high > 0.0), 1, -1)
-    return np.where(inexact, bits + step, bits).view(np.float64)
+    odd = np.where(inexact, bits + step, bits)
+    exact: Array = odd.view(np.float64)
+    return exact
 
 
 def _to_odd_float32(values: Array) -> Array:
@@ -143,4 +146,5 @@ def _pulled_in(rounded: Array, values: Array) -> Array:
     away = np.abs(rounded.astype(np.float64)) > np.abs(values.astype(np.float64))
     bits = rounded.view(f"u{rounded.itemsize}")
     # The bits of a float without its sign count up with its size, and infinity follows the largest number.
-    return (bits - away.astype(bits.dtype)).view(rounded.dtype)
+    nearer: Array = bits - away.astype(bits.dtype)
+    return nearer.view(rounded.dtype)

@@ -40,7 +40,7 @@ _TWO: dict[str, Any] = {
     "fmax": np.fmax,
     "fmin": np.fmin,
     "fmod": np.fmod,
-    "ldexp": lambda x, n: np.ldexp(x, n),
+    "ldexp": np.ldexp,
     "copysign": np.copysign,
 }
 _FAST = ("exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan")

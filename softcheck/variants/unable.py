@@ -7,8 +7,8 @@ import torch
 
 from softcheck.errors import UninterpretableError
 
-_NEEDS_GPU = ("torch/cuda/__init__.py", "triton/runtime/driver.py")
-"""Modules of torch and Triton that raise where there is no device, and for little else."""
+_NEEDS_GPU = ("/torch/cuda/", "/triton/runtime/driver.py")
+"""Where torch and Triton raise for want of a device."""
 
 
 def uninterpretable(operation: str) -> UninterpretableError:
@@ -28,7 +28,7 @@ def limit_behind(error: BaseException) -> UninterpretableError | None:
         raised_in = frames[-1].filename.replace("\\", "/") if frames else ""
         if isinstance(cause, NotImplementedError) and raised_in.endswith("triton/runtime/interpreter.py"):
             return uninterpretable(str(cause))
-        if not torch.cuda.is_available() and any(raised_in.endswith(module) for module in _NEEDS_GPU):
+        if not torch.cuda.is_available() and any(place in raised_in for place in _NEEDS_GPU):
             said = " ".join(str(cause).split())[:100]
             return UninterpretableError(f"this can't run without a GPU: {said}; judge it on one")
     return None

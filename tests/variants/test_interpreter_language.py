@@ -131,9 +131,7 @@ def near_ties():
     return np.where(np.isnan(scaled), floats(NAN), scaled).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    ("function", "fmt"), [("to_float16", FLOAT16), ("to_bfloat16", BFLOAT16)]
-)
+@pytest.mark.parametrize(("function", "fmt"), [("to_float16", FLOAT16), ("to_bfloat16", BFLOAT16)])
 def test_narrowing_rounds_to_nearest_even(operating, function, fmt):
     values = near_ties()
     expected = decode(encode(values.astype(np.float64), fmt), fmt)
@@ -147,7 +145,9 @@ def test_float64_is_narrowed_in_one_rounding(operating):
     assert np.array_equal(operating("to_bfloat16", values), expected, equal_nan=True)
 
 
-@pytest.mark.parametrize(("function", "fmt"), [("to_float16_towards_zero", FLOAT16), ("to_bfloat16_towards_zero", BFLOAT16)])
+@pytest.mark.parametrize(
+    ("function", "fmt"), [("to_float16_towards_zero", FLOAT16), ("to_bfloat16_towards_zero", BFLOAT16)]
+)
 def test_narrowing_towards_zero_never_grows(operating, function, fmt):
     values = near_ties()
     found = operating(function, values)
