@@ -5,10 +5,10 @@ imported by name.
 """
 
 import ast
-import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from functools import partial
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import triton.language as tl
@@ -108,32 +108,44 @@ class _Names:
 def _wrap_patch(interpreter: Any, original: Any) -> Callable[[Any], Any]:
     # Triton patches the modules that a kernel's own module names; all kernels get the whole language.
     everywhere = SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
+    extras = _bind_extras(interpreter.interpreter_semantic)
 
     def patch(function: Any) -> Any:
+        # Functions that kernels call are patched in the middle of a launch, when all but their own names is done.
         is_nested = not tl.core.is_builtin(tl.core.load)
         scope = interpreter._LangPatchScope() if is_nested else original(everywhere)  # noqa: SLF001
-        for name, value in list(function.__globals__.items()):
-            bound = _bound(interpreter, value)
-            if bound is not None:
-                scope.set_attr(_Names(function.__globals__), name, bound)
-            elif isinstance(value, ModuleType) and value.__name__.startswith("triton.language.extra."):
-                for member, found in inspect.getmembers(value):
-                    bound = _bound(interpreter, found)
-                    if bound is not None:
-                        scope.set_attr(value, member, bound)
+        names = function.__globals__
+        for name, value in list(names.items()):
+            if isinstance(value, FunctionType):
+                bound = extras.get(value) or _patched(value)
+                if bound is not None:
+                    scope.set_attr(_Names(names), name, bound)
         return scope
 
     return patch
 
 
-def _bound(interpreter: Any, value: Any) -> Any:
-    """A function of the language as the interpreter runs it, for one that only the compiler could; None for all else."""
-    if isinstance(value, FunctionType) and value.__module__ == stub.__name__:
-        # Replaced by the device's own at compile time (triton.language.extra.libdevice has no bodies).
-        value = getattr(libdevice, value.__name__, None)
+def _patched(value: FunctionType) -> Any:
+    """What has taken the place of a function of the language that a module imports by name; None for all else."""
     if not tl.core.is_builtin(value):
         return None
-    for module in (tl.core, tl.math):
-        if getattr(value, "__module__", None) == module.__name__ and hasattr(module, value.__name__):
-            return getattr(module, value.__name__)
-    return partial(value, _semantic=interpreter.interpreter_semantic)
+    module = next((m for m in (tl.core, tl.math) if m.__name__ == value.__module__), None)
+    return getattr(module, value.__name__, None)
+
+
+def _bind_extras(semantic: Any) -> dict[FunctionType, Any]:
+    """Binds the functions of triton.language.extra to the interpreter, and gives those that took their place."""
+    bound: dict[FunctionType, Any] = {}
+    modules = [module for name, module in sys.modules.items() if name.startswith("triton.language.extra.")]
+    found = [(module, name, value) for module in modules for name, value in vars(module).items()]
+    for _, _, value in found:
+        if isinstance(value, FunctionType) and tl.core.is_builtin(value):
+            bound[value] = partial(value, _semantic=semantic)
+    for _, name, value in found:
+        # The functions that the compiler puts into the place of these, which have no bodies.
+        if isinstance(value, FunctionType) and value.__module__ == stub.__name__ and hasattr(libdevice, name):
+            bound[value] = bound[getattr(libdevice, name)]
+    for module, name, value in found:
+        if isinstance(value, FunctionType) and value in bound:
+            setattr(module, name, bound[value])
+    return bound

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from softcheck.variants._interpreter_numbers import fused, once
+from softcheck.variants._interpreter_numbers import exp, exp2, fused, once
 
 _ONE: dict[str, Any] = {
-    "exp": np.exp,
-    "exp2": np.exp2,
+    "exp": exp,
+    "exp2": exp2,
     "exp10": lambda x: np.power(10.0, x),
     "expm1": np.expm1,
     "log": np.log,

@@ -184,6 +184,21 @@ def functions(x):
 
 
 @triton.jit
+def exponentials_kernel(out, x, N: tl.constexpr):
+    lanes = tl.arange(0, N)
+    values = tl.load(x + lanes)
+    tl.store(out + lanes, tl.exp(values))
+    tl.store(out + N + lanes, tl.exp2(values))
+    tl.store(out + 2 * N + lanes, tl.extra.cuda.libdevice.exp(values))
+
+
+def exponentials(x):
+    out = _shaped(x, 3, x.numel())
+    exponentials_kernel[(1,)](out, x, x.numel())
+    return out
+
+
+@triton.jit
 def plus(a, b):
     return a + b
 

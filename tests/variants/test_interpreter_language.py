@@ -2,11 +2,13 @@
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import ml_dtypes
 import mpmath
 import numpy as np
 import pytest
+from conftest import Child
 
 from oracles.formats import BFLOAT16, FLOAT16, decode, encode
 
@@ -218,6 +220,46 @@ def test_functions_are_rounded_once_on_any_machine(operating):
     for at, column in enumerate(zip(*exact, strict=True)):
         nearest = np.array([float(np.float32(float(value))) for value in column])
         assert np.array_equal(found[at], nearest), at
+
+
+def test_float64_exponentials_are_close_and_keep_their_special_values(operating):
+    values = np.random.default_rng(7).uniform(-700, 700, 2048)
+    found = operating("exponentials", values)
+    mpmath.mp.prec = 120
+    for at, (function, most) in enumerate(((mpmath.exp, 0.8), (lambda v: mpmath.power(2, v), 1), (mpmath.exp, 0.8))):
+        exact = [function(mpmath.mpf(v)) for v in values.tolist()]
+        ulps = [abs(mpmath.mpf(got) - e) / math.ulp(float(e)) for got, e in zip(found[at].tolist(), exact, strict=True)]
+        assert max(ulps) < most
+    special = np.array([NAN, INF, -INF, 0.0, -0.0, 1e300, -1e300, -740.0])
+    for row in operating("exponentials", special):
+        assert np.array_equal(row[:7], [NAN, INF, 0, 1, 1, INF, 0], equal_nan=True)
+    assert operating("exponentials", special)[0][7] == float(mpmath.exp(-740))
+
+
+def _features():
+    """What this processor has beyond the least that NumPy is built for, in NumPy's names."""
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+    return [name for name in __cpu_dispatch__ if __cpu_features__[name]]
+
+
+@pytest.mark.skipif(not _features(), reason="NumPy has one way of computing on this processor")
+def test_results_do_not_depend_on_the_processor(operating):
+    child = Child("operating_child.py", TRITON_INTERPRET="1", NPY_DISABLE_CPU_FEATURES=" ".join(_features()))
+    generator = np.random.default_rng(8)
+    inputs = [
+        ("functions", (generator.standard_normal(4096) * 20).astype(np.float32)),
+        ("exponentials", generator.standard_normal(4096) * 20),
+        ("sums", generator.random((1024, 4)).astype(np.float32)),
+        ("to_integers", np.resize(floats(NAN, INF, -INF, 3e9, -3e9, 1.5), 64)),
+        ("arithmetic", generator.standard_normal((2, 1024)).astype(np.float32)),
+    ]
+    try:
+        for function, array in inputs:
+            there = child.ask(f"{Path(__file__).with_name('interpreted_operations.py')}:{function}", array)
+            assert operating(function, array).tobytes() == there.tobytes(), function
+    finally:
+        child.close()
 
 
 def test_sums_of_tiles_are_trees_along_any_axis(operating):
