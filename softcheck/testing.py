@@ -65,8 +65,8 @@ class Accuracy(_Subject):
     def check(self) -> None:
         """Judges every case and fails with each broken promise: value, expected, ULP, bound, bits, and how to reproduce.
 
-        Skips, with the reason, what the variant does not declare. Ends as an expected failure where all that was found
-        are declared defects.
+        Skips, with the reason, what the variant does not declare and what Triton's interpreter can't run. Ends as an
+        expected failure where all that was found are declared defects.
         """
         declaration = self.declaration()
         covered = [case for case in self.cases if left_out(case, declaration) is None]
@@ -74,12 +74,15 @@ class Accuracy(_Subject):
             pytest.skip(f"{self.variant} does not declare these cases: {left_out(self.cases[0], declaration)}")
         broken: list[str] = []
         known: list[str] = []
+        unable: list[str] = []
         for case in covered:
             results = self.session.run_case(case, [self.variant])
             if not results:
                 broken.append(f"  not run from {case.id} on: {self.given_up()}")
                 break
             (result,) = results
+            if result.measurement.skipped is not None:
+                unable.append(result.measurement.skipped)
             for violation in result.measurement.violations:
                 reason = self.explained(result, violation, declaration)
                 (known if reason else broken).append(reason or self.describe(result, violation))
@@ -87,6 +90,10 @@ class Accuracy(_Subject):
             self.fail(broken)
         if known:
             pytest.xfail(known[0])
+        if len(unable) == len(covered):
+            pytest.skip(f"{self.variant}: {unable[0]}")
+        for reason in dict.fromkeys(unable):
+            print(f"{self.variant}, {self.dtype}: cases not run: {reason}")  # noqa: T201 - pytest shows it beside the test
 
 
 @dataclass

@@ -50,6 +50,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """Weaker arithmetics that nothing found exceeds, where something exceeds the bound and none was declared; else None."""
     unjudged_rows: int = 0
     """Rows of calls that gave no output."""
+    skipped: str | None = None
+    """Why the variant could not be run here at all, in words; nothing is known of it then."""
     max_abs_difference_to_torch: float | None = None
     judged_in: str = "numpy"
     """Which judge: numpy's, or the device's with the arithmetic of its scan, ``float64`` or ``double-float32``."""

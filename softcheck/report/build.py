@@ -1,6 +1,7 @@
 """Draws the report model from what a run measured."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 from oracles import ball
@@ -62,6 +63,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         errors=tuple(run.errors),
         notes=(
             *_truncation_note(run),
+            *_unable_notes(run),
             *run.notes,
             *(note for row in rows for note in row.notes()),
             *_symptoms(run, results),
@@ -97,7 +99,9 @@ class _Row:
         self.name = name
         self.dtype = dtype
         self.corpora = corpora
-        self.results = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
+        own = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
+        self.results = [r for r in own if r.measurement.skipped is None]
+        self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
         self.probed = [p for p in run.probed if p.task.variant == name and p.task.dtype == dtype]
         self.exhausted = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
         self.measured = [(r.case, r.measurement) for r in self.results]
@@ -122,7 +126,8 @@ class _Row:
             )
         probes_run = probes.trials_of(self.probed)
         findings = self._findings(declaration)
-        if not findings and not self.results and not any(probes_run.values()):
+        # Probes that launch no kernel, or only read it, say nothing of one that can't be run.
+        if not findings and not self.results and (self.unable or not any(probes_run.values())):
             return VariantResult(
                 name=self.name,
                 dtype=self.dtype,
@@ -158,7 +163,7 @@ class _Row:
             return "not run: interrupted"
         if self.run.errors:
             return "not run: no selected case or probe could be carried out"
-        skipped = [reason for probe in self.probed for reason in probe.conclusion.skipped]
+        skipped = [*self.unable, *(reason for probe in self.probed for reason in probe.conclusion.skipped)]
         return f"not run: {skipped[0]}" if skipped else "no selected case lies within what it declares"
 
     def _findings(self, declaration: Declaration) -> list[Finding]:
@@ -335,7 +340,7 @@ def _witness(case: Case, extreme: Extreme, declaration: Declaration) -> Witness:
 def _cases(run: Run) -> tuple[CaseResult, ...]:
     builtin = {case.digest for case in load(builtin_names())}
     seen: dict[str, Result] = {}
-    for result in run.results:
+    for result in _judged(run):
         seen.setdefault(result.case.id, result)
     return tuple(
         CaseResult(
@@ -374,8 +379,20 @@ def _symptoms(run: Run, rows: Sequence[VariantResult]) -> list[str]:
     ]
 
 
+def _judged(run: Run) -> list[Result]:
+    return [result for result in run.results if result.measurement.skipped is None]
+
+
+def _unable_notes(run: Run) -> list[str]:
+    """One line per variant, dtype and reason for the cases that it could not be run on here."""
+    counts = Counter(
+        (r.variant, r.case.dtype, r.measurement.skipped) for r in run.results if r.measurement.skipped is not None
+    )
+    return [f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in counts.items()]
+
+
 def _truncation_note(run: Run) -> tuple[str, ...]:
-    cut = {r.case.id for r in run.results if rows_to_run(r.case, run.ready.backend) is not None}
+    cut = {r.case.id for r in _judged(run) if rows_to_run(r.case, run.ready.backend) is not None}
     if not cut:
         return ()
     return (f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole",)

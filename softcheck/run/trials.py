@@ -9,7 +9,7 @@ import msgspec
 import torch
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import SoftcheckError
+from softcheck.errors import SoftcheckError, UninterpretableError
 from softcheck.probes import registry
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
@@ -86,9 +86,14 @@ def _planned(name: str, setting: Setting) -> tuple[Probe, list[Trial]]:
 
 
 def _outcome(name: str, probe: Probe, subject: Subject, trial: Trial) -> Outcome:
-    """A trial's outcome. Memory that the probe itself asks for and does not get is a reason to skip the trial."""
+    """A trial's outcome. Memory that the probe itself asks for and does not get is a reason to skip the trial.
+
+    So is an operation that Triton's interpreter can't run.
+    """
     try:
         outcome = probe.run(subject, trial)
+    except UninterpretableError as error:
+        outcome = Outcome(skipped=str(error))
     except SoftcheckError:
         raise
     except Exception as error:

@@ -19,7 +19,7 @@ from oracles.reference import FullyMasked, Reference
 from softcheck.cases.case import Layout
 from softcheck.cases.check import check_layout
 from softcheck.contract import Violation
-from softcheck.errors import SoftcheckError, TooLittleMemoryError, UsageError
+from softcheck.errors import SoftcheckError, TooLittleMemoryError, UninterpretableError, UsageError
 from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.fitting import candidates
@@ -167,7 +167,10 @@ class _Session:
                 references[masked] = reference(values, case.format, masked)
             yield Started(name)
             begun = time.perf_counter()
-            measurement, fatal = self._measure(variant, request, bits, references[masked])
+            try:
+                measurement, fatal = self._measure(variant, request, bits, references[masked])
+            except UninterpretableError as error:
+                measurement, fatal = msgspec.structs.replace(unmeasured(bits.shape, ()), skipped=str(error)), False
             yield Measured(name, measurement, time.perf_counter() - begun, fatal)
             if fatal:
                 return

@@ -1,10 +1,9 @@
-"""The corrected bfloat16 conversions, against exact rounding, and that they are in force where variants run."""
+"""Every bfloat16 number is read and rounded exactly where variants run."""
 
 import numpy as np
 
 from oracles.formats import BFLOAT16, FLOAT32, decode, encode
 from softcheck.cases.case import Layout
-from softcheck.variants.interpreter import round_to_bfloat16
 
 COPY = """
 import torch, triton, triton.language as tl
@@ -30,14 +29,6 @@ def explicit(x):
 def every_pattern():
     bits = np.arange(2**16, dtype=np.uint16)
     return bits[~np.isnan(decode(bits, BFLOAT16))]
-
-
-def test_rounding_is_to_nearest_even_on_ties_carries_subnormals_and_overflow():
-    upper = every_pattern().astype(np.uint32) << np.uint32(16)
-    for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF):
-        values = (upper | np.uint32(low)).view(np.float32)
-        values = values[~np.isnan(values)]
-        assert np.array_equal(round_to_bfloat16(values), encode(values.astype(np.float64), BFLOAT16))
 
 
 def test_kernels_read_and_round_every_bfloat16(interpreted, tmp_path):
