@@ -39,8 +39,8 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     exhaustive: bool
     speed: bool
     seconds_per_call: float
-    in_order: bool
-    check_heap: bool
+    in_order: bool = False
+    check_heap: bool = False
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
