@@ -5,6 +5,7 @@ arbitrary-precision midpoint-radius interval arithmetic", IEEE Trans. Computers 
 precision per process; it is set only within these functions and restored.
 """
 
+from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
 
@@ -37,7 +38,7 @@ def softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Reference:
         for row in ordinary:
             _fill(values[row], reference, int(row))
     settle(values, reference, ordinary)
-    return reference
+    return replace(reference, settled=True)
 
 
 def enclose(row: Values, precision: int = _PRECISION, *, fully_masked: FullyMasked = "nan") -> list[Ball]:

@@ -21,6 +21,7 @@ error 1.
 The constants are computed here, exactly and from integers; their formulas are in ``_constants``.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 from math import factorial, isqrt
 
@@ -59,7 +60,7 @@ def softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Reference:
         for first in range(0, len(ordinary), step):
             _fill(values, reference, ordinary[first : first + step])
     settle(values, reference, ordinary)
-    return reference
+    return replace(reference, settled=True)
 
 
 def relative_error(columns: int) -> float:

@@ -8,7 +8,7 @@ summed from terms cut off at 2^-P, hence within (n + 4) 2^-P relatively; the div
 ``(n + 16) 2^-P`` relatively, second-order terms included.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mpmath
@@ -69,7 +69,7 @@ def softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Reference:
         reference.exponent[row, groups.columns] = exponent[groups.member]
         reference.relative_error[row, groups.columns] = np.where(near, 2.0**-105, 1.0)[groups.member]
     settle(values, reference, ordinary)
-    return reference
+    return replace(reference, settled=True)
 
 
 def round_row(row: Values, fmt: Format, fully_masked: FullyMasked = "nan") -> Rounded:

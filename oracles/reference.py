@@ -17,8 +17,10 @@ class Reference:
 
     ``high`` is the float64 nearest to the scaled value and ``low`` what it leaves; the separate exponent keeps float64
     subnormal results from losing digits. The exact value r satisfies
-    ``|r - (high + low) * 2**exponent| <= relative_error * r + absolute_error``. NaN in ``high`` means that the row's
-    answer is NaN by the convention for special rows.
+    ``|r - (high + low) * 2**exponent| <= relative_error * r + absolute_error``, and is exactly this value where
+    ``relative_error`` is 0. NaN in ``high`` means that the row's answer is NaN by the convention for special rows.
+
+    Of c copies of a row's maximum, c a power of two, the value lies on the side of 1/c on which the exact one lies.
     """
 
     high: Values
@@ -26,6 +28,8 @@ class Reference:
     exponent: NDArray[np.int64]
     relative_error: Values
     absolute_error: float
+    settled: bool = False
+    """Whether every element, not the maxima alone, lies on the exact value's side of every power of two."""
 
     @property
     def values(self) -> Values:

@@ -62,3 +62,6 @@ VALUE_KINDS = frozenset(
     }
 )
 """Kinds that say an output value is wrong; a second run may show the cause behind them."""
+
+BOUNDED_KINDS = frozenset({FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION, FindingKind.ORDER_VIOLATION})
+"""Those that depend on what the variant's arithmetic allows."""

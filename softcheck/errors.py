@@ -21,6 +21,10 @@ class NothingRunError(SoftcheckError):
     exit_code = 3
 
 
+class UninterpretableError(SoftcheckError):
+    """A variant's call needs what there is only on a GPU, so that here it shows nothing; the message says what."""
+
+
 def near_matches(value: str, known: list[str]) -> str:
     """A hint naming known words close to ``value``, or all of them when none is close."""
     import difflib

@@ -11,11 +11,14 @@ A test suite uses it so::
         generated_accuracy.search()
 
 which become one test per variant, dtype and case family and one per variant, dtype and probe; and one per variant and dtype.
+A test that passes without having called ``check()`` or ``search()`` has judged nothing, and fails.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -26,15 +29,39 @@ if TYPE_CHECKING:
 
 _MARKER = (
     "accuracy(variants, dtypes, families, corpora, probes): judge softmax variants on the corpora and put them through "
-    "the probes; every argument is a list and may be left out (then: the built-in variants, every dtype, family, corpus "
-    "and probe; no probes where families or corpora are chosen and probes are not). Needs the `accuracy` or the "
-    "`generated_accuracy` fixture"
+    "the probes; every argument is a list or a single name and may be left out (then: the built-in variants, every dtype, "
+    "family, corpus and probe; no probes where families or corpora are chosen and probes are not). Needs the `accuracy` or "
+    "the `generated_accuracy` fixture"
 )
 _ARGUMENTS = ("variants", "dtypes", "families", "corpora", "probes")
+_LISTS = ("variant", "dtype", "family", "case", "probe", "corpus")
+"""Settings that are lists of names."""
+_DEVICES = ("auto", "cuda", "interpreter")
+_FIXTURES = {"accuracy": "check", "generated_accuracy": "search"}
+"""Fixtures, each with the method that judges."""
+
+_WHAT_TO_WRITE = '@pytest.mark.accuracy(variants=["my_kernels.py:softmax"], dtypes=["float16"])'
+
+_SUBJECTS: "pytest.StashKey[dict[str, Accuracy | ProbedAccuracy | GeneratedAccuracy]]" = pytest.StashKey()
+"""What the fixtures of one test handed out."""
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What is chosen for this run, and what pyproject.toml gives where the marker leaves it open."""
+
+    chosen: dict[str, tuple[str, ...]]
+    """By the command line or the environment; they override the marker."""
+    defaults: dict[str, tuple[str, ...]]
+    device: Any
+    examples: int
+
+
+_SETTINGS: pytest.StashKey[_Settings] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options that override the marker's arguments."""
+    """Options that override the marker's arguments; the environment's ``SOFTCHECK_<OPTION>`` stand for them."""
     group = parser.getgroup("softcheck", "softcheck: accuracy of softmax kernels")
     group.addoption("--softcheck-variant", action="append", default=[], metavar="NAME|FILE:FUNCTION")
     group.addoption("--softcheck-dtype", action="append", default=[], metavar="DTYPE")
@@ -43,23 +70,64 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--softcheck-probe", action="append", default=[], metavar="NAME", help="only these probes, and no saved cases"
     )
-    group.addoption(
-        "--softcheck-generate", type=_positive, default=50, metavar="N", help="generated cases per variant and dtype"
-    )
+    group.addoption("--softcheck-generate", metavar="N", help="generated cases per variant and dtype; 50 if left out")
     group.addoption(
         "--softcheck-device",
-        choices=("auto", "cuda", "interpreter"),
-        default="auto",
-        help="where the kernels run; auto: the GPU where there is one",
+        metavar="|".join(_DEVICES),
+        help="where the kernels run; auto, if left out: the GPU where there is one",
     )
 
 
-def _positive(text: str) -> int:
-    """A count on the command line; argparse turns the error into a usage message."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(f"expected at least 1, got {number}")
-    return number
+def _settings(config: pytest.Config) -> _Settings:
+    """The settings of this run, read once; raises pytest.UsageError for wrong ones, which pytest shows alone."""
+    from softcheck.errors import UsageError
+
+    if _SETTINGS not in config.stash:
+        try:
+            config.stash[_SETTINGS] = _read_settings(config)
+        except UsageError as error:
+            raise pytest.UsageError(f"softcheck: {error}") from None
+    return config.stash[_SETTINGS]
+
+
+def _read_settings(config: pytest.Config) -> _Settings:
+    from softcheck.cli.config import check_names, table_above, variable
+    from softcheck.errors import UsageError
+
+    found = table_above(config.rootpath)
+    path, table = found or (config.rootpath, {})
+    if not set(table) <= {*_LISTS, "generate", "device"}:
+        from softcheck.cli.main import cli
+
+        check_names(path, table, cli)
+    defaults = {}
+    for name in _LISTS:
+        value = table.get(name, [])
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
+            raise UsageError(f"{path}: [tool.softcheck] {name} = {value!r}: expected a list of text")
+        defaults[name] = tuple(names)
+    chosen = {
+        name: tuple(config.getoption(f"--softcheck-{name}", []) or os.environ.get(variable(name), "").split())
+        for name in _LISTS
+    }
+
+    def single(name: str, default: str) -> tuple[str, str]:
+        """A setting and where it comes from."""
+        option = config.getoption(f"--softcheck-{name}")
+        if option is not None:
+            return option, f"--softcheck-{name}"
+        if value := os.environ.get(variable(name)):
+            return value, variable(name)
+        return str(table.get(name, default)), f"{path}: [tool.softcheck] {name}"
+
+    device, where = single("device", "auto")
+    if device not in _DEVICES:
+        raise UsageError(f"{where} is {device!r}, expected one of: {', '.join(_DEVICES)}")
+    examples, where = single("generate", "50")
+    if not examples.isdecimal() or int(examples) < 1:
+        raise UsageError(f"{where} is {examples!r}, expected a number, at least 1")
+    return _Settings(chosen=chosen, defaults=defaults, device=device, examples=int(examples))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,70 +139,141 @@ def pytest_report_header(config: pytest.Config) -> str:
     """Version, device and what the run is narrowed to."""
     from softcheck import __version__
 
-    narrowed = [
-        f"{name} {', '.join(config.getoption(f'--softcheck-{name}'))}"
-        for name in ("variant", "dtype", "family", "case", "probe")
-        if config.getoption(f"--softcheck-{name}")
-    ]
-    return f"softcheck {__version__}: device {config.getoption('--softcheck-device')}" + "".join(
-        f"; {part}" for part in narrowed
-    )
+    settings = _settings(config)
+    narrowed = (f"; {name} {', '.join(chosen)}" for name, chosen in settings.chosen.items() if chosen)
+    return f"softcheck {__version__}: device {settings.device}" + "".join(narrowed)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says which environment variables look like settings and are none."""
+    if any(name.startswith("SOFTCHECK_") for name in os.environ):
+        from softcheck.cli.config import unknown_variables
+        from softcheck.cli.main import cli
+
+        for sentence in unknown_variables(cli):
+            terminalreporter.write_line(f"softcheck: {sentence}", yellow=True)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test per variant, dtype and family or probe for ``accuracy``; per variant and dtype for ``generated_accuracy``."""
-    wanted = {"accuracy", "generated_accuracy"} & set(metafunc.fixturenames)
+    wanted = set(_FIXTURES) & set(metafunc.fixturenames)
     if not wanted:
         return
     from softcheck.errors import UsageError
 
     marker = metafunc.definition.get_closest_marker("accuracy")
-    asked: dict[str, Any] = dict(marker.kwargs) if marker else {}
-    unknown = set(asked) - set(_ARGUMENTS)
-    if unknown or (marker and marker.args):
-        raise pytest.UsageError(f"accuracy marker: unknown argument {sorted(unknown)}; expected keywords {_ARGUMENTS}")
     try:
+        asked = _arguments(marker)
         if "accuracy" in wanted:
             metafunc.parametrize("accuracy", _judged(metafunc.config, asked), indirect=True)
         if "generated_accuracy" in wanted:
             metafunc.parametrize("generated_accuracy", _generated(metafunc.config, asked), indirect=True)
     except UsageError as error:
-        raise pytest.UsageError(str(error)) from None
+        # Of this exception pytest shows the message alone.
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
 
 
-def _judged(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
-    """Saved cases and probes. Options that choose among one of them, without the other, leave the other out."""
-    cases_chosen = config.getoption("--softcheck-family") or config.getoption("--softcheck-case")
-    probes_chosen = config.getoption("--softcheck-probe")
+def _arguments(marker: pytest.Mark | None) -> dict[str, tuple[str, ...]]:
+    """The marker's arguments, each a tuple of names; raises UsageError for a missing marker and for anything else."""
+    from softcheck.errors import UsageError, near_matches
+
+    if marker is None:
+        raise UsageError(
+            "the test asks for a fixture of softcheck and has no accuracy marker, which says what is judged; write above it "
+            f"{_WHAT_TO_WRITE}, or @pytest.mark.accuracy alone for all built-in variants"
+        )
+    if marker.args:
+        raise UsageError(f"the accuracy marker takes keywords, got {marker.args[0]!r}; write {_WHAT_TO_WRITE}")
+    asked: dict[str, tuple[str, ...]] = {}
+    for name, value in marker.kwargs.items():
+        if name not in _ARGUMENTS:
+            raise UsageError(f"accuracy marker: unknown argument {name!r}; {near_matches(name, list(_ARGUMENTS))}")
+        names = (value,) if isinstance(value, str) else value
+        if not isinstance(names, (list, tuple)) or not all(isinstance(item, str) for item in names):
+            raise UsageError(f"accuracy marker: {name}={value!r}; expected a list of names, as in {_WHAT_TO_WRITE}")
+        if not names and name != "probes":
+            raise UsageError(f"accuracy marker: {name} is empty; name at least one, or leave {name} out for all")
+        asked[name] = tuple(names)
+    return asked
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Fails a test that has passed without judging anything; shows softcheck's own errors without a traceback."""
+    from softcheck.errors import SoftcheckError
+
+    subjects = item.stash.get(_SUBJECTS, {})
+    try:
+        yield
+    except SoftcheckError as error:
+        if not subjects:
+            raise
+        pytest.fail(str(error), pytrace=False)
+    for fixture, subject in subjects.items():
+        if not subject.has_judged:
+            _fail_unjudged(f"the test never called {fixture}.{_FIXTURES[fixture]}()")
+    if not subjects and _is_marked(item):
+        _fail_unjudged(
+            "the test has the accuracy marker and asks for none of its fixtures; write def test(accuracy): "
+            "accuracy.check()"
+        )
+
+
+def _fail_unjudged(why: str) -> NoReturn:
+    pytest.fail(f"softcheck: nothing was judged: {why}", pytrace=False)
+
+
+def _is_marked(item: pytest.Item) -> bool:
+    """Whether a test itself, not only its class or module, has the marker, and the marker is softcheck's.
+
+    A project that registers a marker of the same name means its own by it.
+    """
+    registered = {str(line) for line in item.config.getini("markers")} - {_MARKER}
+    is_theirs = any(line.replace("(", ":").split(":")[0].strip() == "accuracy" for line in registered)
+    return not is_theirs and any(mark.name == "accuracy" for mark in item.own_markers)
+
+
+def _judged(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+    """Saved cases and probes. What is chosen among one of them for this run, without the other, leaves the other out."""
+    chosen = _settings(config).chosen
+    cases_chosen, probes_chosen = chosen["family"] or chosen["case"] or chosen["corpus"], chosen["probe"]
     saved = _saved(config, asked) if cases_chosen or not probes_chosen else []
     return saved + (_probed(config, asked) if probes_chosen or not cases_chosen else [])
 
 
-def _probed(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
+def _names(config: pytest.Config, setting: str, of_marker: tuple[str, ...] | None) -> tuple[str, ...]:
+    """What is chosen for this run, else by the marker, else by pyproject.toml; empty where all three leave it open."""
+    settings = _settings(config)
+    return settings.chosen[setting] or (settings.defaults[setting] if of_marker is None else of_marker)
+
+
+def _probed(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
     from softcheck.probes.registry import PROBES, check_name
 
     of_marker = asked.get("probes")
-    if of_marker is None:
-        of_marker = () if asked.get("families") or asked.get("corpora") else tuple(PROBES)
-    names = [check_name(name) for name in config.getoption("--softcheck-probe") or of_marker]
+    if of_marker is None and (asked.get("families") or asked.get("corpora")):
+        of_marker = ()
+    names = _names(config, "probe", of_marker) or (tuple(PROBES) if of_marker is None else ())
     return [
         pytest.param((spec, dtype, probe), id=f"{written}-{dtype}-probe-{probe}")
         for written, spec in _specs(config, asked).items()
         for dtype in _dtypes(config, asked)
-        for probe in names
+        for probe in map(check_name, names)
     ]
 
 
-def _saved(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
+def _saved(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+    from softcheck.cases.check import refuse_changed
     from softcheck.cases.corpus import default_corpora, load
     from softcheck.cases.selection import select
 
     cases = select(
-        load(asked.get("corpora") or default_corpora()),
+        load(_names(config, "corpus", asked.get("corpora")) or default_corpora()),
         dtypes=_dtypes(config, asked),
-        families=config.getoption("--softcheck-family") or asked.get("families") or (),
-        globs=config.getoption("--softcheck-case"),
+        families=_names(config, "family", asked.get("families")),
+        globs=_names(config, "case", None),
     )
+    refuse_changed(cases)
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
         groups.setdefault((case.dtype, case.family), []).append(case)
@@ -145,7 +284,7 @@ def _saved(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _generated(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
+def _generated(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
     return [
         pytest.param((spec, dtype), id=f"{written}-{dtype}")
         for written, spec in _specs(config, asked).items()
@@ -153,17 +292,18 @@ def _generated(config: pytest.Config, asked: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _specs(config: pytest.Config, asked: dict[str, Any]) -> dict[str, str]:
+def _specs(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> dict[str, str]:
     """Variants by the words that name them in tests' ids.
 
-    A path on the command line starts from the folder that pytest was called in, one in a marker from the root folder.
+    A path that is chosen for this run starts from the folder that pytest was called in, one in a marker or in
+    pyproject.toml from the root folder.
     """
     from softcheck.variants.registry import BUILTIN, resolve
 
-    chosen = config.getoption("--softcheck-variant")
-    if chosen or Path.cwd() == config.rootpath:
-        return {spec: resolve(spec).name for spec in chosen or asked.get("variants") or BUILTIN}
-    return {spec: resolve(_below(config.rootpath, spec)).name for spec in asked.get("variants") or BUILTIN}
+    specs = _names(config, "variant", asked.get("variants")) or tuple(BUILTIN)
+    if _settings(config).chosen["variant"] or Path.cwd() == config.rootpath:
+        return {spec: resolve(spec).name for spec in specs}
+    return {spec: resolve(_below(config.rootpath, spec)).name for spec in specs}
 
 
 def _below(folder: Path, spec: str) -> str:
@@ -173,11 +313,11 @@ def _below(folder: Path, spec: str) -> str:
     return f"{folder / Path(location).expanduser()}{colon}{function}" if is_file else spec
 
 
-def _dtypes(config: pytest.Config, asked: dict[str, Any]) -> list[str]:
+def _dtypes(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[str]:
     from oracles.formats import FORMATS
     from softcheck.errors import UsageError, near_matches
 
-    chosen = list(config.getoption("--softcheck-dtype") or asked.get("dtypes") or FORMATS)
+    chosen = list(_names(config, "dtype", asked.get("dtypes")) or FORMATS)
     for dtype in chosen:
         if dtype not in FORMATS:
             raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")
@@ -191,7 +331,7 @@ def softcheck_session(request: pytest.FixtureRequest) -> "Iterator[Session]":
     from softcheck.run.session import Session
 
     try:
-        session = Session(request.config.getoption("--softcheck-device"), jobs=1)
+        session = Session(_settings(request.config).device, jobs=1)
     except SoftcheckError as error:
         pytest.exit(f"softcheck: {error}", returncode=error.exit_code)
     yield session
@@ -204,9 +344,13 @@ def accuracy(request: pytest.FixtureRequest, softcheck_session: "Session") -> "A
     from softcheck.testing import Accuracy, ProbedAccuracy
 
     variant, dtype, judged = request.param
+    subject: Accuracy | ProbedAccuracy
     if isinstance(judged, str):
-        return ProbedAccuracy(softcheck_session, variant, dtype, judged)
-    return Accuracy(softcheck_session, variant, dtype, judged)
+        subject = ProbedAccuracy(softcheck_session, variant, dtype, judged)
+    else:
+        subject = Accuracy(softcheck_session, variant, dtype, judged)
+    request.node.stash.setdefault(_SUBJECTS, {})["accuracy"] = subject
+    return subject
 
 
 @pytest.fixture
@@ -215,4 +359,7 @@ def generated_accuracy(request: pytest.FixtureRequest, softcheck_session: "Sessi
     from softcheck.testing import GeneratedAccuracy
 
     variant, dtype = request.param
-    return GeneratedAccuracy(softcheck_session, variant, dtype, request.config.getoption("--softcheck-generate"))
+    examples = _settings(request.config).examples
+    subject = GeneratedAccuracy(softcheck_session, variant, dtype, examples)
+    request.node.stash.setdefault(_SUBJECTS, {})["generated_accuracy"] = subject
+    return subject

@@ -1,6 +1,6 @@
 """What the pytest fixtures hand to a test: one variant in one dtype, to judge on saved or on generated cases."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -16,16 +16,19 @@ from softcheck.run.session import Result, Session
 from softcheck.variants.declaration import Declaration
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Subject:
     """One variant in one dtype, and the worker that runs it."""
 
     session: Session
     variant: str
     dtype: str
+    has_judged: bool = field(default=False, init=False)
+    """Whether the test has called what judges, whatever came of it."""
 
     def declaration(self) -> Declaration:
         """The variant's declaration. Fails the test where it can't be loaded, skips it for an undeclared dtype."""
+        self.has_judged = True
         declaration = self.session.load(self.variant, [self.dtype])
         if isinstance(declaration, str):
             pytest.fail(f"{self.variant}: {declaration}", pytrace=False)
@@ -53,7 +56,7 @@ class _Subject:
         pytest.fail("\n".join([heading, *broken]), pytrace=False)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Accuracy(_Subject):
     """One variant on the saved cases of one family in one dtype."""
 
@@ -62,8 +65,8 @@ class Accuracy(_Subject):
     def check(self) -> None:
         """Judges every case and fails with each broken promise: value, expected, ULP, bound, bits, and how to reproduce.
 
-        Skips, with the reason, what the variant does not declare. Ends as an expected failure where all that was found
-        are declared defects.
+        Skips, with the reason, what the variant does not declare and what Triton's interpreter can't run. Ends as an
+        expected failure where all that was found are declared defects.
         """
         declaration = self.declaration()
         covered = [case for case in self.cases if left_out(case, declaration) is None]
@@ -71,12 +74,15 @@ class Accuracy(_Subject):
             pytest.skip(f"{self.variant} does not declare these cases: {left_out(self.cases[0], declaration)}")
         broken: list[str] = []
         known: list[str] = []
+        unable: list[str] = []
         for case in covered:
             results = self.session.run_case(case, [self.variant])
             if not results:
                 broken.append(f"  not run from {case.id} on: {self.given_up()}")
                 break
             (result,) = results
+            if result.measurement.skipped is not None:
+                unable.append(result.measurement.skipped)
             for violation in result.measurement.violations:
                 reason = self.explained(result, violation, declaration)
                 (known if reason else broken).append(reason or self.describe(result, violation))
@@ -84,9 +90,13 @@ class Accuracy(_Subject):
             self.fail(broken)
         if known:
             pytest.xfail(known[0])
+        if len(unable) == len(covered):
+            pytest.skip(f"{self.variant}: {unable[0]}")
+        for reason in dict.fromkeys(unable):
+            print(f"{self.variant}, {self.dtype}: cases not run: {reason}")  # noqa: T201 - pytest shows it beside the test
 
 
-@dataclass(frozen=True)
+@dataclass
 class ProbedAccuracy(_Subject):
     """One variant in one dtype under one probe."""
 
@@ -122,7 +132,7 @@ class ProbedAccuracy(_Subject):
             print(f"{task}: trials skipped: {reason}")  # noqa: T201 - pytest shows it beside the test
 
 
-@dataclass(frozen=True)
+@dataclass
 class GeneratedAccuracy(_Subject):
     """One variant in one dtype on cases that hypothesis makes."""
 

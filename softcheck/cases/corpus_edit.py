@@ -16,14 +16,24 @@ LONGEST_LINE = 2**20
 """Bytes of the longest line that is added: some 100000 float32 patterns. A corpus is read, searched and reviewed by line."""
 
 
+class AlreadySavedError(UsageError):
+    """A corpus holds this input already, under the id ``saved_as``."""
+
+    def __init__(self, saved_as: str, place: str, digest: str) -> None:
+        super().__init__(f"this input is saved already, as {saved_as!r} at {place} (digest {digest})")
+        self.saved_as = saved_as
+        self.place = place
+        """File and line."""
+
+
 def add(case: Case, path: str | Path, *, beside: Iterable[str | Path] = ()) -> Path:
     """Append a case to a corpus file, which is made where it does not exist, and return the file's path.
 
     ``beside`` names further corpus files that must not hold the same id or input either; the ``*.jsonl`` files of the
     target's own folder are always looked at. The file is replaced as a whole, so that a reader, or a crash at any
     moment, sees the old content or the new one. A large input is saved as a recipe where one value with a few exceptions
-    gives it. Raises UsageError where the case contradicts itself, takes more than ``LONGEST_LINE`` bytes, its id or its
-    input is already saved, or the folder can't be written.
+    gives it. Raises AlreadySavedError where the input is saved already, and UsageError where the case contradicts itself,
+    takes more than ``LONGEST_LINE`` bytes, its id is in use, or the folder can't be written.
     """
     check_contents(case)
     line = encode_case(compacted(case))
@@ -68,9 +78,7 @@ def _refuse_duplicates(case: Case, files: list[Path]) -> None:
             if line.case is None:
                 raise UsageError(f"{file}:{line.number}: {line.problem}. Nothing was changed; mend this line first")
             if line.case.digest == case.digest:
-                raise UsageError(
-                    f"this input is saved already, as {line.case.id!r} at {file}:{line.number} (digest {case.digest})"
-                )
+                raise AlreadySavedError(line.case.id, f"{file}:{line.number}", case.digest)
             if line.case.id == case.id:
                 raise UsageError(f"id {case.id!r} is in use at {file}:{line.number}; choose another name")
 

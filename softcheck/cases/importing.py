@@ -4,16 +4,14 @@ import math
 import tokenize
 import warnings
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from oracles.formats import BFLOAT16, FORMATS, Bits, Format
 from softcheck.cases.case import PACKED, Case, Layout, digest, format_rows
 from softcheck.cases.check import check_fields, check_layout
-from softcheck.cases.safetensors import read_tensor
 from softcheck.errors import UsageError, near_matches
 
 MAX_SAVED_ELEMENTS = 1 << 22
@@ -63,14 +61,13 @@ def read_array(path: str | Path, *, dtype: str | None = None, tensor: str | None
     ``dtype`` is needed where the file can't say it: numpy has no bfloat16, so such arrays are saved as 16-bit patterns
     (uint16, or numpy's V2). Where the file does say it, another ``dtype`` is refused: values are never converted.
     ``tensor`` names one of several tensors of a ``.safetensors`` file. Raises UsageError for anything else: the file is
-    read without pickle, and sizes are checked against its length before memory is taken.
+    mapped into memory without pickle, and its sizes are checked before it is read.
     """
     file = Path(path)
     if not file.is_file():
         raise UsageError(f"{file} is not a regular file; expected a .npy or .safetensors file")
     try:
-        with file.open("rb") as stream:
-            found = _read(file, stream, dtype, tensor)
+        found = _read(file, dtype, tensor)
     except OSError as error:
         raise UsageError(f"can't read {file}: {error.strerror}; check its permissions") from None
     if dtype is not None and found.dtype != dtype:
@@ -85,54 +82,76 @@ class _Array(NamedTuple):
     dtype: str
 
 
-def _read(file: Path, stream: IO[bytes], dtype: str | None, tensor: str | None) -> _Array:
+def _read(file: Path, dtype: str | None, tensor: str | None) -> _Array:
     if file.suffix == ".safetensors":
-        held = read_tensor(file, stream, tensor)
-        fmt = FORMATS[held.dtype]
-        return _Array(np.frombuffer(held.data, fmt.storage.newbyteorder("<")).reshape(held.shape), held.dtype)
+        return _read_safetensors(file, tensor)
     if file.suffix != ".npy":
         raise UsageError(f"{file} has the ending {file.suffix!r}; expected .npy or .safetensors")
     if tensor is not None:
         raise UsageError(f"a .npy file holds one array without a name; leave the tensor name {tensor!r} out")
-    return _read_npy(file, stream, None if dtype is None else _format(dtype))
+    return _read_npy(file, None if dtype is None else _format(dtype))
 
 
-def _read_npy(file: Path, stream: IO[bytes], fmt: Format | None) -> _Array:
-    shape, fortran_order, stored = _npy_header(file, stream)
-    found = _npy_format(file, stored, fmt)
-    count = math.prod(shape)
-    present = file.stat().st_size - stream.tell()
-    if min(shape, default=0) < 0 or count * found.itemsize != present:
-        raise UsageError(
-            f"{file}: shape {shape} of {stored} needs {count * found.itemsize} bytes, {present} follow the header; "
-            "the file is damaged or cut off"
-        )
-    storage = found.storage.newbyteorder(">" if stored.byteorder == ">" else "<")
-    flat = np.frombuffer(stream.read(present), dtype=storage).astype(found.storage)
-    return _Array(flat.reshape(shape, order="F" if fortran_order else "C"), found.name)
+def _read_safetensors(file: Path, tensor: str | None) -> _Array:
+    # numpy knows the name bfloat16, which safetensors asks it for, once ml_dtypes is imported.
+    import ml_dtypes  # noqa: F401
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(file), framework="numpy") as held:
+            name = _choose(file, sorted(held.keys()), tensor)
+            part = held.get_slice(name)
+            if part.get_dtype() not in _SAFETENSORS:
+                raise UsageError(
+                    f"{file}: tensor {name!r} is {part.get_dtype()}; expected one of {', '.join(_SAFETENSORS)}"
+                )
+            dtype = _SAFETENSORS[part.get_dtype()]
+            _check_shape(tuple(part.get_shape()), f"{file}: tensor {name!r}")
+            return _Array(held.get_tensor(name).view(FORMATS[dtype].storage), dtype)
+    except (SafetensorError, ValueError, OverflowError) as error:
+        raise UsageError(f"{file} is not a safetensors file that can be read: {error}") from None
 
 
-def _npy_header(file: Path, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+_SAFETENSORS = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
+
+
+def _choose(file: Path, names: list[str], name: str | None) -> str:
+    if name is None and len(names) == 1:
+        return names[0]
+    if name is None:
+        raise UsageError(f"{file} holds {len(names)} tensors; name one of: {', '.join(names) or 'none'}")
+    if name not in names:
+        raise UsageError(f"{file} holds no tensor {name!r}; {near_matches(name, names)}")
+    return name
+
+
+def _read_npy(file: Path, fmt: Format | None) -> _Array:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2, which it reads all the same
-            version = npy_format.read_magic(stream)
-            if version == (1, 0):
-                return npy_format.read_array_header_1_0(stream)
-            if version == (2, 0):
-                return npy_format.read_array_header_2_0(stream)
+            # What numpy.load calls for such a file; that would also try archives and pickles first.
+            stored = np.lib.format.open_memmap(file, mode="r")
     # The header is a Python literal: parsing a damaged one can end in any of these.
     except (
         ValueError,
         TypeError,
         SyntaxError,
+        EOFError,
         tokenize.TokenError,
         RecursionError,
         MemoryError,
         OverflowError,
     ) as error:
-        raise UsageError(f"{file} is not a .npy file that can be read: {error}") from None
-    raise UsageError(f"{file}: .npy version {version} is not supported; save the array with numpy.save")
+        raise UsageError(f"{file} is not a .npy file that can be read, or is damaged: {error}") from None
+    found = _npy_format(file, stored.dtype, fmt)
+    _check_shape(stored.shape, str(file))
+    surplus = file.stat().st_size - stored.offset - stored.nbytes
+    if surplus:
+        raise UsageError(f"{file}: {surplus} bytes follow the array of shape {stored.shape}; the file is damaged")
+    order = ">" if stored.dtype.byteorder == ">" else "<"
+    return _Array(
+        np.ascontiguousarray(stored).view(found.storage.newbyteorder(order)).astype(found.storage), found.name
+    )
 
 
 def _npy_format(file: Path, stored: np.dtype[np.generic], fmt: Format | None) -> Format:
@@ -147,15 +166,18 @@ def _npy_format(file: Path, stored: np.dtype[np.generic], fmt: Format | None) ->
 
 
 def _matrix(array: NDArray[np.unsignedinteger], what: str) -> Bits:
-    if array.ndim not in (1, 2):
-        raise UsageError(f"{what} has shape {array.shape}; expected [rows, columns] or [columns]")
-    matrix = array.reshape(1, -1) if array.ndim == 1 else array
-    if matrix.size > MAX_SAVED_ELEMENTS:
+    _check_shape(array.shape, what)
+    return array.reshape(1, -1) if array.ndim == 1 else array
+
+
+def _check_shape(shape: tuple[int, ...], what: str) -> None:
+    if len(shape) not in (1, 2):
+        raise UsageError(f"{what} has shape {shape}; expected [rows, columns] or [columns]")
+    if math.prod(shape) > MAX_SAVED_ELEMENTS:
         raise UsageError(
-            f"{what} holds {matrix.size:,} elements, more than the {MAX_SAVED_ELEMENTS:,} that a case may store; "
+            f"{what} holds {math.prod(shape):,} elements, more than the {MAX_SAVED_ELEMENTS:,} that a case may store; "
             "keep the rows that fail"
         )
-    return matrix
 
 
 def _format(dtype: str) -> Format:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import click
 
 from softcheck.cli import progress
-from softcheck.cli.config import LONGEST, NumberRange, dtype_option
-from softcheck.cli.options import format_option, output_option
+from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
+from softcheck.cli.options import format_option, output_option, variants_argument
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line
 from softcheck.report.environment import environment
@@ -26,8 +26,8 @@ def _shapes(_context: click.Context, _option: click.Parameter, value: str | None
     return () if value is None else parse(value)
 
 
-@click.command("bench")
-@click.argument("variants", nargs=-1, metavar="[VARIANT...]")
+@click.command("bench", cls=ConfiguredCommand)
+@variants_argument(required=False)
 @click.option(
     "--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; float16 if left out."
 )

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from softcheck.cli.config import NumberRange
+from softcheck.cli.config import ConfiguredCommand, NumberRange
 from softcheck.cli.options import format_option, output_option
 from softcheck.report.compare import Limits, compare
 from softcheck.report.compare_text import FORMATS
@@ -38,7 +38,7 @@ def limit_options(function: Decorated) -> Decorated:
     return ulp(slowdown(function))
 
 
-@click.command("compare")
+@click.command("compare", cls=ConfiguredCommand)
 @click.argument("old", metavar="OLD.json")
 @click.argument("new", metavar="NEW.json")
 @limit_options

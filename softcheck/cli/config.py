@@ -1,18 +1,25 @@
-"""Defaults from ``[tool.softcheck]`` in the nearest pyproject.toml, and the options that commands share."""
+"""Settings of every command: the environment, and ``[tool.softcheck]`` in the nearest pyproject.toml.
+
+An option ``--max-slowdown`` is the variable ``SOFTCHECK_MAX_SLOWDOWN`` and the key ``max-slowdown``. Options on the command
+line win over the environment, the environment over pyproject.toml, and that over the options' own defaults.
+"""
 
 import math
+import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from oracles.formats import FORMATS
 from softcheck.errors import UsageError, near_matches
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+PREFIX = "SOFTCHECK_"
 
+INTERNAL = frozenset({"SOFTCHECK_JUDGE_ARITHMETIC", "SOFTCHECK_UPDATE_GOLDEN"})
+"""Variables that are no option's: the device judge's arithmetic, and whether softcheck's own tests save their texts."""
 
 LONGEST = 1e6
 """Seconds, 11 days: more than any wait needs, and less than clocks overflow at."""
@@ -29,13 +36,6 @@ class NumberRange(click.FloatRange):
         return number
 
 
-def option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
-    """A click option whose environment variable is ``SOFTCHECK_`` and its long name in capitals."""
-    long = next(name for name in names if name.startswith("--")).split("/")[0]
-    variable = "SOFTCHECK_" + long.removeprefix("--").replace("-", "_").upper()
-    return click.option(*names, envvar=variable, show_envvar=True, **attributes)
-
-
 def dtype_option(
     _context: click.Context, _option: click.Parameter, value: str | tuple[str, ...]
 ) -> str | tuple[str, ...]:
@@ -46,32 +46,62 @@ def dtype_option(
     return value if isinstance(value, str) else tuple(dict.fromkeys(value))
 
 
-def read_defaults(context: click.Context, command: click.Command) -> None:
-    """Puts ``[tool.softcheck]`` below environment and command line, as defaults of a command's options.
+def variable(setting: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + setting.replace("-", "_").upper()
 
-    Raises UsageError for an unknown key: a misspelt setting that is silently dropped would weaken a check unseen.
-    """
-    found = _table()
-    if found is None:
-        return
-    path, table = found
-    known = {p.opts[-1].removeprefix("--"): p for p in command.params if isinstance(p, click.Option)}
-    defaults: dict[str, Any] = {}
-    for key, value in table.items():
+
+def settings_of(command: click.Command) -> dict[str, click.Parameter]:
+    """A command's parameters by the names of their settings; of a group, those of all its commands."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        inner = (command.get_command(context, name) for name in command.list_commands(context))
+        return {key: value for one in inner if one is not None for key, value in settings_of(one).items()}
+    return dict(_settings(command))
+
+
+def _settings(command: click.Command) -> Iterator[tuple[str, click.Parameter]]:
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            yield parameter.opts[-1].removeprefix("--"), parameter
+        elif isinstance(parameter.envvar, str):
+            yield parameter.envvar.removeprefix(PREFIX).lower().replace("_", "-"), parameter
+
+
+def unknown_variables(group: click.Command) -> list[str]:
+    """A sentence for each environment variable with softcheck's prefix that is no setting of any command."""
+    found = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in INTERNAL)
+    known = [variable(setting) for setting in settings_of(group)] if found else []
+    return [
+        f"the environment variable {name} is no setting; {_hint(name, known)}" for name in found if name not in known
+    ]
+
+
+def check_names(path: Path, table: dict[str, Any], group: click.Command) -> None:
+    """Raises UsageError for a key that no command knows: a misspelt setting, silently dropped, would weaken a check."""
+    known = list(settings_of(group))
+    for key in table:
         if key not in known:
-            raise UsageError(f"{path}: [tool.softcheck] has no setting {key!r}; {near_matches(key, list(known))}")
-        defaults[str(known[key].name)] = checked(f"{path}: [tool.softcheck] {key}", known[key], value)
-    context.default_map = {**(context.default_map or {}), **defaults}
+            raise UsageError(f"{path}: [tool.softcheck] has no setting {key!r}; {_hint(key, known)}")
 
 
-def checked(where: str, parameter: click.Option, value: Any) -> Any:
-    """A setting that a file gives, in the type of its option; one value stands for a list of one.
+def _hint(name: str, known: list[str]) -> str:
+    """Near matches, or nothing where there is none: the list of all is long."""
+    hint = near_matches(name, known)
+    return hint if hint.startswith("did you mean") else "see softcheck COMMAND --help"
+
+
+def checked(where: str, parameter: click.Parameter, value: Any) -> Any:
+    """A setting that a file gives, in the type of its option; one value and a list of one stand for each other.
 
     Raises UsageError, which begins with ``where``, for one that the option does not take.
     """
-    if parameter.is_flag or parameter.type.name == "boolean":
+    many = parameter.nargs != 1 or getattr(parameter, "multiple", False)
+    if isinstance(value, list) and len(value) == 1 and not many:
+        (value,) = value
+    if parameter.type.name == "boolean":
         fits, expected = isinstance(value, bool), "true or false"
-    elif parameter.multiple:
+    elif many:
         value = value if isinstance(value, list) else [value]
         fits, expected = all(isinstance(item, str) for item in value), "a list of text"
     else:
@@ -90,8 +120,12 @@ def checked(where: str, parameter: click.Option, value: Any) -> Any:
     raise UsageError(f"{where} = {value!r}: {reason}")
 
 
-def _table() -> tuple[Path, dict[str, Any]] | None:
-    for folder in (Path.cwd(), *Path.cwd().parents):
+def table_above(start: Path) -> tuple[Path, dict[str, Any]] | None:
+    """``[tool.softcheck]`` of the first pyproject.toml in a folder or above it, with its path; None where there is none.
+
+    Raises UsageError for a file that can't be read.
+    """
+    for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
         if not path.is_file():
             continue
@@ -107,13 +141,61 @@ def _table() -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
+class SuggestingGroup(click.Group):
+    """A group that answers a misspelt command with the near ones."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named first; raises click's UsageError where there is none of that name."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(f"No such command {args[0]!r}; {near_matches(args[0], known)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
 class ConfiguredCommand(click.Command):
-    """A command whose option defaults may stand in pyproject.toml."""
+    """A command whose options may also stand in the environment and in pyproject.toml."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        """Names the environment variable of each option."""
+        super().__init__(*arguments, **attributes)
+        for setting, parameter in _settings(self):
+            if isinstance(parameter, click.Option):
+                parameter.envvar, parameter.show_envvar = variable(setting), True
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Reads the configuration before the options are parsed."""
-        defaults = click.Context(self, info_name=info_name, parent=parent)
-        read_defaults(defaults, self)
-        return super().make_context(info_name, args, parent, default_map=defaults.default_map, **extra)
+        """Reads the configuration, then the options.
+
+        Raises UsageError for a key that no command knows, and for a value that this command does not take, unless the command
+        line or the environment gives another: two commands may take different values for one name.
+        """
+        root = self if parent is None else parent.find_root().command
+        completing = bool(extra.get("resilient_parsing"))
+        for sentence in () if completing else unknown_variables(root):
+            click.echo(f"softcheck: {sentence}", err=True)
+        defaults: dict[str, Any] = {}
+        misfits: dict[str, UsageError] = {}
+        found = None if completing else table_above(Path.cwd())
+        if found is not None:
+            path, table = found
+            own = dict(_settings(self))
+            if not set(table) <= set(own):
+                check_names(path, table, root)
+            for key, value in table.items():
+                if key in own:
+                    name = str(own[key].name)
+                    try:
+                        defaults[name] = checked(f"{path}: [tool.softcheck] {key}", own[key], value)
+                    except UsageError as error:
+                        misfits[name] = error
+        try:
+            context = super().make_context(info_name, args, parent, default_map=defaults, **extra)
+        except click.MissingParameter as error:
+            raise misfits.get(str(error.param and error.param.name), error) from None
+        for name, misfit in misfits.items():
+            if context.get_parameter_source(name) == click.core.ParameterSource.DEFAULT:
+                raise misfit
+        return context

@@ -9,10 +9,11 @@ from oracles.formats import FORMATS, bits_hex, decode
 from softcheck.cases.case import Case, parse_rows
 from softcheck.cases.check import check_name
 from softcheck.cases.corpus import corpus_files, decode_case, default_corpora, encode_case, load, verify
-from softcheck.cases.corpus_edit import add
+from softcheck.cases.corpus_edit import AlreadySavedError, add
 from softcheck.cases.importing import case_from_bits, read_array
 from softcheck.cases.selection import select
-from softcheck.cli.options import device_option
+from softcheck.cli.config import ConfiguredCommand, SuggestingGroup
+from softcheck.cli.options import corpora_argument, device_option
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError, near_matches
 from softcheck.report.json_format import load as load_report
@@ -25,12 +26,12 @@ from softcheck.variants.registry import resolve
 _DEFAULT_FILE = Path("corpora") / "regressions" / "regressions.jsonl"
 
 
-@click.group("corpus")
+@click.group("corpus", cls=SuggestingGroup)
 def command() -> None:
     """Add, list, show, verify and run saved cases."""
 
 
-@command.command("add")
+@command.command("add", cls=ConfiguredCommand)
 @click.option(
     "--report", "report_file", type=click.Path(), metavar="RESULT.json", help="Report that holds the finding."
 )
@@ -64,7 +65,10 @@ def add_command(
     target: Path,
     device: DeviceChoice,
 ) -> None:
-    """Save a failing input as a regression, shrunk first. An exact duplicate is refused."""
+    """Save a failing input as a regression, shrunk first.
+
+    An exact duplicate is refused. An input that shrinks to a saved one is covered by it, and nothing is saved.
+    """
     if sum(source is not None for source in (finding, array_file, bits, line)) != 1:
         raise UsageError("say what to add by exactly one of --finding (with --report), --file, --bits and --line")
     if name is not None:
@@ -78,6 +82,7 @@ def add_command(
     else:
         case = _from_bits(bits, dtype) if bits is not None else _from_file(str(array_file), dtype, tensor)
     origin = "added by hand"
+    is_shrunk = variant is not None and shrink
     if variant is not None and shrink:
         spec = resolve(variant).name
         session = Session(device, jobs=1)
@@ -89,7 +94,14 @@ def add_command(
         _say_shrunk(shrunk)
     saved = named(case, name, provenance or origin, tags)
     siblings = [file for corpus in default_corpora() for file in corpus_files(corpus)]
-    path = add(saved, target, beside=siblings)
+    try:
+        path = add(saved, target, beside=siblings)
+    except AlreadySavedError as error:
+        if not is_shrunk:
+            raise
+        click.echo(f"covered by {error.saved_as} at {error.place}: the input shrinks to the same bits")
+        click.echo("nothing was saved; --no-shrink saves the input as it is")
+        return
     click.echo(f"saved {saved.id} ({saved.shape[0]}x{saved.shape[1]}) in {path}")
     where = (
         ""
@@ -100,8 +112,8 @@ def add_command(
     click.echo(f"run it: softcheck report{whose} --case {saved.id} --dtype {saved.dtype}{where}")
 
 
-@command.command("list")
-@click.argument("corpora", nargs=-1)
+@command.command("list", cls=ConfiguredCommand)
+@corpora_argument
 def list_command(corpora: tuple[str, ...]) -> None:
     """List cases: id, shape, tags. All corpora if none is named."""
     cases = load(corpora or default_corpora())
@@ -110,7 +122,7 @@ def list_command(corpora: tuple[str, ...]) -> None:
     click.echo(f"{len(cases)} cases", err=True)
 
 
-@command.command("show")
+@command.command("show", cls=ConfiguredCommand)
 @click.argument("case_id")
 @click.option("--corpus", "corpora", multiple=True, metavar="NAME|FOLDER")
 @click.option("--rows", type=click.IntRange(min=0), default=4, show_default=True, help="Rows to print.")
@@ -127,8 +139,8 @@ def show_command(case_id: str, corpora: tuple[str, ...], rows: int, columns: int
             click.echo(f"  … {case.shape[0] - rows} more rows")
 
 
-@command.command("verify")
-@click.argument("corpora", nargs=-1)
+@command.command("verify", cls=ConfiguredCommand)
+@corpora_argument
 def verify_command(corpora: tuple[str, ...]) -> None:
     """Check schema, ids, duplicates and that every recipe reproduces its recorded digest."""
     chosen = corpora or tuple(default_corpora())

@@ -8,8 +8,8 @@ import click
 
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
-from softcheck.cli.config import dtype_option
-from softcheck.cli.options import device_option, format_option, output_option
+from softcheck.cli.config import ConfiguredCommand, dtype_option
+from softcheck.cli.options import device_option, format_option, output_option, variants_argument
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build
@@ -24,8 +24,8 @@ from softcheck.variants.registry import resolve
 _FOLDER = Path(".softcheck")
 
 
-@click.command("exhaust")
-@click.argument("variants", nargs=-1, required=True, metavar="VARIANT...")
+@click.command("exhaust", cls=ConfiguredCommand)
+@variants_argument(required=True)
 @click.option(
     "--dtype", default="float16", callback=dtype_option, show_default=True, help="float16, bfloat16 or float32."
 )
@@ -53,6 +53,9 @@ def command(
     output: str,
 ) -> None:
     """Judge every row of one column, or of two, in a 16-bit format; the maximum found is then the maximum there is.
+
+    One column shows what becomes of NaN, infinities and masks; any finite logit gives 1, so what rounds or reads lanes
+    beyond the row shows in pairs.
 
     A variant whose first five parts all end their process is given up; what was not run is a finding, and the exit code 1.
 

@@ -7,16 +7,16 @@ import click
 from oracles import ORACLES
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.families import FAMILIES
+from softcheck.cli.config import ConfiguredCommand
 from softcheck.probes.registry import PROBES
 from softcheck.report.formats import FORMATS
 from softcheck.run.regression import FAMILY as REGRESSION
-from softcheck.run.session import Session
-from softcheck.variants.registry import BUILTIN
+from softcheck.variants.descriptions import descriptions
 
 _KINDS = ("variants", "families", "corpora", "probes", "oracles", "formats")
 
 
-@click.command("list")
+@click.command("list", cls=ConfiguredCommand)
 @click.argument("kind", type=click.Choice(_KINDS), required=False)
 def command(kind: str | None) -> None:
     """Show variants, case families, corpora, probes, oracles and output formats: all, or those of one KIND."""
@@ -27,16 +27,7 @@ def command(kind: str | None) -> None:
 
 
 def _variants() -> list[str]:
-    session = Session("interpreter", jobs=1)
-    try:
-        lines = []
-        for name in BUILTIN:
-            declared = session.load(name)
-            said = declared if isinstance(declared, str) else f"{declared.description} [{', '.join(declared.dtypes)}]"
-            lines.append(f"{name:<25}{said}")
-        return lines
-    finally:
-        session.close()
+    return [f"{name:<25}{said}" for name, said in descriptions().items()]
 
 
 def _corpora() -> list[str]:

@@ -6,8 +6,10 @@ from importlib import import_module
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem, shell_complete
 
 from softcheck import __version__
+from softcheck.cli.config import SuggestingGroup
 from softcheck.errors import SoftcheckError
 
 _COMMANDS = {
@@ -34,7 +36,7 @@ _SUMMARIES = {
 }
 
 
-class _Lazy(click.Group):
+class _Lazy(SuggestingGroup):
     """A group that knows its commands by name and imports one only to run it or to print its own help."""
 
     def list_commands(self, _context: click.Context) -> list[str]:
@@ -50,9 +52,14 @@ class _Lazy(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(_SUMMARIES.items()))
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by name, without importing any, or the group's own options."""
+        names = [CompletionItem(name, help=said) for name, said in _SUMMARIES.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="softcheck")
+@click.version_option(__version__, "-V", "--version", prog_name="softcheck")
 def cli() -> None:
     """Judge GPU softmax kernels: ULP errors against exact oracles, the softmax contract, and speed.
 
@@ -60,9 +67,15 @@ def cli() -> None:
     """
 
 
+_COMPLETION = "_SOFTCHECK_COMPLETE"
+"""Variable by which a shell asks what a word may become, in click's words."""
+
+
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Entry point. Deliberate errors print one message and exit with their code; anything else is a bug and shows."""
     try:
+        if asked := os.environ.get(_COMPLETION):
+            sys.exit(shell_complete(cli, {}, "softcheck", _COMPLETION, asked))
         # Not cli.main: it ends with 1, a broken promise, where a reader of the output has closed the pipe.
         with cli.make_context("softcheck", list(sys.argv[1:] if arguments is None else arguments)) as context:
             cli.invoke(context)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from softcheck.cli.config import ConfiguredCommand
 from softcheck.errors import UsageError
 from softcheck.report.json_format import load_any
 from softcheck.report.plots import data, draw, style
@@ -13,7 +14,7 @@ _MOST_FIELDS = 6
 """Pareto plots per dtype; of a longer sweep the first, the middle and the last shape are drawn."""
 
 
-@click.command("plot")
+@click.command("plot", cls=ConfiguredCommand)
 @click.argument("results", nargs=-1, required=True, metavar="RESULT.json...")
 @click.option(
     "--output-dir",

@@ -2,6 +2,7 @@
 
 import click
 
+from softcheck.cli.config import ConfiguredCommand
 from softcheck.cli.options import output_option
 from softcheck.report.formats import FORMATS, SPEED_FORMATS, render, render_speed
 from softcheck.report.json_format import load_any
@@ -9,7 +10,7 @@ from softcheck.report.model import SpeedReport
 from softcheck.report.output import check_writable, display_of, write
 
 
-@click.command("render")
+@click.command("render", cls=ConfiguredCommand)
 @click.argument("result", metavar="RESULT.json")
 @click.option(
     "--format",

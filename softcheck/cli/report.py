@@ -1,16 +1,18 @@
 """``softcheck report``: judge variants and draw the report."""
 
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 
 from oracles.formats import FORMATS as DTYPES
+from softcheck.cases.check import refuse_changed
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
 from softcheck.cli.compare import limit_options
-from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option, option
+from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report.build import build, command_line, exit_code
@@ -22,7 +24,7 @@ from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.check import check
 from softcheck.run.model import Options, Run
-from softcheck.run.process import DeviceChoice
+from softcheck.run.process import DeviceChoice, can_check_heap
 from softcheck.run.regression import named
 from softcheck.variants.registry import BUILTIN, resolve
 
@@ -40,53 +42,69 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 
 
 @click.command("report", cls=ConfiguredCommand)
-@option(
+@click.option(
     "--variant", multiple=True, metavar="NAME|FILE:FUNCTION", help="A variant to judge; all built-in ones if left out."
 )
-@option("--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; all if left out.")
-@option("--case", "globs", multiple=True, metavar="GLOB", help="Only cases whose id matches.")
-@option("--family", multiple=True, help="Only cases of this family.")
-@option("--tag", multiple=True, help="Only cases with this tag.")
-@option("--corpus", multiple=True, metavar="NAME|FOLDER", help="Corpora to run; all built-in ones if left out.")
-@option(
+@click.option(
+    "--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; all if left out."
+)
+@click.option("--case", "globs", multiple=True, metavar="GLOB", help="Only cases whose id matches.")
+@click.option("--family", multiple=True, help="Only cases of this family.")
+@click.option("--tag", multiple=True, help="Only cases with this tag.")
+@click.option("--corpus", multiple=True, metavar="NAME|FOLDER", help="Corpora to run; all built-in ones if left out.")
+@click.option(
     "--probe",
     multiple=True,
     callback=_probe_names,
     metavar="NAME",
     help="Only these probes, and no cases unless some are chosen too; see softcheck list probes.",
 )
-@option("--no-probes", is_flag=True, help="Run cases alone, as any choice of cases without --probe does.")
-@option("--quick", is_flag=True, help="Keep probes to the few trials that show most.")
-@option(
+@click.option("--no-probes", is_flag=True, help="Run cases alone, as any choice of cases without --probe does.")
+@click.option("--quick", is_flag=True, help="Keep probes to the few trials that show most.")
+@click.option(
     "--exhaustive/--no-exhaustive",
     default=None,
     help="Judge every pair of 16-bit patterns too, on a GPU; left out, only beside the whole corpus.",
 )
-@option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
-@option("--generate", type=click.IntRange(min=0), default=0, metavar="N", help="Also judge N generated cases each.")
-@option("--save", is_flag=True, help="Add the failures among generated cases to ./corpora/regressions.")
-@option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of generated cases and timing.")
-@option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
-@option(
+@click.option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
+@click.option(
+    "--generate", type=click.IntRange(min=0), default=0, metavar="N", help="Also judge N generated cases each."
+)
+@click.option("--save", is_flag=True, help="Add the failures among generated cases to ./corpora/regressions.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of generated cases and timing."
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
+@click.option(
     "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per call."
 )
-@option("--speed/--no-speed", default=True, help="Time the variants, where there is a GPU.")
-@option("--strict-declarations", is_flag=True, help="Take a declared defect that does not show for an error.")
-@option(
+@click.option(
+    "--in-order",
+    is_flag=True,
+    help="Run cases, then probes, one after the other in one process, in the order of --case.",
+)
+@click.option(
+    "--check-heap", is_flag=True, help="Have glibc end a worker that frees memory beside which something was written."
+)
+@click.option("--speed/--no-speed", default=True, help="Time the variants, where there is a GPU.")
+@click.option("--strict-declarations", is_flag=True, help="Take a declared defect that does not show for an error.")
+@click.option(
     "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
 )
-@option("--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out.")
-@option("--timings", is_flag=True, help="Say on standard error where the run's own time went.")
-@option("--baseline", metavar="FILE", help="Saved report to compare with; what became worse goes to standard error.")
+@click.option("--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out.")
+@click.option("--timings", is_flag=True, help="Say on standard error where the run's own time went.")
+@click.option(
+    "--baseline", metavar="FILE", help="Saved report to compare with; what became worse goes to standard error."
+)
 @limit_options
-@option(
+@click.option(
     "--journal",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Where measurements are kept until the run is complete; below $XDG_STATE_HOME/softcheck or "
     "~/.local/state/softcheck if left out, for 30 days after a kill.",
 )
-@option(
+@click.option(
     "--resume",
     type=click.Path(path_type=Path),
     metavar="JOURNAL",
@@ -112,6 +130,8 @@ def command(
     seed: int,
     jobs: int | None,
     time_limit: float,
+    in_order: bool,
+    check_heap: bool,
     speed: bool,
     strict_declarations: bool,
     output_format: str,
@@ -137,6 +157,11 @@ def command(
         if with_cases
         else []
     )
+    refuse_changed(cases)
+    if in_order:
+        cases.sort(key=lambda case: next((i for i, glob in enumerate(globs) if fnmatchcase(case.id, glob)), 0))
+    if check_heap and not can_check_heap():
+        raise UsageError("--check-heap: this machine has no libc_malloc_debug.so.0 beside its C library; leave it out")
     whole_corpus = with_cases and not (globs or family or tag or corpus)
     options = Options(
         variants=tuple(dict.fromkeys(resolve(spec).name for spec in (variant or BUILTIN))),
@@ -153,6 +178,8 @@ def command(
         speed=speed and with_cases,
         strict_declarations=strict_declarations,
         seconds_per_call=time_limit,
+        in_order=in_order,
+        check_heap=check_heap,
     )
     keeping = resuming.keeping(click.get_current_context(), journal, resume)
     resuming.announce(keeping)

@@ -11,8 +11,8 @@ import msgspec
 
 from softcheck.cases.corpus_edit import add
 from softcheck.cli import progress
-from softcheck.cli.config import LONGEST, NumberRange, dtype_option
-from softcheck.cli.options import device_option, format_option, output_option
+from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
+from softcheck.cli.options import device_option, format_option, output_option, variants_argument
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
@@ -34,8 +34,8 @@ _SECONDS = 30.0
 _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 
 
-@click.command("search")
-@click.argument("variants", nargs=-1, required=True, metavar="VARIANT...")
+@click.command("search", cls=ConfiguredCommand)
+@variants_argument(required=True)
 @click.option(
     "--dtype", default="float32", callback=dtype_option, show_default=True, help=f"One of {', '.join(SEARCHED)}."
 )

@@ -122,16 +122,13 @@ class Block:
         excess[rows], rival[rows] = found.excess, found.rival
         return order.Disorder(excess, rival)
 
-    def doubtful_rows(self, largest_ulp: float) -> NDArray[np.int64]:
-        """Rows whose verdict, or whose part in the largest ULP error, the reference's uncertainty could change.
-
-        ``largest_ulp`` is an ULP error that is surely reached elsewhere in the case.
-        """
-        errors, bounded, comparable = self.errors, self.specials.bounded, self.specials.comparable
-        elements = doubt.verdicts(errors, self.bounds, self.exact) & bounded
-        elements |= doubt.figures(errors, self.exact, largest_ulp, comparable)
+    def doubtful_rows(self) -> NDArray[np.int64]:
+        """Rows whose verdict or ULP figures the reference's uncertainty could change."""
+        sides = doubt.sides(self.logits, self.exact)
+        elements = doubt.verdicts(self.errors, self.bounds, self.exact, sides) & self.specials.bounded
+        elements |= doubt.figures(self.errors, self.output, self.exact, sides)
         rows = elements.any(axis=1)
-        rows |= doubt.sums(self.sum_deviations, self.bounds, self.exact)
+        rows |= doubt.sums(self.sum_deviations, self.bounds, self.exact, sides)
         return np.flatnonzero(rows)
 
     def with_reference(self, rows: NDArray[np.int64], better: Reference) -> "Block":
@@ -141,7 +138,8 @@ class Block:
         high[rows], low[rows], exponent[rows] = better.high, better.low, better.exponent
         relative[rows] = better.relative_error
         absolute = max(self.reference.absolute_error, better.absolute_error)
-        return replace(self, reference=Reference(high, low, exponent, relative, absolute))
+        settled = self.reference.settled and better.settled
+        return replace(self, reference=Reference(high, low, exponent, relative, absolute, settled))
 
 
 def rows_of(reference: Reference, rows: slice) -> Reference:
@@ -152,4 +150,5 @@ def rows_of(reference: Reference, rows: slice) -> Reference:
         reference.exponent[rows],
         reference.relative_error[rows],
         reference.absolute_error,
+        reference.settled,
     )

@@ -14,6 +14,7 @@ from softcheck.judge.histogram import Histogram
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.judge.merge import larger
 from softcheck.judge.tally import Tally, worst
+from softcheck.variants import float_environment
 from softcheck.variants.declaration import Arithmetic
 
 _BLOCK_ELEMENTS = 1 << 15
@@ -22,6 +23,7 @@ _BLOCK_ELEMENTS = 1 << 15
 STANDARD = Arithmetic()
 
 
+@float_environment.standard()
 def reference(values: Values, fmt: Format, fully_masked: FullyMasked = "nan") -> Reference:
     """The everyday oracle's answer for outputs of a format: float64 for 16 and 32 bits, double-double for float64.
 
@@ -32,6 +34,7 @@ def reference(values: Values, fmt: Format, fully_masked: FullyMasked = "nan") ->
     return float64.softmax(values, fully_masked=fully_masked)
 
 
+@float_environment.standard()
 def judge(
     input_bits: Bits,
     output_bits: Bits,
@@ -49,6 +52,7 @@ def judge(
 
     An element that is NaN or infinite on one side only is a violation: it has no ULP error, and its row no sum. Rows that
     the reference's own uncertainty could decide are judged again with the Arb oracle, and count in ``rejudged_rows``.
+    It computes in the standard floating-point environment, whatever the calling thread's is.
     Temporaries take some 40 float64 per element of the widest row, or of 2^15 elements where rows are shorter.
 
     Raises UsageError where shapes or bit widths don't match.
@@ -65,7 +69,7 @@ def judge(
         answer = rows_of(reference, chosen) if reference is not None else _reference(logits, fmt, fully_masked)
         block = Block(first, input_bits[chosen], output_bits[chosen], fmt, logits, answer, constants)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            doubtful = block.doubtful_rows(summary.largest_ulp)
+            doubtful = block.doubtful_rows()
             if len(doubtful):
                 summary.rejudged_rows += len(doubtful)
                 block = block.with_reference(doubtful, _proven(logits[doubtful], fully_masked))
@@ -88,7 +92,12 @@ def _proven(logits: Values, fully_masked: FullyMasked) -> Reference:
     relative = np.broadcast_to(answer.relative_error, answer.high.shape)
     where = where.ravel()
     return Reference(
-        answer.high[where], answer.low[where], answer.exponent[where], relative[where], answer.absolute_error
+        answer.high[where],
+        answer.low[where],
+        answer.exponent[where],
+        relative[where],
+        answer.absolute_error,
+        answer.settled,
     )
 
 
@@ -129,11 +138,6 @@ class _Summary:
     special_mismatches: int = 0
     rejudged_rows: int = 0
     tally: Tally = field(default_factory=Tally)
-
-    @property
-    def largest_ulp(self) -> float:
-        """The largest ULP error so far."""
-        return 0.0 if self.max_ulp is None else self.max_ulp.value
 
     def add(self, block: Block) -> None:
         """Adds a block's figures and violations."""

@@ -3,6 +3,7 @@
 import msgspec
 
 from softcheck.contract import Violation
+from softcheck.variants.declaration import Arithmetic
 
 
 class Extreme(msgspec.Struct, frozen=True):
@@ -28,7 +29,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     histogram: dict[int, int]
     """Count of elements by bin of their ULP error; ``softcheck.judge.histogram`` defines the bins."""
     max_ulp_ftz: float | None
-    """Largest ULP error where flushed results count as the format's own (0 and 2^emin one ULP apart)."""
+    """Largest ULP error where flushed results count as the format's own (0 and 2^emin one ULP apart), never above ``max_ulp``."""
     max_bound_share: Extreme | None
     """Largest error divided by the bound on it; above 1 breaks the contract."""
     max_standard_share: float | None = None
@@ -43,10 +44,14 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them whose every logit is -inf."""
     special_mismatches: int
     rejudged_rows: int
-    """Rows handed to the Arb oracle because the everyday oracle's own uncertainty could have flipped their verdict."""
+    """Rows handed to the Arb oracle because the everyday oracle's own uncertainty could change their verdict or figures."""
     violations: tuple[Violation, ...]
+    fits: tuple[Arithmetic, ...] | None = None
+    """Weaker arithmetics that nothing found exceeds, where something exceeds the bound and none was declared; else None."""
     unjudged_rows: int = 0
     """Rows of calls that gave no output."""
+    skipped: str | None = None
+    """Why the variant could not be run here at all, in words; nothing is known of it then."""
     max_abs_difference_to_torch: float | None = None
     judged_in: str = "numpy"
     """Which judge: numpy's, or the device's with the arithmetic of its scan, ``float64`` or ``double-float32``."""

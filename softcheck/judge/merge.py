@@ -10,6 +10,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge import histogram
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.judge.ulp import LARGEST
+from softcheck.variants.declaration import Arithmetic
 
 
 def shifted(measurement: Measurement, rows: int) -> Measurement:
@@ -28,7 +29,7 @@ def moved(measurement: Measurement, place: Callable[[int], int]) -> Measurement:
 
 
 def merge(parts: Iterable[Measurement]) -> Measurement:
-    """Figures over all parts: sums are added, of extremes the largest is kept, of witnesses the first.
+    """Figures over all parts: sums are added, of extremes the largest is kept, of witnesses the first, with the largest share.
 
     ``columns`` is the first part's. Raises TypeError where there are no parts.
     """
@@ -46,6 +47,7 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         max_ulp_ftz=_largest(a.max_ulp_ftz, b.max_ulp_ftz),
         max_bound_share=larger(a.max_bound_share, b.max_bound_share),
         max_standard_share=_largest(a.max_standard_share, b.max_standard_share),
+        fits=_both(a.fits, b.fits),
         flushed=a.flushed + b.flushed,
         max_sum_deviation=_largest(a.max_sum_deviation, b.max_sum_deviation),
         sum_violations=a.sum_violations + b.sum_violations,
@@ -60,12 +62,21 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
     )
 
 
+def _both(a: tuple[Arithmetic, ...] | None, b: tuple[Arithmetic, ...] | None) -> tuple[Arithmetic, ...] | None:
+    """What fits both parts; a part that breaks nothing leaves the other's."""
+    if a is None or b is None:
+        return b if a is None else a
+    return tuple(arithmetic for arithmetic in a if arithmetic in b)
+
+
 def _violations(a: tuple[Violation, ...], b: tuple[Violation, ...]) -> tuple[Violation, ...]:
     first: dict[FindingKind, Violation] = {}
     for violation in (*a, *b):
-        before = first.get(violation.kind)
-        count = violation.count + (before.count if before else 0)
-        first[violation.kind] = msgspec.structs.replace(before or violation, count=count)
+        before = first.setdefault(violation.kind, violation)
+        if before is not violation:
+            # Whether a declared defect explains a finding hangs on its share.
+            count, share = before.count + violation.count, _largest(before.share, violation.share)
+            first[violation.kind] = msgspec.structs.replace(before, count=count, share=share)
     return tuple(first[kind] for kind in FindingKind if kind in first)
 
 

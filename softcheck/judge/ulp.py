@@ -37,6 +37,8 @@ class Scaled:
     quantum: NDArray[np.int64]
     relative_error: Values
     absolute_error: float
+    settled: bool
+    """As the reference's: whether r's side of every power of two is known."""
 
     def in_ulps(self, absolute: float) -> Values:
         """A number in units of each ulp(r), shape [rows, columns]; infinite beyond float64."""
@@ -50,32 +52,21 @@ class Scaled:
 
     @cached_property
     def uncertainty(self) -> Values:
-        """The reference's own error bound on r, in ULPs."""
+        """The reference's own error bound on r, in ULPs; 0 where it is exact."""
         uncertainty = self.relative_error * self.high
         if self.absolute_error:
             uncertainty += self.in_ulps(self.absolute_error)
+            uncertainty[self.relative_error == 0] = 0.0
         return uncertainty
 
     @cached_property
-    def subnormal(self) -> Flags:
-        """Where 0 < r < 2^emin."""
+    def below_normal(self) -> Flags:
+        """Where r < 2^emin, 0 and what is below float64's range included."""
         least_normal = 2.0 ** (self.fmt.precision - 1)
         below: Flags = self.high <= least_normal
         if below.any():
-            below &= (self.high > 0) & ((self.high < least_normal) | (self.low < 0))
+            below &= (self.high < least_normal) | (self.low < 0)
         return below
-
-    @cached_property
-    def may_lie_below(self) -> Flags:
-        """Where the reference's interval reaches below the power of two under r, where the ULP is half as large."""
-        floor = 2.0 ** (self.fmt.precision - 1)
-        reaches = (self.high - floor) + (self.low - self.uncertainty) < 0
-        return reaches & (self.quantum > least_quantum(self.fmt))
-
-    @cached_property
-    def may_lie_above(self) -> Flags:
-        """Where the reference's interval reaches the power of two above r, where the ULP is twice as large."""
-        return (self.high - 2.0**self.fmt.precision) + (self.low + self.uncertainty) >= 0
 
 
 def least_quantum(fmt: Format) -> int:
@@ -124,7 +115,7 @@ def scaled(reference: Reference, fmt: Format) -> Scaled:
     else:
         high = scale(reference.high, -quantum, fmt)
         low = scale(reference.low, -quantum, fmt) if reference.low.any() else np.zeros_like(high)
-    return Scaled(fmt, high, low, quantum, reference.relative_error, reference.absolute_error)
+    return Scaled(fmt, high, low, quantum, reference.relative_error, reference.absolute_error, reference.settled)
 
 
 def scaled_error(output: Values, exact: Scaled) -> Values:
@@ -158,7 +149,7 @@ def flushed(output: Values, exact: Scaled) -> Flags:
     An r of at most half the least subnormal rounds to zero (a tie goes to the even zero), so a zero there is the
     correctly rounded answer of a kernel that never flushes.
     """
-    candidates = exact.subnormal
+    candidates = exact.below_normal
     if not candidates.any():
         return candidates
     rounds_up = (exact.high > 0.5) | ((exact.high == 0.5) & (exact.low > 0))
@@ -169,10 +160,11 @@ def flushed(output: Values, exact: Scaled) -> Flags:
 def error_as_if_flushing(error: Values, output: Values, exact: Scaled) -> Values:
     """ULP errors in a format without subnormals, whose 0 and 2^emin are one ULP apart.
 
-    Outputs that are 0 or 2^emin where 0 < r < 2^emin are measured with the spacing 2^emin, everything else as usual: a
-    kernel that flushes can be compared with one that doesn't.
+    Outputs that are 0 or 2^emin where 0 <= r < 2^emin are measured with the spacing 2^emin, everything else as usual: a
+    kernel that flushes can be compared with one that doesn't. An r too small for float64 and a masked element's 0 are
+    such r too.
     """
-    candidates = exact.subnormal
+    candidates = exact.below_normal
     if not candidates.any():
         return error
     native = candidates & ((output == 0) | (output == exact.fmt.least_normal))

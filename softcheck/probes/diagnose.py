@@ -11,6 +11,7 @@ import torch
 from oracles.formats import Bits, Format, Values, bits_hex, decode, encode
 from softcheck.cases.case import Layout
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
+from softcheck.errors import UninterpretableError
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.poison import filled, nan_filled
 from softcheck.variants.call import call, place
@@ -33,7 +34,10 @@ class Attempt:
 
     def again(self, layout: Layout) -> Bits | None:
         """The output of another call on the same values, or None where there is none."""
-        return call(self.function, place(self.bits, self.fmt, layout, self.device)).output
+        try:
+            return call(self.function, place(self.bits, self.fmt, layout, self.device)).output
+        except UninterpretableError:
+            return None
 
 
 def diagnose(attempt: Attempt, measurement: Measurement) -> Measurement:

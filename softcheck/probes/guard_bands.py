@@ -56,16 +56,23 @@ class GuardBands(Probe):
 def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
     fmt = subject.setting.fmt
 
-    def called(poison: float) -> Called:
+    def in_bands(poison: float, gap: int) -> tuple[Called, Bands]:
         placed = place_in_bands(bits, fmt, poison, subject.device, bits.shape[1] + gap)
         # What is handed out lies between margins here too, so that a store beyond it ruins nothing of this process.
         bands = Bands(CANARIES[0], margin_bytes(bits.shape[1], fmt.itemsize))
         with nan_filled(), handing_out(bands):
-            return call(subject.variant.function, placed)
+            return call(subject.variant.function, placed), bands
 
-    first = called(_ORDINARY)
+    def called(poison: float) -> Called:
+        return in_bands(poison, gap)[0]
+
+    first, bands = in_bands(_ORDINARY, gap)
     if first.output is None:
         return stopped(first)
+    # Who takes the input's strides for the output's writes beyond it; what packed rows show too is the other trials' to say.
+    overrun = bands.overrun() if gap else None
+    if overrun is not None and in_bands(_ORDINARY, 0)[1].overrun() is None:
+        return Outcome(violations=(overrun,))
     violations = list(only(first.violations, FindingKind.OUT_OF_BOUNDS_WRITE))
     for name, poison in (("NaN", float("nan")), ("the largest finite value", fmt.max)):
         other = called(poison)

@@ -10,9 +10,8 @@ import torch
 from oracles.formats import Bits, Format
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.contracts import contract_of
+from softcheck.judge.by_contract import by_contract, judge_call
 from softcheck.judge.device import screen
-from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.arrivals import ECHO_BYTES, MOST, Arrivals, Echo, Flags
 from softcheck.probes.base import Subject
@@ -223,10 +222,10 @@ class Calls:
         return [*settled, (culprit.size, Judged(None, violations, fatal=True, seconds=culprit.seconds))]
 
     def _judge(self, made: _Made, output: Bits) -> Measurement:
-        setting = self._subject.setting
-        declaration = setting.declaration
-        contract = contract_of(declaration.arithmetic, of_cpu_library=made.launched.of_cpu_library)
-        return judge(made.bits, output, setting.fmt, fully_masked=declaration.fully_masked, arithmetic=contract)
+        subject, of_library = self._subject, made.launched.of_cpu_library
+        return judge_call(
+            subject.variant, made.bits, output, subject.setting.fmt, subject.device, of_cpu_library=of_library
+        )
 
     def _wrong(self, made: _Made, output: torch.Tensor, output_bits: Bits) -> tuple[Violation, ...]:
         """What the judge finds wrong with an output that the screen does not pass."""
@@ -249,12 +248,18 @@ class Calls:
             from softcheck.judge.device.trust import DistrustedError, judge_trusted
 
             try:
-                measured = judge_trusted(
-                    made.launched.placed.view,
-                    output,
+                measured = by_contract(
+                    self._subject.variant,
                     setting.fmt,
-                    fully_masked=setting.declaration.fully_masked,
-                    arithmetic=contract_of(setting.declaration.arithmetic),
+                    (bits.shape[0], bits.shape[1]),
+                    self._subject.device,
+                    lambda arithmetic: judge_trusted(
+                        made.launched.placed.view,
+                        output,
+                        setting.fmt,
+                        fully_masked=setting.declaration.fully_masked,
+                        arithmetic=arithmetic,
+                    ),
                 )
             except DistrustedError:
                 # The numpy judge is slower and as right; who is to know of it reads it beside the exhaustive pairs.

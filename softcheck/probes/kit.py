@@ -9,8 +9,7 @@ import torch
 from oracles.formats import Bits, Format, bits_hex, decode, encode
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.contracts import contract_of
-from softcheck.judge.judge import judge
+from softcheck.judge.by_contract import judge_call
 from softcheck.probes.base import Setting, Subject, Trial, properties_of, skipped_of
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.poison import nan_filled
@@ -51,10 +50,8 @@ def only(violations: Sequence[Violation], *kinds: FindingKind) -> tuple[Violatio
 
 def wrong_values(subject: Subject, bits: Bits, output: Bits, call: Called | Returned) -> tuple[Violation, ...]:
     """What the judge finds wrong with an output, or a part of one, that a call gave."""
-    declaration = subject.setting.declaration
-    contract = contract_of(declaration.arithmetic, of_cpu_library=call.of_cpu_library)
-    masked = declaration.fully_masked
-    return judge(bits, output, subject.setting.fmt, fully_masked=masked, arithmetic=contract).violations
+    fmt, of_library = subject.setting.fmt, call.of_cpu_library
+    return judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations
 
 
 def differing(

@@ -6,6 +6,7 @@ import msgspec
 
 from oracles.formats import Bits
 from softcheck.contract import FindingKind, Violation
+from softcheck.errors import UninterpretableError
 from softcheck.probes.arrivals import MOST
 from softcheck.probes.base import Subject, Trial, skipped_of
 from softcheck.probes.judged import Calls, Judged
@@ -25,7 +26,7 @@ def sweep(
 ) -> Outcome:
     """Judges the variant at each size, in order, on the input that ``make`` gives; on a GPU in groups.
 
-    Once calls on dispensable sizes have taken half a second, and 50 ms each on average, the others of them are left out:
+    Sizes that Triton's interpreter can't run are left out, and the outcome says why. Once calls on dispensable sizes have taken half a second, and 50 ms each on average, the others of them are left out:
     some kernels are compiled anew for every size.
     """
     calls = Calls(subject, most=MOST if subject.setting.on_gpu else 1)
@@ -34,7 +35,11 @@ def sweep(
     for size in sizes:
         if size in dispensable and spent > max(_SECONDS, _SECONDS_EACH * paid):
             continue
-        seconds = calls.make(make(size), size)
+        try:
+            seconds = calls.make(make(size), size)
+        except UninterpretableError as error:
+            seen.skipped = str(error)
+            continue
         if size in dispensable:
             spent, paid = spent + seconds, paid + 1
         if calls.is_full:
@@ -50,6 +55,8 @@ class _Seen:
 
     def __init__(self) -> None:
         self.fatal = False
+        self.skipped: str | None = None
+        """Why some sizes could not be tried."""
         self._tried: list[int] = []
         self._failing: dict[FindingKind, list[int]] = {}
         self._smallest: dict[FindingKind, Violation] = {}
@@ -71,6 +78,7 @@ class _Seen:
             tried=tuple(sorted(self._tried)),
             failing={kind: tuple(sorted(set(broken))) for kind, broken in self._failing.items()},
             fatal=self.fatal,
+            skipped=self.skipped,
         )
 
 
@@ -90,8 +98,9 @@ def conclude_sweep(done: Sequence[tuple[Trial, Outcome]], symbol: str, sizes: st
     parameters are the sizes that it was to try.
     """
     tried = {size for _, outcome in done for size in outcome.tried}
-    # A trial that ended its process left sizes out for another reason, which its own finding tells.
-    planned = {size for trial, outcome in done if outcome.tried and not outcome.fatal for size in trial.parameters}
+    # A trial that ended its process left sizes out for another reason, which its own finding tells, or its skip.
+    ended = [(trial, outcome) for trial, outcome in done if not outcome.fatal and outcome.skipped is None]
+    planned = {size for trial, outcome in ended if outcome.tried for size in trial.parameters}
     shown = [_kind_over_sizes(done, kind, sorted(tried), symbol, sizes) for kind in FindingKind]
     others = [
         Shown(trial.label, violation)
@@ -100,6 +109,7 @@ def conclude_sweep(done: Sequence[tuple[Trial, Outcome]], symbol: str, sizes: st
         if violation.kind not in outcome.failing
     ]
     missed = len(planned - tried)
+    made = sum(outcome.skipped is None or bool(outcome.tried) for _, outcome in done)
     left_out = (
         (f"{missed} of {len(planned)} {sizes} were left out: calls take over 50 ms, as where each is compiled anew",)
         if missed
@@ -107,7 +117,7 @@ def conclude_sweep(done: Sequence[tuple[Trial, Outcome]], symbol: str, sizes: st
     )
     return Conclusion(
         findings=(*(s for s in shown if s is not None), *others),
-        trials=sum(outcome.skipped is None for _, outcome in done),
+        trials=made,
         skipped=(*skipped_of(done), *left_out),
     )
 

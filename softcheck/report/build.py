@@ -1,14 +1,16 @@
 """Draws the report model from what a run measured."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 from oracles import ball
 from oracles.formats import FORMATS, decode
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
-from softcheck.contract import Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
+from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Extreme
 from softcheck.judge.merge import merge
 from softcheck.report import exhaustive, probes
@@ -24,7 +26,7 @@ from softcheck.report.model import (
     Verdict,
     Witness,
 )
-from softcheck.report.reproduce import finding_id, reproduce_command
+from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.check import explanation
@@ -32,15 +34,17 @@ from softcheck.run.model import GivenUp, Run
 from softcheck.run.probing import ProbeTask
 from softcheck.run.session import Result, rows_to_run
 from softcheck.variants.declaration import Declaration, KnownDefect
+from softcheck.variants.ptx import contradictions
 
 
 def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> Report:
     """The report of a run. ``command`` is what the user typed; ``corpora`` the ones named, for reproducing commands."""
     timings = tuple(shape_speed(samples, run.declarations) for samples in run.speeds)
     rows = [_Row(run, name, dtype, corpora, timings) for name in run.options.variants for dtype in run.options.dtypes]
+    results = [row.result() for row in rows]
     return Report(
         environment=environment(run.ready, run.options.seed, command),
-        variants=tuple(row.result() for row in rows),
+        variants=tuple(results),
         cases=_cases(run),
         exhaustive=tuple(exhaustive.behind(result) for result in run.exhausted),
         speed=tuple(
@@ -59,8 +63,10 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         errors=tuple(run.errors),
         notes=(
             *_truncation_note(run),
+            *_unable_notes(run),
             *run.notes,
             *(note for row in rows for note in row.notes()),
+            *_symptoms(run, results),
             *probes.skip_notes(run),
             *_not_timed(run),
         ),
@@ -93,7 +99,9 @@ class _Row:
         self.name = name
         self.dtype = dtype
         self.corpora = corpora
-        self.results = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
+        own = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
+        self.results = [r for r in own if r.measurement.skipped is None]
+        self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
         self.probed = [p for p in run.probed if p.task.variant == name and p.task.dtype == dtype]
         self.exhausted = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
         self.measured = [(r.case, r.measurement) for r in self.results]
@@ -118,7 +126,8 @@ class _Row:
             )
         probes_run = probes.trials_of(self.probed)
         findings = self._findings(declaration)
-        if not findings and not self.results and not any(probes_run.values()):
+        # Probes that launch no kernel, or only read it, say nothing of one that can't be run.
+        if not findings and not self.results and (self.unable or not any(probes_run.values())):
             return VariantResult(
                 name=self.name,
                 dtype=self.dtype,
@@ -154,7 +163,7 @@ class _Row:
             return "not run: interrupted"
         if self.run.errors:
             return "not run: no selected case or probe could be carried out"
-        skipped = [reason for probe in self.probed for reason in probe.conclusion.skipped]
+        skipped = [*self.unable, *(reason for probe in self.probed for reason in probe.conclusion.skipped)]
         return f"not run: {skipped[0]}" if skipped else "no selected case lies within what it declares"
 
     def _findings(self, declaration: Declaration) -> list[Finding]:
@@ -164,6 +173,7 @@ class _Row:
             for case, measurement in self.measured
             for violation in measurement.violations
         ]
+        found += self._blamed(found, declaration)
         found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=False)]
         found += [
             self._not_run(given_up)
@@ -175,6 +185,23 @@ class _Row:
         return sorted(
             found, key=lambda f: (f.known is not None, f.kind, f.case not in size, size.get(f.case, 0), f.case)
         )
+
+    def _blamed(self, found: Sequence[Finding], declaration: Declaration) -> list[Finding]:
+        """Crashes that other calls caused; none where a write out of bounds was found, of which they are symptoms."""
+        if any(f.kind is FindingKind.OUT_OF_BOUNDS_WRITE for f in found):
+            return []
+        return [
+            Finding(
+                id=finding_id(self.name, self.dtype, blame.violation.kind, blame.case),
+                kind=blame.violation.kind,
+                case=blame.case,
+                message=blame.violation.message,
+                reproduce=in_order_command(blame.command, self.run.ready.backend, self.corpora),
+                known=explanation(blame.violation, blame.case, self.dtype, declaration, self.run.ready.backend),
+            )
+            for blame in self.run.blames
+            if (blame.variant, blame.dtype) == (self.name, self.dtype)
+        ]
 
     def _finding(self, case: Case, violation: Violation, declaration: Declaration) -> Finding:
         return Finding(
@@ -227,8 +254,24 @@ class _Row:
         if declaration is None or self.dtype not in declaration.dtypes:
             return []
         said = [_said_of_unseen(defect) for defect in self._unseen(declaration)]
-        beyond = self._beyond_the_standard(declaration)
-        return [f"{self.name}, {self.dtype}: {text}" for text in ([] if beyond is None else [beyond]) + said]
+        computed = (self._beyond_the_standard(declaration), self._fitting(declaration))
+        return [f"{self.name}, {self.dtype}: {text}" for text in (*computed, *said) if text is not None]
+
+    def _fitting(self, declaration: Declaration) -> str | None:
+        """Which declaration would fit what is beyond the standard contract, where one does and the kernels show no other."""
+        if declaration.arithmetic is not None or not self.measured:
+            return None
+        fits = merge(m for _, m in self.measured).fits or ()
+        read = probes.arithmetic_of(self.probed)
+        if read is not None and read.observed is not None:
+            observed = read.observed
+            fits = tuple(a for a in fits if not contradictions(a, observed, self.dtype))
+        if not fits:
+            return None
+        return (
+            "all errors beyond the standard contract in cases are within what a weaker one allows; if that is what the kernel is "
+            f"meant to do, declare it: @variant({in_words(fits[0])})"
+        )
 
     def _beyond_the_standard(self, declaration: Declaration) -> str | None:
         """What a call without any Triton kernel on a CPU errs beyond the standard contract, where it does."""
@@ -297,7 +340,7 @@ def _witness(case: Case, extreme: Extreme, declaration: Declaration) -> Witness:
 def _cases(run: Run) -> tuple[CaseResult, ...]:
     builtin = {case.digest for case in load(builtin_names())}
     seen: dict[str, Result] = {}
-    for result in run.results:
+    for result in _judged(run):
         seen.setdefault(result.case.id, result)
     return tuple(
         CaseResult(
@@ -320,8 +363,36 @@ def _not_timed(run: Run) -> list[str]:
     ] + [f"{samples.dtype} timing: {alarm.message}" for samples in run.speeds for alarm in samples.alarms]
 
 
+def _symptoms(run: Run, rows: Sequence[VariantResult]) -> list[str]:
+    """One line per variant and dtype whose writes out of bounds ended processes."""
+    named = {
+        (row.name, row.dtype): finding
+        for row in rows
+        for finding in reversed(row.findings)
+        if finding.kind is FindingKind.OUT_OF_BOUNDS_WRITE
+    }
+    return [
+        f"{blame.variant}, {blame.dtype}: {blame.crashes} process{'' if blame.crashes == 1 else 'es'} ended in calls that pass "
+        f"alone; that is what the out_of_bounds_write at {named[blame.variant, blame.dtype].case} does"
+        for blame in run.blames
+        if (blame.variant, blame.dtype) in named
+    ]
+
+
+def _judged(run: Run) -> list[Result]:
+    return [result for result in run.results if result.measurement.skipped is None]
+
+
+def _unable_notes(run: Run) -> list[str]:
+    """One line per variant, dtype and reason for the cases that it could not be run on here."""
+    counts = Counter(
+        (r.variant, r.case.dtype, r.measurement.skipped) for r in run.results if r.measurement.skipped is not None
+    )
+    return [f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in counts.items()]
+
+
 def _truncation_note(run: Run) -> tuple[str, ...]:
-    cut = {r.case.id for r in run.results if rows_to_run(r.case, run.ready.backend) is not None}
+    cut = {r.case.id for r in _judged(run) if rows_to_run(r.case, run.ready.backend) is not None}
     if not cut:
         return ()
     return (f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole",)

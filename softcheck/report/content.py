@@ -91,8 +91,8 @@ def columns(environment: Environment) -> list[Column]:
         Column("variant", lambda r: one_line(r.name), "both", numeric=False),
         Column("verdict", lambda r: r.verdict, "both", numeric=False),
         Column("max ULP", figures.max_ulp, "accuracy"),
-        Column("mean ULP", lambda r: figures.figure(r.mean_ulp), "accuracy"),
-        Column("p99.9 ULP", lambda r: figures.figure(r.p999_ulp), "accuracy"),
+        Column("mean ULP", lambda r: figures.up_to_maximum(r.mean_ulp, r), "accuracy"),
+        Column("p99.9 ULP", lambda r: figures.up_to_maximum(r.p999_ulp, r), "accuracy"),
         Column("error/ bound", lambda r: figures.bound_share(r.max_bound_share), "accuracy"),
         Column("flushed", lambda r: figures.count(r.flushed), "contract"),
         Column("max |Σ\N{MINUS SIGN}1|", lambda r: figures.figure(r.max_sum_deviation), "contract"),
@@ -101,6 +101,25 @@ def columns(environment: Environment) -> list[Column]:
         *(speed if environment.backend == "cuda" else []),
         Column("findings", kinds, "contract", numeric=False),
     ]
+
+
+def legend(report: Report) -> list[tuple[str, str]]:
+    """What the table's less plain words and signs mean, in at most five words each; those that the report shows."""
+    judged = [result for result in report.variants if result.max_ulp is not None]
+    shown = {
+        "known": any(result.verdict == "known" for result in report.variants),
+        "≥": any(result.ulp_is == "at least" for result in judged),
+        "=": any(result.ulp_is == "exact" for result in judged),
+    }
+    meanings = {
+        "known": "declared defects alone",
+        "≥": "largest of those run",
+        "=": "largest there is",
+        "error/bound": "above 1 is a finding",
+        "flushed": "0 for a subnormal result",
+        "special": "NaN, infinity or mask wrong",
+    }
+    return [(word, meaning) for word, meaning in meanings.items() if shown.get(word, bool(judged))]
 
 
 def place(witness: Witness | Finding) -> str:
@@ -175,7 +194,9 @@ def worst_element(result: VariantResult) -> str | None:
         f"output {value_of(witness.output_bits, result.dtype)}, exact {one_line(witness.exact)}"
     )
     if result.flushed and result.max_ulp_ftz is not None:
-        text += f"; {figures.figure(result.max_ulp_ftz)} ULP where flushed results count as the format's own"
+        text += (
+            f"; {figures.up_to_maximum(result.max_ulp_ftz, result)} ULP where flushed results count as the format's own"
+        )
     if result.max_abs_difference_to_torch is not None:
         text += f"; largest difference from torch {figures.figure(result.max_abs_difference_to_torch)}"
     return text
@@ -296,6 +317,8 @@ def summary(report: Report) -> str:
     counts = (
         f"{figures.plural(names, 'variant')}{where}: {verdicts}; {counted(report)}; {figures.duration(report.seconds)}"
     )
+    if report.cases and all(case.family == "exhaustive" and case.shape[1] == 1 for case in report.cases):
+        counts += "; one column shows NaN, infinities and masks alone, since any finite logit gives 1: judge pairs by --columns 2"
     return f"{counts}; INTERRUPTED" if report.interrupted else counts
 
 

@@ -39,7 +39,24 @@ def max_ulp(result: VariantResult | Exhaustive) -> str:
         return NOT_MEASURED
     if result.ulp_is == "exact":
         return f"= {figure(result.max_ulp)}"
-    return f"≥ {figure(result.max_ulp, ROUND_FLOOR)}"
+    return max_ulp_of_samples(result.max_ulp)
+
+
+def max_ulp_of_samples(value: float | None) -> str:
+    """A maximum over samples, a lower bound and so rounded down: ``≥ 0.501``."""
+    return NOT_MEASURED if value is None else f"≥ {figure(value, ROUND_FLOOR)}"
+
+
+def up_to_maximum(value: float | None, result: VariantResult) -> str:
+    """A figure that is no larger than the row's maximum, such as a percentile: never printed as if it were.
+
+    Rounded to nearest it can pass a maximum that is rounded down; then it is rounded down too.
+    """
+    text = figure(value)
+    if value is None or result.max_ulp is None or not (math.isfinite(value) and math.isfinite(result.max_ulp)):
+        return text
+    maximum = figure(result.max_ulp, ROUND_HALF_EVEN if result.ulp_is == "exact" else ROUND_FLOOR)
+    return figure(value, ROUND_FLOOR) if Decimal(text) > Decimal(maximum) else text
 
 
 def at_least(value: float | None) -> str:

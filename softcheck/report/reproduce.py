@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import encode_case
+from softcheck.run.blames import Command
 
 GENERATED = "generated"
 """Family of cases that hypothesis made; no corpus holds them."""
@@ -18,6 +19,31 @@ def reproduce_command(variant: str, case: Case, backend: str, corpora: Sequence[
     words = ["softcheck", "report", "--variant", variant, "--dtype", case.dtype, "--case", case.id]
     for corpus in corpora:
         words += ["--corpus", corpus]
+    return shlex.join([*words, "--device", backend])
+
+
+def in_order_command(command: Command, backend: str, corpora: Sequence[str] = ()) -> str:
+    """The command that makes several calls one after the other in one process, or one under glibc's heap checks.
+
+    A generated case must be saved first, so where there is one that is the command.
+    """
+    for case in command.cases:
+        if case.family == GENERATED:
+            return add_command(command.variants[0], case)
+    words = ["softcheck", "report"]
+    for option, values in (
+        ("--variant", command.variants),
+        ("--dtype", command.dtypes),
+        ("--case", [case.id for case in command.cases]),
+        ("--probe", command.probes),
+        ("--corpus", corpora if command.cases else ()),
+    ):
+        for value in values:
+            words += [option, value]
+    words += ["--quick"] if command.quick else []
+    words += ["--seed", str(command.seed)] if command.seed else []
+    words += ["--in-order"] if len(command.cases) + len(command.probes) > 1 or len(command.variants) > 1 else []
+    words += ["--check-heap"] if command.check_heap else []
     return shlex.join([*words, "--device", backend])
 
 

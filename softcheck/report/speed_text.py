@@ -33,12 +33,7 @@ _COLUMNS: tuple[tuple[str, Callable[[SpeedFigures], str]], ...] = (
     ("roofline", lambda f: percent(f.roofline_share)),
     ("times faster [low, high]", lambda f: times(f.times_faster)),
     ("", lambda f: f.word or ("reference" if f.seconds is not None else figures.NOT_MEASURED)),
-    (
-        "max ULP",
-        lambda f: (
-            figures.NOT_MEASURED if f.max_ulp is None else f"\N{GREATER-THAN OR EQUAL TO} {figures.figure(f.max_ulp)}"
-        ),
-    ),
+    ("max ULP", lambda f: figures.max_ulp_of_samples(f.max_ulp)),
 )
 
 

@@ -22,7 +22,10 @@ LEAST_WIDTH = 80
 """A narrower terminal wraps the lines itself: a broken line can be read, a column squeezed to nothing can't."""
 
 FINDINGS_WIDTH = 24
-"""Least width of the list of findings: the longest kind with its count."""
+"""Least width of the list of findings: no kind, with the sign that follows it, is longer."""
+
+LEAST_WIDTH_WITH_FINDINGS = 100
+"""On a narrower terminal the findings stand in a table of their own, below the figures."""
 
 STYLES: dict[Verdict, str] = {
     "pass": "green",
@@ -36,13 +39,14 @@ STYLES: dict[Verdict, str] = {
 def render(report: Report, display: Display = PLAIN) -> str:
     """The report as text for a terminal of the given width, or unwrapped.
 
-    The table gains a column with the witness where there is room, and is cut in two where there is too little.
+    The table gains a column with the witness where there is room. Where there is too little, the findings go below it, and
+    it is cut in two.
     """
     return draw(report, display, details=True)
 
 
 def draw(report: Report, display: Display, *, details: bool) -> str:
-    """Heading, tables and summary line; with ``details``, witnesses and everything that stands below the tables too."""
+    """Heading, tables, legend, what failed, and the summary line; with ``details`` everything else that is known too."""
     drawn = StringIO()
     console = _console(drawn, display)
     for line in content.heading(report):
@@ -54,7 +58,10 @@ def draw(report: Report, display: Display, *, details: bool) -> str:
             if i:
                 _print(console)
             console.print(table)
-    for title, lines in _blocks(report) if details else ():
+    if legend := content.legend(report):
+        _print(console)
+        console.print(Text("; ".join(f"{word}: {meaning}" for word, meaning in legend), style="dim"))
+    for title, lines in _blocks(report, details=details):
         _print(console)
         _print(console, title, style="bold")
         for line in lines:
@@ -85,18 +92,27 @@ def _print(console: Console, text: str = "", style: str = "") -> None:
 def _fitting(console: Console, report: Report, results: list[VariantResult], *, details: bool) -> list[Table]:
     """The widest arrangement of the columns that fits the console."""
     columns = content.columns(report.environment)
+    *figures_alone, findings = columns
     at = content.Column("at", _place, "accuracy", numeric=False)
-    halves = [[c for c in columns if c.part in {"both", part}] for part in ("accuracy", "contract")]
-    arrangements = (
-        *([_table([*columns[:3], at, *columns[3:]], results)] if details else []),
-        _table(columns, results),
-        _table(columns, results, gap=1),
-    )
     unbounded = console.options.update(width=UNBOUNDED_WIDTH)
-    for table in arrangements:
-        if console.measure(table, options=unbounded).minimum <= console.width:
-            return [table]
-    return [_table(half, results, squeeze=True) for half in halves]
+
+    def fits(table: Table) -> bool:
+        return console.measure(table, options=unbounded).minimum <= console.width
+
+    if console.width >= LEAST_WIDTH_WITH_FINDINGS:
+        arrangements = (
+            *([_table([*columns[:3], at, *columns[3:]], results)] if details else []),
+            _table(columns, results),
+            _table(columns, results, gap=1),
+        )
+        if widest := next(filter(fits, arrangements), None):
+            return [widest]
+    with_findings = [result for result in results if result.findings]
+    below = [_table([columns[0], findings], with_findings, squeeze=True)] if with_findings else []
+    if narrower := next(filter(fits, (_table(figures_alone, results), _table(figures_alone, results, gap=1))), None):
+        return [narrower, *below]
+    halves = [[c for c in figures_alone if c.part in {"both", part}] for part in ("accuracy", "contract")]
+    return [*(_table(half, results, squeeze=True) for half in halves), *below]
 
 
 def _place(result: VariantResult) -> str:
@@ -114,7 +130,7 @@ def _table(columns: list[Column], results: list[VariantResult], *, gap: int = 2,
             title,
             justify="right" if column.numeric else "left",
             no_wrap=not foldable,
-            min_width=None if squeeze else min(widest, FINDINGS_WIDTH) if foldable else widest,
+            min_width=min(widest, FINDINGS_WIDTH) if column.title == "findings" else None if squeeze else widest,
             overflow="fold",
         )
     for result in results:
@@ -126,8 +142,11 @@ def _style(column: Column, result: VariantResult) -> str:
     return STYLES[result.verdict] if column.title == "verdict" else ""
 
 
-def _blocks(report: Report) -> Iterator[tuple[str, list[str]]]:
-    """Titles and lines of what stands below the table; a block without lines is left out."""
+def _blocks(report: Report, *, details: bool) -> Iterator[tuple[str, list[str]]]:
+    """Titles and lines of what stands below the table; a block without lines is left out.
+
+    Without ``details`` these are the blocks that say why something did not pass.
+    """
     worst = [(result, content.worst_element(result)) for result in report.variants]
     blocks = {
         "findings": _finding_lines(report),
@@ -144,7 +163,10 @@ def _blocks(report: Report) -> Iterator[tuple[str, list[str]]]:
         "speed of copy and torch": content.speed_lines(report),
         "notes": [content.one_line(note) for note in report.notes],
     }
-    yield from ((title, lines) for title, lines in blocks.items() if lines)
+    yield from ((title, lines) for title, lines in blocks.items() if lines and (details or title in _NOT_PASSED))
+
+
+_NOT_PASSED = ("findings", "unsupported or in error", "cases that could not be run")
 
 
 def _finding_lines(report: Report) -> list[str]:

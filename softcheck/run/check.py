@@ -57,7 +57,11 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
     events = Events(stages.noting(events.stage), events.progress)
     events.stage("starting")
     session = Session(
-        options.device, jobs=options.jobs, seconds_per_call=options.seconds_per_call, ahead=_most_at_once(options) - 1
+        options.device,
+        jobs=1 if options.in_order else options.jobs,
+        seconds_per_call=options.seconds_per_call,
+        ahead=_most_at_once(options) - 1,
+        check_heap=options.check_heap,
     )
     run = Run(options=options, ready=session.ready, stages=stages.seconds)
     try:
@@ -90,6 +94,8 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
         found, errors = pairs.end()
         run.exhausted.extend(found)
         run.errors.extend(errors)
+        run.blames.extend(session.blames.all())
+        run.notes.extend(session.blames.notes)
         stages.end()
         record.close(is_complete=run.is_complete)
         _sort(run)
@@ -133,9 +139,14 @@ def _open(options: Options, session: Session, keeping: Keeping | None) -> Record
         exhaustive=options.exhaustive,
         speed=options.speed,
         seconds_per_call=options.seconds_per_call,
+        in_order=options.in_order,
+        check_heap=options.check_heap,
     )
     record = Record(keeping, header_of(asked, session.ready, keeping), options.cases)
     record.remind(session.patience)
+    for (variant, dtype), blame in record.blames.items():
+        session.blames.add(variant, dtype, blame)
+    session.blames.on_found = record.add_blame
     return record
 
 
@@ -146,6 +157,7 @@ def _sort(run: Run) -> None:
     dtypes = {name: position for position, name in enumerate(run.options.dtypes)}
     run.results.sort(key=lambda r: (variants[r.variant], r.case.id))
     run.probed.sort(key=lambda p: (probes[p.task.probe], variants[p.task.variant], dtypes[p.task.dtype]))
+    run.blames.sort(key=lambda b: (variants[b.variant], dtypes[b.dtype], b.case))
     run.exhausted.sort(key=lambda e: (variants[e.variant], dtypes[e.domain.dtype]))
     # A case that can't be made is missed by each of its variants' jobs.
     run.errors = sorted(set(run.errors))

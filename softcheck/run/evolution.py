@@ -17,8 +17,9 @@ import torch
 from oracles.formats import FORMATS, Format
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge import bounds
+from softcheck.judge.by_contract import judge_call
 from softcheck.judge.contracts import contract_of
-from softcheck.judge.judge import STANDARD, judge
+from softcheck.judge.judge import STANDARD
 from softcheck.probes.poison import nan_filled
 from softcheck.run.interruption import Interruption
 from softcheck.run.protocol import Candidate, Reply, Search, Searched, Searching
@@ -98,6 +99,8 @@ class _Target:
     objective: Objective
     model: bounds.Model = field(init=False)
     violations: dict[FindingKind, Violation] = field(default_factory=dict)
+    of_cpu_library: bool = False
+    """Whether the last call ran on a CPU without a Triton kernel."""
     is_ruined: bool = False
     """Whether a call changed what can't be put back, so that the process can't serve others."""
 
@@ -113,6 +116,7 @@ class _Target:
         if returned.output is None:
             raise Stopped(returned.violations, fatal=returned.fatal)
         self.is_ruined |= returned.fatal
+        self.of_cpu_library = returned.of_cpu_library
         for violation in returned.violations:
             self.violations.setdefault(violation.kind, violation)
         figures, columns = rate(x, returned.output, self.fmt, self.model, self.objective)
@@ -237,8 +241,8 @@ def search(variant: LoadedVariant, request: Search, device: torch.device) -> Ite
     yield Searched(
         rounds,
         run.elements,
-        _judged(run.found, variant, fmt, request.objective),
-        _judged(run.random, variant, fmt, request.objective),
+        _judged(run.found, run.target),
+        _judged(run.random, run.target),
         tuple(run.target.violations.values()),
         fatal=run.target.is_ruined,
     )
@@ -281,12 +285,15 @@ def _is_over(request: Search, rounds: int, seconds: float) -> bool:
     )
 
 
-def _judged(best: Best, variant: LoadedVariant, fmt: Format, objective: Objective) -> Candidate | None:
+def _judged(best: Best, target: _Target) -> Candidate | None:
     """The row that the judge finds worst among the best, with its measurement in the launch that it was found in."""
+    fmt, device = target.fmt, best.inputs.device
     inputs, outputs = to_bits(best.inputs, fmt), to_bits(best.outputs, fmt)
-    masked, contract = variant.declaration.fully_masked, contract_of(variant.declaration.arithmetic)
     candidates = [
-        Candidate(x.tobytes(), judge(x[None], y[None], fmt, fully_masked=masked, arithmetic=contract))
+        Candidate(
+            x.tobytes(),
+            judge_call(target.variant, x[None], y[None], fmt, device, of_cpu_library=target.of_cpu_library),
+        )
         for x, y in zip(inputs, outputs, strict=True)
     ]
-    return max(candidates, key=lambda c: badness(c.measurement, objective), default=None)
+    return max(candidates, key=lambda c: badness(c.measurement, target.objective), default=None)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from softcheck.cases.case import Case
+from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated
 from softcheck.run.patience import Over
@@ -36,6 +37,10 @@ class Options:
     strict_declarations: bool = False
     """Whether a declared defect that does not show is an error."""
     seconds_per_call: float = 120.0
+    in_order: bool = False
+    """Whether cases, and after them probes, run one after the other in the order given, in one process."""
+    check_heap: bool = False
+    """Whether glibc checks the heap of workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,8 @@ class Run:
     exhausted: list[Exhausted] = field(default_factory=list)
     generated: list[Generated] = field(default_factory=list)
     given_up: list[GivenUp] = field(default_factory=list)
+    blames: list[Blame] = field(default_factory=list)
+    """What ended processes other than by the call that they ended in."""
     speeds: list[ShapeSamples] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """Cases that could not be made or placed, and probes that could not be carried out, with the reason."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
 from softcheck.errors import SoftcheckError
+from softcheck.run.blames import Blames
 from softcheck.run.patience import Patience
 from softcheck.run.process import DeviceChoice, Worker, WorkerDiedError
 from softcheck.run.protocol import Ready
@@ -35,25 +36,33 @@ class Pool:
     """Workers on one device, started as they are needed and replaced when they die."""
 
     def __init__(
-        self, device: DeviceChoice, *, jobs: int | None = None, seconds_per_call: float = 120.0, ahead: int = 0
+        self,
+        device: DeviceChoice,
+        *,
+        jobs: int | None = None,
+        seconds_per_call: float = 120.0,
+        ahead: int = 0,
+        check_heap: bool = False,
     ) -> None:
         """Opens the first worker, so that a missing device is known at once, and beside it up to ``ahead`` more.
 
-        Those are no more than ``jobs``, and are not waited for. Raises NothingRunError where ``device`` is "cuda" and there is
+        Those are no more than ``jobs``, and are not waited for. ``check_heap`` has glibc check the heap of each. Raises NothingRunError where ``device`` is "cuda" and there is
         none.
         """
         self._choice: DeviceChoice = device
+        self._checks_heap = check_heap
         self.seconds = seconds_per_call
         """How long a worker may take for one reply."""
         self._shared = _Shared()
         self._idle: list[Worker] = []
         self._lender: Pool | None = None
         self.patience = Patience()
+        self.blames = Blames()
         self.slow: set[str] = set()
         """Variants whose first call in a process takes seconds."""
         try:
             self._start_ahead(min(ahead, (jobs or default_jobs("cuda")) - 1))
-            first = Worker(device)
+            first = self._new_worker()
         except BaseException:
             self.close()
             raise
@@ -106,13 +115,11 @@ class Pool:
                     break
                 self._shared.changed.wait()
             self._refuse_if_closed()
-        worker = Worker(self._choice)
-        with self._shared.changed:
-            if self.closed:
-                worker.close()
-            self._refuse_if_closed()
-            self._shared.workers.add(worker)
-        return worker
+        return self._added(self._new_worker())
+
+    def take_checked(self) -> Worker:
+        """A worker in which nothing has run yet, whose heap glibc checks. It is for one purpose: end it with ``retire``."""
+        return self._added(Worker(self._choice, check_heap=True))
 
     def give(self, worker: Worker) -> None:
         """Takes back a worker whose request is finished."""
@@ -139,16 +146,22 @@ class Pool:
             self._shared.workers.difference_update(retired)
         _close_all(retired)
 
-    def bury(self, worker: Worker, died: WorkerDiedError, variant: str | None) -> bool:
-        """Drops a worker that died while ``variant`` was running, and says whether to try the variant again alone.
-
-        Another variant may have corrupted the process; alone in a new one, this one shows itself. Raises the error itself
-        where the pool was closed, for then the worker was killed.
-        """
-        self.forget(worker)
+    def bury(self, worker: Worker, died: WorkerDiedError) -> None:
+        """Drops a worker that died. Raises the error itself where the pool was closed, for then the worker was killed."""
+        self.retire(worker)
         if self.closed:
             raise died
-        return not died.timed_out and bool(worker.served - {variant})
+
+    def _new_worker(self) -> Worker:
+        return Worker(self._choice, check_heap=True) if self._checks_heap else Worker(self._choice)
+
+    def _added(self, worker: Worker) -> Worker:
+        with self._shared.changed:
+            if self.closed:
+                worker.close()
+            self._refuse_if_closed()
+            self._shared.workers.add(worker)
+        return worker
 
     def _refuse_if_closed(self) -> None:
         if self.closed:
@@ -163,7 +176,7 @@ class Pool:
     def _start_one(self) -> None:
         worker = None
         try:
-            worker = Worker(self._choice)
+            worker = self._new_worker()
         except (SoftcheckError, OSError):
             # Whoever asks for a worker next meets it too, and can say so.
             return

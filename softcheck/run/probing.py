@@ -8,6 +8,8 @@ from oracles.formats import FORMATS
 from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.registry import EXCLUSIVE
+from softcheck.run.blame import again_alone, lay_idle
+from softcheck.run.calls import in_trial, refuse_ruin
 from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Worker, WorkerDiedError
 from softcheck.run.protocol import Failed, Probed, ProbePlanned, Ready, RunProbe, TrialDone, TrialStarted
@@ -68,7 +70,6 @@ def run_probe(
             pool.patience.count(task.variant, task.dtype, outcome.violations if outcome.fatal else ())
         progress.keep(index, outcome, on_outcome)
 
-    alone = False
     while progress.conclusion is None:
         over = pool.patience.over(task.variant, task.dtype)
         if over is not None and not progress.planned:
@@ -76,17 +77,17 @@ def run_probe(
         if over is not None or progress.deaths >= MOST_DEATHS_IN_A_PROBE:
             progress.abandon(f"{MOST_DEATHS_IN_A_PROBE} trials ended their process" if over is None else over.why)
         before = progress.begin()
-        worker = pool.take(fresh=alone)
+        worker = pool.take()
         try:
             _ask(pool, worker, task, progress, keep)
-            alone = False
         except WorkerDiedError as died:
+            pool.bury(worker, died)
             blamed = progress.running
-            is_stuck = blamed is not None or len(progress.outcomes) == before
-            alone = pool.bury(worker, died, None if blamed is None else task.variant) and is_stuck
-            if blamed is not None and not alone:
-                keep(blamed, Outcome(violations=(death(died),), fatal=True))
-            elif is_stuck and not alone:
+            if blamed is not None:
+                keep(blamed, _ended(pool, worker, died))
+            elif worker.calls:
+                lay_idle(pool, worker.calls, died)
+            elif len(progress.outcomes) == before:
                 raise SoftcheckError(f"{task}: {died}") from None
     return ProbeResult(
         task=task,
@@ -95,6 +96,12 @@ def run_probe(
         abandoned=progress.abandoned,
         seconds=time.monotonic() - begun,
     )
+
+
+def _ended(pool: Pool, worker: Worker, died: WorkerDiedError) -> Outcome:
+    """What a trial whose worker died comes to: its own outcome alone in a new process, or how it ends that one too."""
+    answer = again_alone(pool, worker, worker.calls[-1], died, TrialDone)
+    return answer.outcome if isinstance(answer, TrialDone) else Outcome(violations=(death(answer),), fatal=True)
 
 
 def probe_job(
@@ -174,10 +181,13 @@ def _ask(
             progress.labels, progress.planned = reply.labels, True
         elif isinstance(reply, TrialStarted):
             progress.running = reply.index
-            worker.served.add(task.variant)
+            worker.calls.append(in_trial(request, reply.index, progress.labels[reply.index]))
         elif isinstance(reply, TrialDone):
-            # A fatal one ends the worker; that it is gone is seen at once, when the next reply is awaited.
+            refuse_ruin(reply)
             keep(reply.index, reply.outcome)
+            if reply.outcome.fatal:
+                pool.retire(worker)
+                return
         elif isinstance(reply, Probed):
             progress.conclusion = reply.conclusion
         elif isinstance(reply, Failed):

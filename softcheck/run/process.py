@@ -9,11 +9,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.protocol import NoDevice, Ready, Reply, Request, decode_reply, encode_request
+
+if TYPE_CHECKING:
+    from softcheck.run.calls import Call
 
 DeviceChoice = Literal["auto", "cuda", "interpreter"]
 
@@ -32,10 +36,11 @@ class WorkerDiedError(SoftcheckError):
 class Worker:
     """One worker process. Not thread-safe: one thread owns it."""
 
-    def __init__(self, device: DeviceChoice) -> None:
+    def __init__(self, device: DeviceChoice, *, check_heap: bool = False) -> None:
+        """Starts the process, with glibc's heap checks where asked for (``can_check_heap`` says whether there are any)."""
         self._connection, theirs = Pipe()
         self._stderr: collections.deque[bytes] = collections.deque(maxlen=40)
-        self._process = _start(device, theirs)
+        self._process = _start(device, theirs, check_heap=check_heap)
         theirs.close()
         self._drain = threading.Thread(target=self._read_stderr, daemon=True)
         self._drain.start()
@@ -47,8 +52,15 @@ class Worker:
             self.close()
             raise SoftcheckError(f"the worker answered {first!r} at its start, expected Ready")
         self.ready = first
-        self.served: set[str] = set()
+        self.loaded: set[str] = set()
+        """Variants that were loaded, and called once, in this process."""
+        self.calls: list[Call] = []
+        """Calls that have begun in this process, in order: each may have left what ends it later."""
+
+    @property
+    def served(self) -> set[str]:
         """Variants that have run in this process."""
+        return self.loaded | {call.variant for call in self.calls}
 
     def __enter__(self) -> Self:
         return self
@@ -120,10 +132,27 @@ class Worker:
             self._stderr.append(line)
 
 
-def _start(device: DeviceChoice, theirs: Connection) -> subprocess.Popen[bytes]:
+_HEAP_CHECKER = "libc_malloc_debug.so.0"
+"""Part of glibc since 2.34. With MALLOC_CHECK_=3 it ends a process that frees memory beside which something was written."""
+
+
+def can_check_heap() -> bool:
+    """Whether glibc's heap checks are there: the checker must lie beside the C library that this process uses."""
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    libraries = {Path(line.split()[-1]) for line in maps.splitlines() if line.endswith("/libc.so.6")}
+    return any(library.with_name(_HEAP_CHECKER).exists() for library in libraries)
+
+
+def _start(device: DeviceChoice, theirs: Connection, *, check_heap: bool) -> subprocess.Popen[bytes]:
     environment = dict(os.environ)
     # Triton reads this when a kernel is decorated; "auto" decides in the worker, which knows whether there is a GPU.
     environment.pop("TRITON_INTERPRET", None)
+    if check_heap:
+        environment["MALLOC_CHECK_"] = "3"
+        environment["LD_PRELOAD"] = " ".join(filter(None, [_HEAP_CHECKER, environment.get("LD_PRELOAD")]))
     command = [sys.executable, "-m", "softcheck.run.worker", device, str(theirs.fileno())]
     return subprocess.Popen(  # noqa: S603 - our own module, no shell
         command,

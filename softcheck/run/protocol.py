@@ -49,7 +49,10 @@ class RunDomain(msgspec.Struct, frozen=True, tag=True):
 
 
 class RunProbe(msgspec.Struct, frozen=True, tag=True):
-    """Make a probe's trials on one variant in one dtype, from the first that has no outcome yet on, then conclude."""
+    """Make a probe's trials on one variant in one dtype, from the first that has no outcome yet on, then conclude.
+
+    With ``only``, make the trial of that index and nothing else.
+    """
 
     variant: str
     probe: str
@@ -57,6 +60,7 @@ class RunProbe(msgspec.Struct, frozen=True, tag=True):
     quick: bool
     seed: int
     done: tuple[Outcome, ...] = ()
+    only: int | None = None
 
 
 class Search(msgspec.Struct, frozen=True, tag=True, kw_only=True):

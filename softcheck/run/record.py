@@ -12,6 +12,7 @@ from softcheck.cases.case import Case
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Outcome
+from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.fingerprint import changed, fingerprints
 from softcheck.run.generate import Generated
@@ -38,6 +39,8 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     exhaustive: bool
     speed: bool
     seconds_per_call: float
+    in_order: bool = False
+    check_heap: bool = False
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -84,7 +87,14 @@ class _SpeedsKept(msgspec.Struct, frozen=True, tag="speeds"):
     speeds: ShapeSamples
 
 
-_Entry = _CaseKept | _TrialKept | _ProbeKept | _ExhaustedKept | Search | _SpeedsKept
+class _BlameKept(msgspec.Struct, frozen=True, tag="blame"):
+    variant: str
+    dtype: str
+    """What crashed; ``blame`` says what that came from."""
+    blame: Blame
+
+
+_Entry = _BlameKept | _CaseKept | _TrialKept | _ProbeKept | _ExhaustedKept | Search | _SpeedsKept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +122,8 @@ class Record:
         """By variant and dtype."""
         self.speeds: dict[str, ShapeSamples] = {}
         """By dtype."""
+        self.blames: dict[tuple[str, str], Blame] = {}
+        """By the variant and dtype that crashed."""
         if keeping is None or header is None:
             return
         self._journal = Journal(keeping.path, header, _Entry, resume=keeping.resume, refusal=refusal)
@@ -164,6 +176,13 @@ class Record:
         """Keeps the times of one dtype."""
         self._add(_SpeedsKept(speeds))
 
+    def add_blame(self, variant: str, dtype: str, blame: Blame) -> None:
+        """Keeps what a crash of the variant in the dtype was found to come from, in place of what was kept of it before.
+
+        Any thread may call it.
+        """
+        self._add(_BlameKept(variant, dtype, blame))
+
     def close(self, *, is_complete: bool) -> None:
         """Closes the journal, and removes it after a complete run."""
         if self._journal is not None:
@@ -181,6 +200,8 @@ class Record:
                 raise UsageError(f"the journal holds a result on {entry.case!r}, which is no case of this run")
             result = Result(entry.variant, cases[entry.case], entry.measurement, entry.seconds)
             self.results[entry.variant, entry.case] = result
+        elif isinstance(entry, _BlameKept):
+            self.blames[entry.variant, entry.dtype] = entry.blame
         elif isinstance(entry, _TrialKept):
             outcomes = self.outcomes.setdefault(entry.task, [])
             if entry.index == len(outcomes):

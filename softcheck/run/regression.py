@@ -34,6 +34,8 @@ def shrink_failure(session: Session, variant: str, case: Case, kind: FindingKind
 
     def violations(candidate: Case) -> tuple[Violation, ...]:
         (result,) = session.run_case(candidate, [variant], whole=True)
+        if result.measurement.skipped is not None:
+            raise UsageError(f"{variant}: {result.measurement.skipped}")
         return result.measurement.violations
 
     def broken(candidate: Case, wanted: FindingKind | None) -> Violation | None:

@@ -8,9 +8,11 @@ import msgspec
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
-from softcheck.contract import FindingKind, Violation
+from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Measurement, unmeasured
+from softcheck.run.blame import again_alone, kind_of, lay_idle
+from softcheck.run.calls import Call, on_case, refuse_ruin
 from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Worker, WorkerDiedError
 from softcheck.run.protocol import (
@@ -59,7 +61,8 @@ class Session(Pool):
         where nothing has run yet.
         """
         worker = self.take(fresh=fresh)
-        worker.served.add(spec)
+        before = list(worker.calls)
+        worker.loaded.add(spec)
         declared: Declaration | None = None
         try:
             for reply in worker.ask(Load(spec, tuple(dtypes)), until=(Loaded, Refused, Failed), seconds=self.seconds):
@@ -73,8 +76,15 @@ class Session(Pool):
                     self.give(worker)
                     return reply.message
         except WorkerDiedError as died:
-            if self.bury(worker, died, spec):
-                return self.load(spec, dtypes, on_first_call=on_first_call, fresh=True)
+            self.bury(worker, died)
+            if worker.served - {spec}:
+                # Another may have ended the process, or ruined it before; alone in a new one, this one shows itself.
+                answered: list[float] = []
+                found = self.load(spec, dtypes, on_first_call=answered.append, fresh=True)
+                if answered:
+                    on_first_call(answered[0])
+                    lay_idle(self, before, died)
+                return found
             # Once declared, it is a variant: that it dies is for its cases to find.
             return declared if declared is not None else f"while it was imported: {died}"
         raise AssertionError("ask() always ends with one of the awaited replies")
@@ -103,23 +113,25 @@ class Session(Pool):
             on_result(result)
 
         waiting = [name for name in variants if self.patience.over(name, case.dtype) is None]
-        alone = False
+        fresh = False
         while waiting:
             before = len(results)
             under_way: list[str] = []
-            worker = self.take(fresh=alone)
+            worker = self.take(fresh=fresh)
+            request = RunCase(case, tuple(waiting), first_rows)
             try:
-                request = RunCase(case, tuple(waiting[:1] if alone else waiting), first_rows)
                 self._run_on(worker, request, under_way, keep)
-                alone = False
+                fresh = False
             except WorkerDiedError as died:
-                is_stuck = bool(under_way) or len(results) == before
-                alone = self.bury(worker, died, under_way[0] if under_way else None) and is_stuck
-                if under_way and not alone:
-                    keep(_ended(under_way[0], case, first_rows, died))
-                elif is_stuck and not alone:
+                self.bury(worker, died)
+                if under_way:
+                    keep(self._ended(worker, on_case(request, under_way[0]), died))
+                elif worker.calls:
+                    lay_idle(self, worker.calls, died)
+                elif len(results) == before:
                     # No variant had started, in this process or ever: the case is to blame, and would end the next too.
                     raise SoftcheckError(f"case {case.id}: {died}") from None
+                fresh = not under_way and len(results) == before
         return results
 
     def _run_on(self, worker: Worker, request: RunCase, under_way: list[str], keep: Callable[[Result], None]) -> None:
@@ -127,14 +139,29 @@ class Session(Pool):
         for reply in worker.ask(request, until=(Done, Failed), seconds=self.seconds):
             if isinstance(reply, Started):
                 under_way[:] = [reply.variant]
-                worker.served.add(reply.variant)
+                worker.calls.append(on_case(request, reply.variant))
             elif isinstance(reply, Measured):
+                refuse_ruin(reply)
                 under_way.clear()
                 keep(Result(reply.variant, request.case, reply.measurement, reply.seconds))
+                if reply.fatal:
+                    self.retire(worker)
+                    return
             elif isinstance(reply, Failed):
                 self.give(worker)
                 raise SoftcheckError(f"case {request.case.id}: {reply.message}")
         self.give(worker)
+
+    def _ended(self, worker: Worker, call: Call, died: WorkerDiedError) -> Result:
+        """What a case whose worker died comes to: its own result alone in a new process, or how it ends that one too."""
+        assert isinstance(call.request, RunCase)
+        case, first_rows = call.request.case, call.request.first_rows
+        answer = again_alone(self, worker, call, died, Measured)
+        if isinstance(answer, Measured):
+            return Result(call.variant, case, answer.measurement, answer.seconds)
+        rows, columns = case.shape
+        shape = min(rows, first_rows or rows), columns
+        return Result(call.variant, case, unmeasured(shape, (death(answer),)), 0.0)
 
     def run_domain(self, variant: str, domain: Domain, start: int, count: int) -> Measurement:
         """The measurement of one variant on a part of a domain.
@@ -143,28 +170,41 @@ class Session(Pool):
         for another reason.
         """
         request = RunDomain(domain, start, count, variant)
+        call = Call(variant, domain.dtype, f"rows {start} to {start + count} of {domain.describe()}", request)
         found: Measurement | None = None
-        alone = False
         while found is None:
-            worker = self.take(fresh=alone)
+            worker = self.take()
+            has_begun = is_over = False
             try:
                 for reply in worker.ask(request, until=(Done, Failed), seconds=self.seconds):
                     if isinstance(reply, Started):
-                        worker.served.add(variant)
+                        has_begun = True
+                        worker.calls.append(call)
                     elif isinstance(reply, Measured):
-                        found = reply.measurement
+                        refuse_ruin(reply)
+                        found, is_over = reply.measurement, reply.fatal
+                        if is_over:
+                            break
                     elif isinstance(reply, Failed):
                         self.give(worker)
                         kind = TooLittleMemoryError if reply.for_memory else SoftcheckError
                         raise kind(f"{variant}: {reply.message}")
-                self.give(worker)
+                (self.retire if is_over else self.give)(worker)
             except WorkerDiedError as died:
-                alone = self.bury(worker, died, variant)
-                if found is None and not alone:
-                    expected = f"expected an output for rows {start} to {start + count}"
-                    found = unmeasured((count, domain.columns), (death(died, expected),))
+                self.bury(worker, died)
+                if found is None and (has_begun or not worker.calls):
+                    found = self._part(worker, call, died, (count, domain.columns))
+                elif found is None:
+                    lay_idle(self, worker.calls, died)
         self.patience.count(variant, domain.dtype, found.violations)
         return found
+
+    def _part(self, worker: Worker, call: Call, died: WorkerDiedError, shape: tuple[int, int]) -> Measurement:
+        """The same for a part of a domain."""
+        answer = again_alone(self, worker, call, died, Measured)
+        if isinstance(answer, Measured):
+            return answer.measurement
+        return unmeasured(shape, (death(answer, f"expected an output for {call.name}"),))
 
     def job(self, case: Case, variants: Sequence[str]) -> Job[Result]:
         """``run_case`` as a job of ``pool.spread``."""
@@ -241,9 +281,4 @@ def rows_to_run(case: Case, backend: str) -> int | None:
 
 def death(died: WorkerDiedError, expected: str = "expected an output") -> Violation:
     """What a variant is found guilty of that ended its worker."""
-    return Violation(FindingKind.TIMEOUT if died.timed_out else FindingKind.CRASH, f"{died}; {expected}")
-
-
-def _ended(variant: str, case: Case, first_rows: int | None, died: WorkerDiedError) -> Result:
-    rows, columns = case.shape
-    return Result(variant, case, unmeasured((min(rows, first_rows or rows), columns), (death(died),)), 0.0)
+    return Violation(kind_of(died), f"{died}; {expected}")

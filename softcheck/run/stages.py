@@ -4,11 +4,12 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from softcheck.cases.case import Case
 from softcheck.contract import FindingKind
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.registry import TELLING
-from softcheck.run.model import Events, Run
-from softcheck.run.plan import plan, scouts
+from softcheck.run.model import Events, Options, Run
+from softcheck.run.plan import left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
 from softcheck.run.probing import ProbeResult, ProbeTask, is_exclusive, needs_the_device, probe_job
 from softcheck.run.record import Record
@@ -88,7 +89,7 @@ def _loading(
         emit(_Loaded(spec, found, is_slow, own if is_kept else None))
         try:
             if isinstance(found, Declaration):
-                for case in scouts(run.options.cases, found, run.options.dtypes):
+                for case in _first_cases(run.options, found):
                     done = [] if (spec, case.id) in record.results else own.run_case(case, [spec], on_result=emit)
                     if any(v.kind is FindingKind.TIMEOUT for result in done for v in result.measurement.violations):
                         # The others are not to wait for it; what is left runs beside them.
@@ -98,6 +99,17 @@ def _loading(
                 own.rejoin()
 
     return Job(f"loading {spec}", work)
+
+
+def _first_cases(options: Options, declaration: Declaration) -> list[Case]:
+    """The scouts; all cases, as they were given, where they run in that order."""
+    if not options.in_order:
+        return scouts(options.cases, declaration, options.dtypes)
+    return [
+        case
+        for case in options.cases
+        if case.dtype in options.dtypes and case.dtype in declaration.dtypes and left_out(case, declaration) is None
+    ]
 
 
 def cases_and_probes(
@@ -141,6 +153,8 @@ def cases_and_probes(
         on_cases = [own.job(case, takers) for case, takers in shares if takers]
         mine = [task for task in small if task.variant in names]
         probes = [(task.probe in TELLING, _journalled(own, task, record, done[task])) for task in mine]
+        if run.options.in_order:
+            return Lane([*on_cases, *(job for _, job in probes)], most)
         # Long ones first, lest a worker be left alone with one at the end.
         long, short = ([job for is_long, job in probes if is_long is wanted] for wanted in (True, False))
         return Lane([*long, *on_cases, *short], most)

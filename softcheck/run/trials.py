@@ -9,11 +9,11 @@ import msgspec
 import torch
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import SoftcheckError
+from softcheck.errors import SoftcheckError, UninterpretableError
 from softcheck.probes import registry
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
-from softcheck.run.protocol import Probed, ProbePlanned, Reply, RunProbe, TrialDone, TrialStarted
+from softcheck.run.protocol import Done, Probed, ProbePlanned, Reply, RunProbe, TrialDone, TrialStarted
 from softcheck.variants.call import describe, is_out_of_memory, is_usable
 from softcheck.variants.registry import LoadedVariant
 from softcheck.variants.state import is_lost
@@ -25,7 +25,7 @@ _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT})
 
 
 def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
-    """Replies to one request: the plan, each trial that has no outcome yet, the conclusion.
+    """Replies to one request: the plan, each trial that has no outcome yet, the conclusion; or the one trial asked for.
 
     Ends early after a ``fatal`` outcome. Raises SoftcheckError for what is the probe's own fault.
     """
@@ -41,7 +41,8 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
     if len(outcomes) > len(trials):
         raise SoftcheckError(f"probe {request.probe}: {len(outcomes)} outcomes were given for {len(trials)} trials")
     yield ProbePlanned(tuple(trial.label for trial in trials))
-    for index in range(len(outcomes), len(trials)):
+    wanted = range(len(outcomes), len(trials)) if request.only is None else [request.only]
+    for index in wanted:
         yield TrialStarted(index)
         outcome = _outcome(
             request.probe, probe, _subject(request, trials[index], variant, setting, device), trials[index]
@@ -51,7 +52,7 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
             return
         outcomes.append(outcome)
         _release(device)
-    yield Probed(_concluded(request.probe, probe, trials, outcomes))
+    yield Done() if request.only is not None else Probed(_concluded(request.probe, probe, trials, outcomes))
 
 
 def stream(seed: int, probe: str, label: str) -> int:
@@ -85,9 +86,14 @@ def _planned(name: str, setting: Setting) -> tuple[Probe, list[Trial]]:
 
 
 def _outcome(name: str, probe: Probe, subject: Subject, trial: Trial) -> Outcome:
-    """A trial's outcome. Memory that the probe itself asks for and does not get is a reason to skip the trial."""
+    """A trial's outcome. Memory that the probe itself asks for and does not get is a reason to skip the trial.
+
+    So is an operation that Triton's interpreter can't run.
+    """
     try:
         outcome = probe.run(subject, trial)
+    except UninterpretableError as error:
+        outcome = Outcome(skipped=str(error))
     except SoftcheckError:
         raise
     except Exception as error:

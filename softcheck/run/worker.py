@@ -19,8 +19,10 @@ from oracles.reference import FullyMasked, Reference
 from softcheck.cases.case import Layout
 from softcheck.cases.check import check_layout
 from softcheck.contract import Violation
-from softcheck.errors import SoftcheckError, TooLittleMemoryError, UsageError
+from softcheck.errors import SoftcheckError, TooLittleMemoryError, UninterpretableError, UsageError
+from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call
 from softcheck.judge.contracts import contract_of
+from softcheck.judge.fitting import candidates
 from softcheck.judge.judge import judge, reference
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import merge, shifted
@@ -52,6 +54,7 @@ from softcheck.run.protocol import (
 )
 from softcheck.run.trials import make_trials
 from softcheck.variants.call import (
+    Called,
     Placed,
     call,
     call_on_device,
@@ -75,9 +78,13 @@ class _Session:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.loaded: dict[str, LoadedVariant] = {}
+        self._candidates: dict[tuple[str, str], tuple[Arithmetic, ...]] = {}
+        """By variant and dtype, weaker arithmetics that have explained everything beyond the bound so far."""
+        self._initial = Snapshot()
 
     def answer(self, request: Request) -> Iterator[Reply]:
         """Replies to one request; the last one is Done, Loaded, Refused, Probed or Failed."""
+        self._settle()
         if isinstance(request, Load):
             yield from self._load(request)
         elif isinstance(request, RunCase):
@@ -92,6 +99,13 @@ class _Session:
             functions = {name: self._variant(name).function for name in request.variants}
             with preserved():
                 yield from timing.measure(functions, request, self.device)
+
+    def _settle(self) -> None:
+        """Puts back what changed since the process began, without blame.
+
+        What a variant left behind may act after its call: a finalizer that runs late, a callback that was registered.
+        """
+        self._initial.restore()
 
     def _variant(self, spec: str) -> LoadedVariant:
         if spec not in self.loaded:
@@ -148,11 +162,15 @@ class _Session:
         for name in request.variants:
             variant = self._variant(name)
             masked = variant.declaration.fully_masked
+            self._settle()
             if masked not in references:
                 references[masked] = reference(values, case.format, masked)
             yield Started(name)
             begun = time.perf_counter()
-            measurement, fatal = self._measure(variant, request, bits, references[masked])
+            try:
+                measurement, fatal = self._measure(variant, request, bits, references[masked])
+            except UninterpretableError as error:
+                measurement, fatal = msgspec.structs.replace(unmeasured(bits.shape, ()), skipped=str(error)), False
             yield Measured(name, measurement, time.perf_counter() - begun, fatal)
             if fatal:
                 return
@@ -169,9 +187,15 @@ class _Session:
         if returned.output is None:
             measurement = unmeasured(rows.shape, returned.violations)
         else:
-            contract = contract_of(variant.declaration.arithmetic, of_cpu_library=returned.of_cpu_library)
-            masked = variant.declaration.fully_masked
-            measurement = self._judge_where_it_is(rows, returned.output, request.domain.format, masked, contract)
+            output, fmt, masked = returned.output, request.domain.format, variant.declaration.fully_masked
+            measurement = by_contract(
+                variant,
+                fmt,
+                (rows.shape[0], rows.shape[1]),
+                self.device,
+                lambda contract: self._judge_where_it_is(rows, output, fmt, masked, contract),
+                of_cpu_library=returned.of_cpu_library,
+            )
             measurement = _with(measurement, returned.violations)
         seconds = time.perf_counter() - begun
         yield Measured(request.variant, shifted(measurement, request.start), seconds, returned.fatal)
@@ -211,11 +235,10 @@ class _Session:
         if called.output is None:
             return unmeasured(bits.shape, called.violations), called.fatal
 
-        masked = variant.declaration.fully_masked
-        contract = contract_of(variant.declaration.arithmetic, of_cpu_library=called.of_cpu_library)
+        of_library = called.of_cpu_library
 
         def judged(output: Bits) -> Measurement:
-            return judge(bits, output, fmt, fully_masked=masked, arithmetic=contract, reference=exact)
+            return judge_call(variant, bits, output, fmt, self.device, of_cpu_library=of_library, reference=exact)
 
         measurement = judged(called.output)
         attempt = Attempt(
@@ -228,7 +251,26 @@ class _Session:
             judge=judged,
         )
         measurement = diagnose(attempt, measurement)
+        if variant.declaration.arithmetic is None and breaks_bounds(measurement):
+            fits = self._fitting(variant, bits, called, exact, fmt)
+            measurement = msgspec.structs.replace(measurement, fits=fits)
         return self._with_torch(_with(measurement, called.violations), placed.view, called.output), called.fatal
+
+    def _fitting(
+        self, variant: LoadedVariant, bits: Bits, called: Called, exact: Reference, fmt: Format
+    ) -> tuple[Arithmetic, ...]:
+        """Arithmetics that explain this output too, of those that have explained all others in this process."""
+        output, masked = called.output, variant.declaration.fully_masked
+        assert output is not None
+
+        def judge_by(declared: Arithmetic) -> Measurement:
+            contract = contract_of(declared, of_cpu_library=called.of_cpu_library)
+            return judge(bits, output, fmt, fully_masked=masked, arithmetic=contract, reference=exact)
+
+        left = self._candidates.get((variant.name, fmt.name), candidates(fmt.width))
+        fits = tuple(declared for declared in left if not breaks_bounds(judge_by(declared)))
+        self._candidates[variant.name, fmt.name] = fits
+        return fits
 
     def _with_torch(self, measurement: Measurement, view: torch.Tensor, output: Bits) -> Measurement:
         """Adds the largest absolute difference to torch.softmax, the figure that most other comparisons print."""

@@ -14,6 +14,7 @@ from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.variants import launches
 from softcheck.variants.state import Snapshot
+from softcheck.variants.unable import limit_behind
 
 _INTEGER = {16: torch.int16, 32: torch.int32, 64: torch.int64}
 TORCH_DTYPES = {
@@ -126,7 +127,10 @@ def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Plac
 
 
 def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
-    """Runs a variant once, as ``call_on_device`` does, and brings the output's bits to the host."""
+    """Runs a variant once, as ``call_on_device`` does, and brings the output's bits to the host.
+
+    Raises UninterpretableError as ``launch`` does.
+    """
     launched = launch(function, placed, wait=True)
     if launched.output is None:
         return Called(None, (*launched.broken, *launched.changed), launched.fatal)
@@ -139,7 +143,7 @@ def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
 def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> Returned:
     """Runs a variant once on a placed input and checks what needs no reference: type, shape, dtype, device, input.
 
-    Global state that the call changed is put back.
+    Global state that the call changed is put back. Raises UninterpretableError as ``launch`` does.
     """
     launched = launch(function, placed, wait=True)
     if launched.output is None:
@@ -153,6 +157,9 @@ def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: boo
 
     Without waiting, what the call did to the device shows later, and values are those that the current stream finds: only
     work that a variant leaves on a stream of its own, unordered with the caller's, may come after them.
+
+    Raises UninterpretableError where the call ended because Triton's interpreter, or a machine without a GPU, can't do what
+    it asks for: that shows nothing about the variant.
     """
     device = placed.view.device
     before = _stored(placed).clone()
@@ -164,6 +171,9 @@ def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: boo
             synchronize(device)
     except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
         changed = _state_changed(state.restore())
+        limit = limit_behind(error)
+        if limit is not None:
+            raise limit from None
         violation, is_ruined = raised(error, device)
         return Launched(placed, before, None, (violation,), changed, is_ruined or not state.is_restored)
     changed = _state_changed(state.restore())

@@ -1,22 +1,20 @@
-"""Makes Triton's interpreter round bfloat16 as GPUs do, and keeps NumPy's floating-point warnings out of its results.
+"""Makes Triton's interpreter compute what Triton's language and PTX define, the same on every machine.
 
-Without this, the interpreter truncates when it converts float32 to bfloat16 (a GPU's cvt.rn rounds to nearest, ties to
-even), and misreads subnormal bfloat16 numbers, so that every bfloat16 kernel would look up to one ULP wrong. Triton 3.6
-also fails with NumPy 2.4 and later on every loop whose bounds are kernel arguments. An autotuned kernel would fail at
-once where there is no GPU to time its configurations on.
+Without this it misreads and truncates bfloat16, adds up a tile's rows one after the other, fails on the ``argmax`` of NaN, and
+takes its exponentials from NumPy, which rounds them otherwise on other processors; the modules ``_interpreter_*`` list what
+is corrected. An autotuned kernel would fail at once where there is no GPU to time its configurations on.
 """
 
 import warnings
 from functools import wraps
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import triton
 import triton.language as tl
-from numpy.typing import NDArray
 
-from softcheck.variants import launches
+from softcheck.variants import _interpreter_builder, _interpreter_folds, _interpreter_source, launches
+from softcheck.variants.unable import uninterpretable
 
 _MARK = "_softcheck_wrapped"
 
@@ -27,50 +25,50 @@ def is_on() -> bool:
 
 
 def correct() -> None:
-    """Replaces the interpreter's bfloat16 and loop bound conversions and quietens launches. A second call changes nothing.
+    """Replaces what the interpreter computes otherwise than a GPU, and quietens launches. A second call changes nothing.
 
     Autotuned kernels run in the first configuration that their own pruning leaves.
 
-    Raises RuntimeError where this Triton's interpreter has no such conversion to replace.
+    Raises RuntimeError where this Triton's interpreter is not built as those that are known.
     """
     from triton.runtime import interpreter
     from triton.runtime.autotuner import Autotuner
 
-    original = getattr(interpreter, "_convert_float", None)
-    if original is None:
+    missing = [name for name in _REPLACED if not hasattr(interpreter, name)]
+    if missing:
         raise RuntimeError(
-            f"Triton {triton.__version__}: triton.runtime.interpreter has no _convert_float, expected it as in Triton 3.6 "
-            "to 3.9; without it bfloat16 results can't be trusted, so use one of those versions"
+            f"Triton {triton.__version__}: triton.runtime.interpreter has no {missing[0]}, expected it as in Triton 3.6 to "
+            "3.9; without it results of the interpreter can't be trusted, so use one of those versions"
         )
-    if hasattr(original, _MARK):
+    if hasattr(interpreter.GridExecutor.__call__, _MARK):
         return
-    interpreter._convert_float = _wrap_conversion(original)  # noqa: SLF001
+    _interpreter_builder.install(interpreter)
+    _interpreter_folds.install(interpreter)
+    _interpreter_source.install(interpreter)
     interpreter._patch_lang_tensor = _wrap_tensor_patch(interpreter._patch_lang_tensor)  # noqa: SLF001
+    interpreter._implicit_cvt = _wrap_arguments(interpreter, interpreter._implicit_cvt)  # noqa: SLF001
     interpreter.GridExecutor.__call__ = _wrap_launch(interpreter.GridExecutor.__call__)
+    interpreter.InterpretedFunction.run = _wrap_run(interpreter.InterpretedFunction.run)
     Autotuner.run = _wrap_tuning(Autotuner.run)
 
 
-def _wrap_conversion(original: Any) -> Any:
-    @wraps(original)
-    def convert(values: NDArray[Any], source: tl.dtype, target: tl.dtype, rounding_mode: Any) -> NDArray[Any]:
-        if (source, target) == (tl.float32, tl.bfloat16) and not _rounds_to_zero(rounding_mode):
-            return round_to_bfloat16(values)
-        if (source, target) == (tl.bfloat16, tl.float32):
-            return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        converted: NDArray[Any] = original(values, source, target, rounding_mode)
-        return converted
-
-    setattr(convert, _MARK, True)
-    return convert
-
-
-def _rounds_to_zero(rounding_mode: Any) -> bool:
-    return getattr(rounding_mode, "name", "") == "RTZ"
-
-
-def round_to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """Bit patterns of float32 values rounded to nearest with ties to even, in the shape of ``values``."""
-    return np.asarray(values, dtype=np.float32).astype(ml_dtypes.bfloat16).view(np.uint16)
+_REPLACED = (
+    "InterpreterBuilder",
+    "ReduceOps",
+    "ScanOps",
+    "ASTTransformer",
+    "FunctionRewriter",
+    "GridExecutor",
+    "InterpretedFunction",
+    "_LangPatchScope",
+    "_convert_float",
+    "_implicit_cvt",
+    "_interpreter",
+    "_patch_lang",
+    "_patch_lang_tensor",
+    "interpreter_builder",
+    "interpreter_semantic",
+)
 
 
 def _wrap_tensor_patch(original: Any) -> Any:
@@ -79,8 +77,25 @@ def _wrap_tensor_patch(original: Any) -> Any:
         original(tensor, *args, **kwargs)
         # The interpreter's scalars are arrays of one element, which NumPy 2.4 no longer converts to int by itself.
         tensor.__index__ = lambda self: int(self.handle.data.item())
+        tensor.__bool__ = lambda self: _interpreter_folds.truth(self.handle.data)
 
     return patch
+
+
+def _wrap_arguments(interpreter: Any, original: Any) -> Any:
+    @wraps(original)
+    def convert(argument: Any) -> Any:
+        if isinstance(argument, float):
+            # Launches pass float32, which takes part in promotions as a tensor does and a constant does not.
+            handle = interpreter.TensorHandle(np.array([argument], dtype=np.float32), tl.float32)
+            return tl.tensor(handle, tl.float32)
+        found = original(argument)
+        if isinstance(argument, int) and found.dtype == tl.int64:
+            # From 2^31 to 2^32 Triton keeps an int64 in 32 bits, where its own sums wrap.
+            found.handle.data = found.handle.data.astype(np.int64)
+        return found
+
+    return convert
 
 
 def _wrap_launch(original: Any) -> Any:
@@ -88,11 +103,30 @@ def _wrap_launch(original: Any) -> Any:
     def launch(*args: Any, **kwargs: Any) -> Any:
         launches.note()
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            # A row of NaN is an ordinary input here; a GPU's maximum does not warn of it.
-            warnings.filterwarnings("ignore", "All-NaN (slice|axis) encountered", RuntimeWarning)
+            # NumPy casts an integer out of range, as the language does, with a warning of its own.
+            warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)
             return original(*args, **kwargs)
 
+    setattr(launch, _MARK, True)
     return launch
+
+
+class _NotCompiled:
+    """What a launch returns: on a GPU the compiled kernel, of which there is none here."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise uninterpretable(f"{name} of a compiled kernel")
+
+
+def _wrap_run(original: Any) -> Any:
+    @wraps(original)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        original(*args, **kwargs)
+        return _NotCompiled()
+
+    return run
 
 
 def _wrap_tuning(original: Any) -> Any:

@@ -159,3 +159,36 @@ def test_the_same_input_in_another_folder_of_the_project_is_refused(tmp_path):
     again = softcheck(*add, "--to", "elsewhere/a.jsonl", cwd=tmp_path)
     assert again.returncode == 2
     assert "saved already" in again.stderr
+
+
+def edited(folder, old, new):
+    file = folder / "corpora" / "regressions" / "regressions.jsonl"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize("command", [["corpus", "run"], ["report"]])
+def test_bits_that_were_edited_by_hand_are_refused(tmp_path, command):
+    assert softcheck("corpus", "add", "--dtype", "float16", "--bits", BITS, cwd=tmp_path).returncode == 0
+    run = [*command, "--variant", "torch", "--dtype", "float16", "--device", "interpreter", "--family", "regression"]
+    assert softcheck(*run, cwd=tmp_path).returncode == 0
+    edited(tmp_path, "4000 3800 0000", "4000 3800 3c00")
+    done = softcheck(*run, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "were changed after it was saved" in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_input_that_shrinks_to_a_saved_one_is_covered_by_it(tmp_path):
+    add = ["corpus", "add", "--variant", f"{HOSTILE}:leaves_tail", "--dtype", "float16", "--device", "interpreter"]
+    assert softcheck(*add, "--bits", BITS, cwd=tmp_path).returncode == 0
+    before = saved(tmp_path)
+    other = ["--bits", "3c00 3c00 bc00; 4000 3800 3c00; 0000 0000 0000", "--name", "other"]
+    done = softcheck(*add, *other, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"covered by {before[0]['id']} at " in done.stdout
+    assert "--no-shrink" in done.stdout
+    assert saved(tmp_path) == before
+    done = softcheck(*add, *other, "--no-shrink", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [case["shape"] for case in saved(tmp_path)] == [[1, 3], [3, 3]]

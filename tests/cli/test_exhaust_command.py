@@ -114,3 +114,15 @@ def test_wrong_usage_exits_2(tmp_path, arguments, said):
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_one_column_says_how_little_it_shows_and_pairs_find_what_it_can_not(tmp_path):
+    padded = str(Path(__file__).parents[2] / "examples" / "padded_with_zero.py") + ":softmax"
+    summary = ["exhaust", padded, "--dtype", "float16", "--device", "interpreter", "--format", "summary"]
+    one = softcheck(*summary, "--sample-first", "64", cwd=tmp_path)
+    assert one.returncode == 0, one.stderr
+    assert "one column shows NaN, infinities and masks alone" in one.stdout.splitlines()[-1]
+    assert "--columns 2" in one.stdout.splitlines()[-1]
+    three = softcheck(*summary, "--columns", "3", "--sample-first", "4000", cwd=tmp_path)
+    assert three.returncode == 1
+    assert "one column" not in three.stdout

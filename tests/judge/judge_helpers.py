@@ -8,6 +8,7 @@ import numpy as np
 from oracles.formats import Bits, Format, Values, decode, encode
 from oracles.reference import Reference
 from softcheck.contract import FindingKind, Violation
+from softcheck.judge.histogram import histogram
 from softcheck.judge.judge import judge, reference
 from softcheck.judge.measurement import Measurement
 
@@ -86,3 +87,45 @@ def off_by_one_ulp(right: Bits) -> Iterator[Bits]:
         output = right.copy()
         output[:, column] += np.array(step).astype(output.dtype)
         yield output
+
+
+def inconsistencies(found: Measurement) -> list[str]:
+    """Figures of one measurement that can't all be true, in words."""
+    counts = {v.kind: v.count for v in found.violations}
+    elements, errors = found.elements, found.histogram
+    rows, special = found.rows, found.special_rows
+    claims = {
+        "each element with an error is in one bin": sum(errors.values()) == elements
+        and min(errors.values(), default=1) > 0,
+        "there are no more elements than the shape holds": elements <= rows * found.columns,
+        "a sum without violations has no finding": counts.get(FindingKind.SUM_VIOLATION, 0) == found.sum_violations,
+        "flushed elements have errors": 0 <= found.flushed <= elements,
+        "rows are special, and masked, and judged again, at most once": (
+            found.fully_masked_rows <= special <= rows
+            and found.special_mismatches <= special
+            and found.rejudged_rows <= rows
+        ),
+        "what has no elements has no figures": (
+            (elements == 0) == (found.max_ulp is None) == (found.max_ulp_ftz is None)
+            and (elements > 0 or (found.ulp_sum == 0 and found.max_bound_share is None))
+        ),
+        "a sum that breaks its promise was measured": found.sum_violations == 0 or bool(found.max_sum_deviation),
+        "each kind is told once, with a count": len(counts) == len(found.violations) and 0 not in counts.values(),
+    }
+    if found.max_ulp is not None and found.max_ulp_ftz is not None:
+        largest = found.max_ulp.value
+        (top,) = histogram(np.array([largest]))
+        claims |= {
+            "the sum holds the maximum, and none is above it": (
+                largest * (1 - 1e-9) <= found.ulp_sum <= elements * largest * (1 + 1e-9)
+            ),
+            "the maximum is in the last bin": abs(max(errors, default=-2) - top) <= (found.judged_in != "numpy"),
+            "a format without subnormals has no larger error": 0 <= found.max_ulp_ftz <= largest * (1 + 1e-6),
+            "what is flushed is off by half an ULP": found.flushed == 0 or largest >= 0.5,
+        }
+    share = 0.0 if found.max_bound_share is None else found.max_bound_share.value
+    exceeding = [v for v in found.violations if v.kind is FindingKind.ULP_EXCEEDS_BOUND]
+    claims["what exceeds its bound is the largest share"] = (share > 1) == bool(exceeding) and all(
+        v.share is None or abs(v.share - share) <= 1e-6 * share for v in exceeding
+    )
+    return [claim for claim, holds in claims.items() if not holds]

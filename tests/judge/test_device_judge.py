@@ -5,7 +5,7 @@ import math
 import device_child
 import numpy as np
 import pytest
-from judge_helpers import hard, kinds, matrix, off_by_one_ulp, rounded
+from judge_helpers import hard, inconsistencies, kinds, matrix, off_by_one_ulp, rounded
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, decode, encode
 from softcheck.cases.case import Layout
@@ -18,6 +18,25 @@ from softcheck.variants.declaration import Arithmetic
 
 THREE = (FLOAT16, BFLOAT16, FLOAT32)
 INF, NAN = math.inf, math.nan
+NEAR_TWO = [
+    [0, 0xC0B10F86, 0xBB81CE65],
+    [0, 0xBF415F66, 0xBF2273AB],
+    [0, 0xC0E18262, 0xBA642172],
+    [0, 0xC0E36ABC, 0xBA56EC4D],
+    [0, 0xC0E515FA, 0xBA4BFF40],
+    [0, 0xC0BFBD2E, 0xBB23FBA3],
+    [0, 0xC0F2A47D, 0xBA0587A2],
+    [0, 0xC0ED3E8D, 0xBA1E1305],
+    [0, 0xC0DCB70D, 0xBA8482B5],
+    [0, 0xC0D1ABF1, 0xBABB2997],
+    [0, 0xC0DE7D2E, 0xBA7AB8F5],
+    [0, 0xC0CFC8CC, 0xBAC68A9E],
+    [0, 0xC0D6A409, 0xBAA03A06],
+    [0, 0xC0E63E14, 0xBA44C0A4],
+    [0, 0xC0E2AC14, 0xBA5BFC60],
+    [0, 0xC0CC5386, 0xBADD37E4],
+]
+"""float32 bits: exponentials of 1 and of two others that sum to 1 but for 2^-60 to 2^-52."""
 ROWS = 5
 
 
@@ -36,6 +55,7 @@ def agree(child):
         contract = {name: value for name, value in options.items() if name == "arithmetic"}
         theirs = judge(bits, output, fmt, fully_masked=fully_masked, **contract)
         assert disagreements(ours, theirs) == [], (ours, theirs)
+        assert inconsistencies(ours) == inconsistencies(theirs) == [], (ours, theirs)
         return ours
 
     return compared
@@ -275,6 +295,27 @@ def test_flushed_results(agree):
     found = agree(bits, output, FLOAT16)
     assert found.flushed > 5
     assert found.max_ulp_ftz < 2 < found.max_ulp.value
+
+
+@pytest.mark.parametrize("fmt", THREE, ids=lambda f: f.name)
+@pytest.mark.parametrize("columns", [2, 3])
+def test_results_below_float64s_range_are_one_ulp_from_the_least_normal_number(agree, fmt, columns):
+    rows = [[0.0, far, -INF][:columns] for far in (-100.0, -800.0, -INF)]
+    bits = matrix(rows, fmt)
+    output = rounded(bits, fmt)
+    output[:, 1] = encode(np.array(fmt.least_normal), fmt)
+    for row in ((0,), (1,), (2,), (0, 1, 2)):
+        assert agree(bits[list(row)], output[list(row)], fmt).max_ulp_ftz == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("step", [-1, 1])
+def test_sums_next_to_a_power_of_two_leave_the_maximums_side_to_be_decided(agree, step):
+    # 64 maxima, and others whose exponentials sum to 64 but for 2^-50 or so, more or less: float64 adds up to either side of 128.
+    rng = np.random.default_rng(0)
+    bits = np.array([rng.permutation(rng.choice(NEAR_TWO, 64).ravel()) for _ in range(8)], np.uint32)
+    output = rounded(bits, FLOAT32)
+    output[bits == 0] = encode(np.array(1 / 128), FLOAT32) + np.uint32(step % 2**32)
+    agree(bits, output, FLOAT32)
 
 
 def test_the_largest_error_if_flushed_may_need_a_table_of_all_rows(child):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from judge_helpers import judged, kinds, matrix, rounded, violation
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FORMATS, Format, decode, encode
@@ -303,15 +304,53 @@ def test_a_wrong_reference_within_its_stated_error_convicts_nobody() -> None:
     assert judge(bits, rounded(bits, FLOAT16), FLOAT16, reference=off).violations == ()
 
 
-def test_a_maximum_that_hangs_on_a_power_of_two_is_decided() -> None:
-    # r is exactly 1/2, and one ULP of float32 away is one ULP; were r below 1/2 it would be two.
-    bits = matrix([[0.0, 0.0]], FLOAT32)
-    output = matrix([[0.5 + 2**-24, 0.5]], FLOAT32)
-    exact = vaguer(reference(decode(bits, FLOAT32), FLOAT32), 1e-15)
-    found = judge(bits, output, FLOAT32, reference=exact)
-    assert found.rejudged_rows == 1
+def test_what_hangs_on_a_power_of_two_is_decided() -> None:
+    # r is 1/2 but for 2^-101, on either side: one ULP above 1/2 is one ULP of the larger, and two of the smaller.
+    bits = matrix([[2.0**-100, 0.0]], FLOAT32)
+    for column, ulps in ((0, 1.0), (1, 2.0)):
+        output = matrix([[0.5, 0.5]], FLOAT32)
+        output[0, column] += 1
+        found = judge(bits, output, FLOAT32)
+        assert found.rejudged_rows == 1
+        assert found.max_ulp is not None
+        assert found.max_ulp.value == pytest.approx(ulps)
+        assert found.ulp_sum == pytest.approx(ulps)
+
+
+@pytest.mark.parametrize("fmt", [FLOAT16, BFLOAT16, FLOAT32], ids=lambda f: f.name)
+@pytest.mark.parametrize("change", [-1, 1])
+def test_rows_whose_powers_of_two_are_known_are_not_judged_again(fmt: Format, change: int) -> None:
+    rows = np.full((4, 64), 1.5)
+    rows[1, 1:], rows[2, 4:], rows[3, 8:] = -40.0, -60.0, -INF
+    bits = matrix(rows, fmt)
+    output = rounded(bits, fmt)
+    output[output > 0] += np.array(change).astype(fmt.storage)
+    found = judge(bits, output, fmt)
+    assert found.rejudged_rows == 0
+    assert found.ulp_sum == pytest.approx(sum(judge(bits[i : i + 1], output[i : i + 1], fmt).ulp_sum for i in range(4)))
+
+
+@pytest.mark.parametrize("fmt", ALL, ids=lambda f: f.name)
+@pytest.mark.parametrize("far", [-800.0, -1300.0, -INF])
+def test_results_below_float64s_range_are_one_ulp_from_the_least_normal_number(fmt: Format, far: float) -> None:
+    found = judged([[0.0, far]], [[1.0, fmt.least_normal]], fmt)
     assert found.max_ulp is not None
-    assert found.max_ulp.value == 1.0
+    assert found.max_ulp.value == 2.0 ** (fmt.precision - 1)
+    assert found.max_ulp_ftz == 1.0
+
+
+def test_results_next_to_the_least_normal_number_are_flushed_or_not_as_they_truly_lie() -> None:
+    # Of 2^14 logits, two of which are off by next to nothing, r is 2^-14, float16's least normal number, but for 2^-76: below it
+    # where one is as much larger as another is smaller, since the exponential is convex.
+    bits = np.zeros((3, 2**14), np.uint16)
+    bits[0, :2], bits[1, 0] = (1, 0x8001), 0x8001
+    output = rounded(bits, FLOAT16)
+    output[:, 5] = 0
+    found = judge(bits, output, FLOAT16)
+    assert (found.rejudged_rows, found.flushed) == (1, 1)
+    by_row = [judge(bits[i : i + 1], output[i : i + 1], FLOAT16) for i in range(3)]
+    assert [m.flushed for m in by_row] == [1, 0, 0]
+    assert [m.max_ulp_ftz for m in by_row] == [pytest.approx(1.0), pytest.approx(2.0**10), pytest.approx(2.0**10)]
 
 
 def test_one_hot_results_just_below_one() -> None:
@@ -332,3 +371,21 @@ def test_float64_results_are_measured_to_fractions_of_their_ulp() -> None:
     assert shifted.max_ulp is not None
     assert 1 < shifted.max_ulp.value <= 1.5
     assert shifted.violations == ()
+
+
+@pytest.mark.parametrize("fmt", ALL, ids=lambda f: f.name)
+def test_environment_of_the_calling_thread_decides_nothing(fmt):
+    least = 2.0 ** (fmt.min_exponent - fmt.precision + 1)
+    logits = np.array([[0.0, fmt.min_exponent * math.log(2) - 1, -INF, -INF]])
+    bits = encode(logits, fmt)
+    output = rounded(bits, fmt)
+    output[0, 3] = encode(np.array([least]), fmt)[0]
+    expected = judge(bits, output, fmt)
+    assert kinds(expected) >= {FindingKind.MASKED_NOT_ZERO}
+    assert torch.set_flush_denormal(True)
+    try:
+        assert judge(bits, output, fmt) == expected
+        assert judge(bits, output, fmt, reference=reference(decode(bits, fmt), fmt)) == expected
+        assert float((torch.tensor([1e-40]) * 1).item()) == 0, "the caller's own choice stays"
+    finally:
+        torch.set_flush_denormal(False)

@@ -15,7 +15,7 @@ def test_parts_give_the_figures_of_the_whole():
     exact = np.exp(np.float32(1) * bits.view(np.float16).astype(np.float32))
     output = (exact / exact.sum(axis=1, keepdims=True)).astype(np.float16)
     output[7, 3] *= 3
-    output[31, 3] *= 2
+    output[31, 3] *= 5
     wrong = output.view(np.uint16)
     whole = judge(bits, wrong, FLOAT16)
     parts = [shifted(judge(bits[i : i + 8], wrong[i : i + 8], FLOAT16), i) for i in range(0, 40, 8)]
@@ -30,6 +30,10 @@ def test_parts_give_the_figures_of_the_whole():
     assert all(v.message.startswith(f"row {v.row}") for v in merged.violations)
     in_first_broken_part = judge(bits[:8], wrong[:8], FLOAT16).violations
     assert {v.row for v in merged.violations} == {v.row for v in in_first_broken_part}
+    # A declared defect that explains errors up to some share does not explain those of later parts that are larger.
+    assert {v.kind: v.share for v in merged.violations} == {v.kind: v.share for v in whole.violations}
+    assert merged.max_bound_share is not None
+    assert merged.max_bound_share.value in {v.share for v in merged.violations}
 
 
 def test_a_witness_keeps_its_own_number_in_the_message_of_a_later_part():

@@ -116,9 +116,19 @@ def right_results_in_doubt_are_acquitted() -> None:
     exact = judge.reference(decode(bits, FLOAT16), FLOAT16)
     off = Reference(exact.high * (1 + 1e-4), exact.low, exact.exponent, np.full(exact.high.shape, 2e-4), 0.0)
     output = rounded(bits, FLOAT16)
-    # One surely wrong element sets the maximum, so that the others are in doubt for their verdict alone.
     output[0, 0] += 50
     assert violation(judge.judge(bits, output, FLOAT16, reference=off), FindingKind.ULP_EXCEEDS_BOUND).count == 1
+
+
+def the_sides_of_one_half_are_told_apart() -> None:
+    # r is 1/2 but for 2^-145 or so; errors of 1 + 1 - 1/2 and 6 + 1/2 ULPs, as each row shows by itself.
+    bits = np.array([[0x80000013, 0x80000030], [0x8000008A, 0x8000006B]], np.uint32)
+    output = np.array([[0x3F000000, 0x3F000001], [0x3F000003, 0x3EFFFFFF]], np.uint32)
+    assert abs(judge.judge(bits, output, FLOAT32).ulp_sum - 8.5) < 1e-6
+
+
+def results_below_float64s_range_count_as_flushed() -> None:
+    assert judged([[0.0, -800.0]], [[1.0, FLOAT32.least_normal]], FLOAT32).max_ulp_ftz == 1
 
 
 def negative_probabilities_are_found() -> None:
@@ -126,6 +136,7 @@ def negative_probabilities_are_found() -> None:
 
 
 _error, _scaled, _specials, _bounds = ulp.scaled_error, ulp.scaled, special.specials, bounds.bounds
+_as_if_flushing = ulp.error_as_if_flushing
 _summary_add = judge._Summary.add
 
 
@@ -196,6 +207,15 @@ def never(*arguments: Any) -> Any:
     return np.zeros(arguments[0].shape, dtype=np.bool_)
 
 
+def blindly(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(doubt, "verdicts", never)
+    patch.setattr(doubt, "figures", never)
+
+
+def zero_is_no_small_result(error: Any, output: Any, exact: Any) -> Any:
+    return np.where(exact.high > 0, _as_if_flushing(error, output, exact), error)
+
+
 def exponent_of_the_rounded_value(reference: Any) -> Any:
     return np.frexp(reference.values)[1].astype(np.int64) - 1
 
@@ -222,7 +242,12 @@ FAULTS: dict[str, tuple[Patch, Check]] = {
     "loose fixed sum tolerance": (on(bounds, "bounds", fixed_sum_tolerance(1e-3)), a_bad_sum_is_found),
     "tight fixed sum tolerance": (on(bounds, "bounds", fixed_sum_tolerance(1e-3)), a_legitimate_sum_is_not_reported),
     "never looks at order": (on(order, "disorder", no_disorder), wrong_order_is_found),
-    "trusts its reference blindly": (on(doubt, "verdicts", never), right_results_in_doubt_are_acquitted),
+    "trusts its reference blindly": (blindly, right_results_in_doubt_are_acquitted),
+    "takes the ULP of its reference's side": (on(doubt, "figures", never), the_sides_of_one_half_are_told_apart),
+    "takes what vanishes for no small result": (
+        on(ulp, "error_as_if_flushing", zero_is_no_small_result),
+        results_below_float64s_range_count_as_flushed,
+    ),
     "knows no range": (
         on(tally, "_out_of_range", lambda block: (np.zeros_like(block.exceeding), block.errors)),
         negative_probabilities_are_found,

@@ -161,6 +161,10 @@ def test_a_flushing_kernel_is_measured_in_its_own_format(fmt: Format) -> None:
     # Other subnormal outputs and normal results keep the ordinary unit.
     assert error(fmt.least_normal / 2, one(0.75, 0.0, fmt.min_exponent)) == 2.0 ** (fmt.precision - 1) / 4
     assert error(0.0, one(1.0, 0.0, fmt.min_exponent)) == 2.0 ** (fmt.precision - 1)
+    # What is too small for float64, or exactly 0, is one ULP from the least normal number too.
+    for vanishing in (one(0.0), one(0.0, 0.0, 0, 1.0), one(0.75, 0.0, -3000)):
+        assert error(fmt.least_normal, vanishing) == pytest.approx(1.0)
+        assert error(0.0, vanishing) == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("fmt", [FLOAT16, BFLOAT16, FLOAT32], ids=lambda f: f.name)

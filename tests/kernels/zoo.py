@@ -7,8 +7,10 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
+import numpy as np
 import torch
 
 
@@ -106,6 +108,39 @@ def changes_threads_gradients_and_environment(x):
     torch.set_grad_enabled(False)
     os.environ["TRITON_INTERPRET"] = "0"
     os.chdir("/")
+
+
+@_on_three_columns
+def changes_how_numbers_are_rounded(x):
+    torch.set_flush_denormal(True)
+    # FE_UPWARD on x86 and on Arm; each refuses the other's number.
+    fesetround = ctypes.CDLL(None).fesetround
+    assert fesetround(0x800) == 0 or fesetround(0x400000) == 0
+
+
+@_on_three_columns
+def leaves_an_alarm_that_raises(x):
+    def too_late(number, frame):
+        raise TimeoutError("an alarm that someone else set")
+
+    signal.signal(signal.SIGALRM, too_late)
+    signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+
+
+@_on_three_columns
+def makes_warnings_errors(x):
+    warnings.simplefilter("error")
+
+
+@_on_three_columns
+def closes_standard_output(x):
+    sys.stdout.close()
+
+
+@_on_three_columns
+def patches_numpy(x):
+    np.exp = np.expm1
+    np.sum = np.max
 
 
 @_on_three_columns

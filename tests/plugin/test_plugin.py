@@ -189,3 +189,144 @@ def test_misspelt_probe_is_a_usage_error(pytester):
     result = run_probed(pytester, "right", 'probes=["emptys"]')
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*unknown probe 'emptys'; did you mean 'empties'*"])
+
+
+NOT_JUDGED = """
+import pytest
+
+{marker}
+def test_softmax({fixture}):
+    assert True
+"""
+
+MARKED = '@pytest.mark.accuracy(variants=["kernels.py:right"], dtypes=["float16"], families=["ties"])'
+
+
+def run_suite(pytester, suite, *arguments):
+    pytester.makepyfile(kernels=KERNELS)
+    pytester.makepyfile(test_mine=suite)
+    return pytester.runpytest_subprocess("-p", "no:xdist", "--softcheck-device=interpreter", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("marker", "fixture", "said"),
+    [
+        (MARKED, "accuracy", "never called accuracy.check()"),
+        (MARKED, "generated_accuracy", "never called generated_accuracy.search()"),
+        (MARKED, "", "asks for none of its fixtures"),
+        ("@pytest.mark.accuracy", "", "asks for none of its fixtures"),
+    ],
+)
+def test_a_test_that_judges_nothing_fails(pytester, marker, fixture, said):
+    result = run_suite(pytester, NOT_JUDGED.format(marker=marker, fixture=fixture))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"*nothing was judged*{said}*"])
+    assert "Traceback" not in result.stdout.str()
+    assert ".py:" not in result.stdout.str().split("FAILURES")[1].split("short test summary")[0].replace(
+        "kernels.py:", ""
+    )
+
+
+def test_tests_that_skip_or_fail_by_themselves_are_left_alone(pytester):
+    body = f'''
+import pytest
+
+pytestmark = pytest.mark.accuracy(variants="kernels.py:zero", dtypes="float16", families="ties")
+
+def test_without_the_fixture():
+    """The module's marker gives the arguments; this test is none of softcheck's."""
+
+def test_that_skips(accuracy):
+    pytest.skip("not today")
+
+def test_that_expects_a_failure(accuracy):
+    with pytest.raises(pytest.fail.Exception, match="broken promises"):
+        accuracy.check()
+
+{MARKED}
+@pytest.mark.skip(reason="not today")
+def test_that_is_skipped():
+    pass
+'''
+    run_suite(pytester, body).assert_outcomes(passed=2, skipped=2)
+
+
+def test_a_projects_own_marker_of_the_same_name_is_left_alone(pytester):
+    pytester.makeini("[pytest]\nmarkers =\n    accuracy: slow tests of ours")
+    run_suite(pytester, NOT_JUDGED.format(marker="@pytest.mark.accuracy", fixture="")).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        ("", "*no accuracy marker*@pytest.mark.accuracy(variants=*"),
+        ('@pytest.mark.accuracy("kernels.py:right")', "*takes keywords, got 'kernels.py:right'*"),
+        ("@pytest.mark.accuracy(dtypes=16)", "*dtypes=16; expected a list of names*"),
+        ("@pytest.mark.accuracy(variants=[])", "*variants is empty*"),
+        ('@pytest.mark.accuracy(dtypes=["flaot16"])', "*unknown dtype 'flaot16'*"),
+        ('@pytest.mark.accuracy(variants=["torhc"])', "*unknown variant 'torhc'; did you mean 'torch'*"),
+    ],
+)
+def test_usage_errors_are_shown_alone(pytester, marker, said):
+    result = run_suite(pytester, NOT_JUDGED.format(marker=marker, fixture="accuracy"))
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([said])
+    shown = result.stdout.str().split("ERRORS")[1].split("short test summary")[0].splitlines()
+    assert len(shown) <= 5, shown
+
+
+def test_a_single_name_stands_for_a_list_of_one(pytester):
+    suite = (
+        SUITE.format(name="right").replace('["kernels.py:right"]', '"kernels.py:right"').replace('["ties"]', '"ties"')
+    )
+    result = run_suite(pytester, suite.replace('["float16"]', '"float16"'), "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*kernels.py:right-float16-ties*PASSED*"])
+
+
+def test_an_error_of_softchecks_own_while_judging_is_shown_alone(pytester):
+    result = run_suite(pytester, SUITE.format(name="nowhere"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*has no 'nowhere'*"])
+    assert "softcheck/testing.py" not in result.stdout.str()
+
+
+def test_environment_stands_for_options_and_pyproject_for_what_the_marker_leaves_open(pytester, monkeypatch):
+    suite = SUITE.format(name="right").replace(', dtypes=["float16"]', "")
+    pytester.makepyprojecttoml('[tool.softcheck]\ndtype = "bfloat16"\nvariant = "torch"\nmax-slowdown = 0.1')
+    result = run_suite(pytester, suite, "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["*[[]kernels.py:right-bfloat16-ties[]]", "1 test collected*"])
+    monkeypatch.setenv("SOFTCHECK_DTYPE", "float16 float32")
+    monkeypatch.setenv("SOFTCHECK_VARIANT", "kernels.py:zero")
+    result = run_suite(pytester, suite, "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["*zero-float16-ties[]]", "*zero-float32-ties[]]", "2 tests collected*"])
+    result = run_suite(pytester, suite, "--collect-only", "-q", "--softcheck-dtype", "float64")
+    result.stdout.fnmatch_lines(["*zero-float64-ties[]]", "1 test collected*"])
+
+
+@pytest.mark.parametrize(
+    ("table", "environment", "said"),
+    [
+        ("dtpye = 'float16'", {}, "*no setting 'dtpye'; did you mean 'dtype'*"),
+        ("dtype = 16", {}, "*dtype = 16: expected a list of text*"),
+        ("", {"SOFTCHECK_DEVICE": "gpu"}, "*SOFTCHECK_DEVICE is 'gpu', expected one of: auto, cuda, interpreter*"),
+        ("generate = 0", {}, "*generate is '0', expected a number, at least 1*"),
+    ],
+)
+def test_wrong_settings_are_usage_errors(pytester, monkeypatch, table, environment, said):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    pytester.makepyprojecttoml(f"[tool.softcheck]\n{table}")
+    pytester.makepyfile(kernels=KERNELS)
+    pytester.makepyfile(test_mine=SUITE.format(name="right"))
+    result = pytester.runpytest_subprocess("-p", "no:xdist")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+    assert "Traceback" not in result.stderr.str()
+
+
+def test_a_variable_that_is_no_setting_is_warned_of(pytester, monkeypatch):
+    monkeypatch.setenv("SOFTCHECK_DTPYE", "float16")
+    result = run_suite(pytester, SUITE.format(name="right"), "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["*SOFTCHECK_DTPYE is no setting; did you mean 'SOFTCHECK_DTYPE'*"])

@@ -46,9 +46,10 @@ def test_planted_faults_are_found_by_the_probe_made_for_them():
 
 
 def test_a_store_beyond_the_output_is_found_before_it_can_ruin_the_process():
-    found = kinds_by_probe([f"{PLANTED}:stores_one_beyond"], ["float16", "float32"], ["guard_bands"])
+    names = ("stores_one_beyond", "stores_by_the_strides_of_the_input", "right")
+    found = kinds_by_probe([f"{PLANTED}:{name}" for name in names], ["float16", "float32"], ["guard_bands"])
     assert found == {
-        f"stores_one_beyond {dtype} guard_bands": ["out_of_bounds_write"] for dtype in ("float16", "float32")
+        f"{name} {dtype} guard_bands": ["out_of_bounds_write"] for dtype in ("float16", "float32") for name in names[:2]
     }
 
 

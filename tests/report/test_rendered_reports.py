@@ -24,6 +24,7 @@ RENDERINGS = {
     "interpreter-80.txt": (INTERPRETED, "table", Display(width=80)),
     "cuda-120.txt": (MEASURED, "table", Display(width=120)),
     "cuda-summary.txt": (MEASURED, "summary", PLAIN),
+    "interpreter-summary.txt": (INTERPRETED, "summary", Display(width=80)),
     "interpreter.md": (INTERPRETED, "markdown", PLAIN),
     "cuda.md": (MEASURED, "markdown", PLAIN),
     "interpreter.json": (INTERPRETED, "json", PLAIN),
@@ -58,7 +59,9 @@ def test_no_table_line_is_wider_than_the_terminal_and_no_figure_is_cut(report, w
     words = set(" ".join(lines).split())
     for result in report.variants:
         assert {result.verdict, content.figures.figure(result.p999_ulp)} <= words
-        assert set(re.findall(r"[a-z_]{3,}", content.kinds(result))) <= set(re.findall(r"[a-z_]{3,}", " ".join(words)))
+        if result.findings:
+            kinds = re.findall(r"[a-z_]{3,}", content.kinds(result))
+            assert set(kinds) <= set(re.findall(r"[a-z_]{3,}", " ".join(words)))
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
@@ -232,3 +235,60 @@ def test_of_trials_that_show_the_same_the_one_that_names_the_sizes_comes_first(n
     assert "sum_violation in 3 trials: N not a power of two" in text
     assert "and 2 more trials of appended_masks, grid_limits: see --format json" in text
     assert "leading ones" not in text
+
+
+LONGEST = max((kind.value for kind in FindingKind), key=len)
+
+
+@pytest.mark.parametrize("name", ["softmax", "a_folder_of_kernels/with_a_long_name/attention_kernels.py:softmax"])
+@pytest.mark.parametrize("width", [80, 90, 100, 120])
+@pytest.mark.parametrize("output_format", ["table", "summary"])
+def test_no_kind_of_finding_is_broken_over_two_lines(name, width, output_format):
+    findings = tuple(
+        finding(FindingKind(kind), f"ties/{n}/float16", "wrong")
+        for kind in (LONGEST, "out_of_bounds_write")
+        for n in range(120)
+    )
+    result = msgspec.structs.replace(FAILING, name=name, findings=findings)
+    text = formats.render(msgspec.structs.replace(INTERPRETED, variants=(result,)), output_format, Display(width=width))
+    lines = table_lines(text)
+    assert max(map(len, lines)) <= width
+    words = " ".join(lines).split()
+    assert LONGEST in words
+    assert "out_of_bounds_write" in words
+
+
+@pytest.mark.parametrize("width", [80, 99])
+def test_on_a_narrow_terminal_findings_go_below_the_figures(width):
+    lines = formats.render(INTERPRETED, "table", Display(width=width)).splitlines()
+    below = next(i for i, line in enumerate(lines) if line.split() == ["variant", "findings"])
+    figures_of = next(i for i, line in enumerate(lines) if line.startswith("one_block "))
+    assert figures_of < below
+    assert "findings" not in " ".join(lines[:below])
+    assert "ulp_exceeds_bound ×3" in " ".join(lines[below:])  # noqa: RUF001 - as it is printed
+    clean = msgspec.structs.replace(INTERPRETED, variants=(PASSING,))
+    assert "findings" not in formats.render(clean, "table", Display(width=width))
+
+
+def test_the_summary_of_a_failure_says_what_is_wrong_and_how_to_see_it_again():
+    text = formats.render(INTERPRETED, "summary")
+    assert "812.4 ULP where at most 0.601 is allowed" in text
+    assert "$ softcheck report --variant notebook_basic --case odd_columns/127/float16" in text
+    assert "declared defect not found" in text
+    for left_out in ("worst elements", "\ndeclared defects\n", "\nprobes\n", "\nnotes\n"):
+        assert left_out not in text
+    clean = msgspec.structs.replace(INTERPRETED, variants=(PASSING,))
+    assert "$ " not in formats.render(clean, "summary")
+
+
+@pytest.mark.parametrize("output_format", ["table", "summary"])
+def test_a_legend_explains_what_is_shown_in_five_words_each(output_format):
+    text = formats.render(INTERPRETED, output_format)
+    legend = dict(content.legend(INTERPRETED))
+    assert set(legend) == {"known", "≥", "=", "error/bound", "flushed", "special"}
+    for word, meaning in legend.items():
+        assert f"{word}: {meaning}" in text
+        assert len(meaning.split()) <= 5
+    clean = msgspec.structs.replace(INTERPRETED, variants=(PASSING,))
+    assert {"known", "="}.isdisjoint(dict(content.legend(clean)))
+    assert content.legend(msgspec.structs.replace(INTERPRETED, variants=())) == []

@@ -26,6 +26,11 @@ HOSTILE = {
     "patches_torch": FindingKind.STATE_CHANGED,
     "enters_a_dispatch_mode": FindingKind.STATE_CHANGED,
     "changes_threads_gradients_and_environment": FindingKind.STATE_CHANGED,
+    "changes_how_numbers_are_rounded": FindingKind.STATE_CHANGED,
+    "leaves_an_alarm_that_raises": FindingKind.STATE_CHANGED,
+    "makes_warnings_errors": FindingKind.STATE_CHANGED,
+    "closes_standard_output": FindingKind.STATE_CHANGED,
+    "patches_numpy": FindingKind.STATE_CHANGED,
     "leaves_a_thread_that_writes": FindingKind.STATE_CHANGED,
 }
 CASES = [
@@ -72,6 +77,11 @@ def test_zoo_costs_one_kind_of_finding_each_and_healthy_results_are_those_of_an_
         ("seeds_and_demands_determinism", "the random seed"),
         ("patches_torch", "torch.softmax, "),
         ("enters_a_dispatch_mode", "global hooks of modules"),
+        ("changes_how_numbers_are_rounded", "rounding or the flushing of subnormals (from "),
+        ("leaves_an_alarm_that_raises", "timers (the real one runs), the handling of signals (SIGALRM)"),
+        ("makes_warnings_errors", "warnings (Warning is raised)"),
+        ("closes_standard_output", "standard streams (sys.stdout was closed)"),
+        ("patches_numpy", "numpy.exp, numpy.sum"),
         ("leaves_a_thread_that_writes", "scribbler"),
     ],
 )

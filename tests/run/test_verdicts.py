@@ -12,6 +12,9 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.probes.outcome import Conclusion, Shown
 from softcheck.report.build import build, exit_code
+from softcheck.report.formats import render
+from softcheck.report.output import Display
+from softcheck.run.blames import Blame, Command
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.model import GivenUp, Options, Run
 from softcheck.run.patience import Over
@@ -19,7 +22,7 @@ from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Result
 from softcheck.speed.samples import Sampled, ShapeSamples
-from softcheck.variants.declaration import Declaration, KnownDefect
+from softcheck.variants.declaration import Arithmetic, Declaration, KnownDefect
 
 READY = Ready(backend="interpreter", device="CPU", torch="2", triton="3", python="3.11", driver=None)
 ULP = Violation(FindingKind.ULP_EXCEEDS_BOUND, "7 ULP, expected at most 0.5")
@@ -339,3 +342,83 @@ def test_defect_of_cases_and_probes_is_found_in_either():
     assert probed_report(mixed, probed(("5x0", RAISED)), measurements=[clean]).variants[0].verdict == "known"
     assert probed_report(mixed, probed(), measurements=[raising]).variants[0].verdict == "known"
     assert probed_report(mixed, probed(), measurements=[clean]).variants[0].verdict == "error"
+
+
+FLUSHING, PRESCALED = Arithmetic(flush_to_zero=True), Arithmetic(exp="prescaled_ex2_approx")
+
+
+def fitting(*arithmetics):
+    return msgspec.structs.replace(measured(ULP), fits=arithmetics)
+
+
+def test_the_declaration_that_would_fit_all_errors_is_named():
+    found = [
+        (case("ties"), fitting(FLUSHING, PRESCALED)),
+        (case("ramp"), fitting(PRESCALED)),
+        (case("one"), measured()),
+    ]
+    report = report_of(Declaration(), found)
+    assert report.variants[0].verdict == "fail"
+    (note,) = report.notes
+    assert note.endswith("declare it: @variant(arithmetic=Arithmetic(exp='prescaled_ex2_approx'))")
+
+
+@pytest.mark.parametrize(
+    ("declaration", "fits"),
+    [
+        (Declaration(), [(FLUSHING,), (PRESCALED,)]),
+        (Declaration(), [(FLUSHING,), ()]),
+        (Declaration(arithmetic=Arithmetic()), [(FLUSHING,), (FLUSHING,)]),
+    ],
+)
+def test_no_declaration_is_named_that_would_leave_errors_or_replace_one(declaration, fits):
+    cases = zip(("ties", "ramp"), fits, strict=True)
+    assert report_of(declaration, [(case(name), fitting(*arithmetics)) for name, arithmetics in cases]).notes == ()
+
+
+def test_a_declared_weaker_contract_stands_beside_the_verdict():
+    report = report_of(Declaration(arithmetic=FLUSHING), [(case("ties"), measured())])
+    (row,) = report.variants
+    assert (row.verdict, row.weaker_contract) == ("pass", "subnormal values flushed to zero")
+    assert "weaker contract: subnormal values flushed to zero" in render(report, "table", Display())
+    assert exit_code(report) == 0
+
+
+def test_what_a_library_errs_beyond_the_standard_contract_is_a_note():
+    beyond = msgspec.structs.replace(measured(), max_standard_share=1.5)
+    report = report_of(Declaration(), [(case("ties"), beyond), (case("ramp"), measured())])
+    assert report.variants[0].verdict == "pass"
+    (note,) = report.notes
+    assert "on 1 cases, 1.5 times its bound on ties/a/float16" in note
+
+
+def blamed_report(*measurements, **more):
+    command = Command(variants=("v",), dtypes=("float16",), cases=(case("ties"), case("masked")), **more)
+    blame = Blame(
+        variant="v",
+        dtype="float16",
+        case=case("ties").id,
+        violation=Violation(FindingKind.CRASH, "memory was corrupted by an earlier call"),
+        command=command,
+        is_reproduced=True,
+        crashes=3,
+    )
+    run = run_of(Declaration(), [(case("ties"), measured(*measurements))], whole=False)
+    run.blames.append(blame)
+    return build(run, command=["softcheck"])
+
+
+def test_crash_that_an_earlier_call_caused_is_a_finding_with_the_command_that_shows_it():
+    (row,) = blamed_report(check_heap=True).variants
+    (finding,) = row.findings
+    assert (row.verdict, finding.kind, finding.case) == ("fail", FindingKind.CRASH, case("ties").id)
+    assert finding.reproduce == (
+        f"softcheck report --variant v --dtype float16 --case {case('ties').id} --case {case('masked').id} "
+        "--in-order --check-heap --device interpreter"
+    )
+
+
+def test_crashes_are_symptoms_where_a_write_out_of_bounds_was_found():
+    report = blamed_report(Violation(FindingKind.OUT_OF_BOUNDS_WRITE, "beside the input"))
+    assert [f.kind for f in report.variants[0].findings] == [FindingKind.OUT_OF_BOUNDS_WRITE]
+    assert any("3 processes ended in calls that pass alone" in note for note in report.notes)

@@ -49,6 +49,15 @@ def interpreted():
 
 
 @pytest.fixture(scope="session")
+def operating():
+    """``operating(function, array)``: what a function of interpreted_operations.py returns for an array."""
+    child = Child("operating_child.py", TRITON_INTERPRET="1")
+    file = Path(__file__).with_name("interpreted_operations.py")
+    yield lambda function, array: child.ask(f"{file}:{function}", array)
+    child.close()
+
+
+@pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
     cache = str(tmp_path_factory.mktemp("triton-cache"))
     child = Child("compiling_child.py", TRITON_CACHE_DIR=cache, TRITON_DEFAULT_FP_FUSION="1")

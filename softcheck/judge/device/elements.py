@@ -129,6 +129,12 @@ def expm1_small(b: tl.tensor) -> tl.tensor:
 
 
 @jit
+def is_power_of_two(value: tl.tensor) -> tl.tensor:
+    """Whether float64 values > 0 in the normal range are powers of two."""
+    return (value.to(tl.int64, bitcast=True) & _MANTISSA) == 0
+
+
+@jit
 def inverse_denominator(
     total: tl.tensor, weighted_distance: tl.tensor, copies: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor]:
@@ -138,8 +144,7 @@ def inverse_denominator(
     is then taken one unit lower, as in oracles.float64. The exponentials' sum is at least c, since rounding is monotonic.
     """
     inverse = 1.0 / total
-    power_of_two = (total.to(tl.int64, bitcast=True) & _MANTISSA) == 0
-    others = power_of_two & (weighted_distance > 0)
+    others = is_power_of_two(total) & (weighted_distance > 0)
     below = (inverse.to(tl.int64, bitcast=True) - 1).to(tl.float64, bitcast=True)
     return tl.where(others, below, inverse), others & (copies != total)
 

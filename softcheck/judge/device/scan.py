@@ -56,6 +56,8 @@ MAX_COLUMNS = 16384
 _UP_NARROW, _UP_WIDE = tl.constexpr(128), tl.constexpr(64)
 """UP of softcheck.judge.device.shares."""
 _MANTISSA = tl.constexpr((1 << 52) - 1)
+_NEAR = tl.constexpr(1 << 20)
+"""Units of a total's last place, 2^-32 of it: more than its relative error, whatever the polynomial."""
 _FAR_BELOW = tl.constexpr(124.0)
 """Logits farther below the peak are put there, but float16's: within 2, where the peak is below LARGEST_PEAK. e^-122 is
 2^-27 of the least ULP, 2^-149: nothing is left of r, nor of an error of its own."""
@@ -75,15 +77,16 @@ def _denominator(
     """The inverse of the exponentials' sum, as in ``inverse_denominator``, the mean of A, and whether both are known.
 
     ``weights`` is the sum of A e^-d, in units of ``unit`` and with the factors of the exponentials and of ``leading``, with which it is
-    above 0 wherever there is any other finite logit than the maximum. Where the total is a power of two and the maximum's copies are
-    not all of it, the others vanish beside them, or their exponentials sum to 1 at least, and so their errors to ``exponential``.
+    above 0 wherever there is any other finite logit than the maximum. Where the total is a power of two, or so close to one that its
+    own error hides the side, and the maximum's copies are not all of it, the others all but vanish beside them, or their exponentials
+    sum to 1 at least, but for that error, and so their errors to ``exponential``.
     """
     inverse = quick_inverse(total, NVIDIA)
-    power_of_two = (total.to(tl.int64, bitcast=True) & _MANTISSA) == 0
-    others = power_of_two & (weights > 0)
+    bits = total.to(tl.int64, bitcast=True)
+    others = ((bits & _MANTISSA) == 0) & (weights > 0)
     below = (inverse.to(tl.int64, bitcast=True) - 1).to(tl.float64, bitcast=True)
     weighted = weights * (-(2.0**-128) / 2.0**_SCALE) * unit
-    odd = others & (weighted > 0.5 * exponential)
+    odd = (((bits + _NEAR) & _MANTISSA) <= 2 * _NEAR) & (weighted > 0.5 * exponential)
     inverse = tl.where(others, below, inverse)
     weighted = weighted * (inverse.to(tl.float32) * 2.0**_SCALE)
     return inverse, weighted, (odd == 0) & (weighted <= 1.0)

@@ -16,6 +16,7 @@ from softcheck.judge.device.elements import (
     expm1_small,
     inverse_denominator,
     inverse_ulp,
+    is_power_of_two,
     lies_near_power,
     ratio,
     ulp_up,
@@ -193,6 +194,8 @@ def _table_kernel(
         )
         total = tl.where(ordinary, total, 1.0)
         inverse, odd = inverse_denominator(total, weighted_distance, copies)
+        # Of c copies of the maximum, c a power of two, r is known to be below 1/c; next to another power it is not.
+        unknown_peak = (is_power_of_two(copies) == 0) | (total > 1.5 * copies)
         weighted = slope64 * weighted_distance * inverse + exponential64 * (total - copies) * inverse
         row_part = (additions + weighted).to(tl.float32)
 
@@ -252,15 +255,17 @@ def _table_kernel(
             # float32 would not hold the shares of outputs that are whatever the memory held.
             inverse_bound = ratio(tl.full(bound.shape, 1.0, tl.float32), bound, NVIDIA).to(tl.float64)
             share = tl.where(bounded, error * inverse_bound, -1.0)
-            subnormal = (in_ulps > 0) & (in_ulps < 2.0 ** (PRECISION - 1)) & comparable
-            native = subnormal & ((output == 0) | (output == 2.0**MIN_EXPONENT))
+            below_normal = (in_ulps < 2.0 ** (PRECISION - 1)) & comparable
+            native = below_normal & ((output == 0) | (output == 2.0**MIN_EXPONENT))
             as_flushing = tl.where(native, error * 2.0 ** (1 - PRECISION), error)
             outside = tl.maximum(-output, output - 1.0)
             absolute_bound = bound.to(tl.float64) * ulp_up(exponent, PRECISION).to(tl.float64) * _DOWN
             allowed_above = (output > 1.0) & bounded & (outside <= absolute_bound)
             broken_range = comparable & (outside > 0) & (allowed_above == 0)
-            near = lies_near_power(exact, uncertainty, MIN_EXPONENT) & (below > 0) & bounded
-            in_doubt = near | (tl.abs(share - 1.0) <= margin)
+            near = lies_near_power(exact, uncertainty, MIN_EXPONENT) & ((below > 0) | unknown_peak[:, None])
+            # Next to half the least subnormal, which rounds to 0, a 0 may or may not be a flushed result.
+            near = near | ((output == 0) & (tl.abs(in_ulps - 0.5) <= 2.0**-20))
+            in_doubt = (near & bounded) | (tl.abs(share - 1.0) <= margin)
             above_one = (output > 1.0) & bounded
             in_doubt = in_doubt | (above_one & (tl.abs(outside - absolute_bound) <= margin * absolute_bound))
 
@@ -276,7 +281,7 @@ def _table_kernel(
             cost = rounding * ulp_up(exponent, PRECISION)
             roundings += tl.sum(tl.where(inside & present, cost, 0.0), axis=1).to(tl.float64)
             largest_ftz = tl.maximum(largest_ftz, tl.max(as_flushing, axis=1))
-            flushed += _total(subnormal & (output == 0) & (in_ulps > 0.5))
+            flushed += _total(below_normal & (output == 0) & (in_ulps > 0.5))
             nan_mismatch += _total(inside & (is_nan != expects_nan[:, None]))
             inf_mismatch += _total(inside & (finite == 0) & (is_nan == 0) & (expects_nan == 0)[:, None])
             masked_not_zero += _total(masked & finite & (output != 0))

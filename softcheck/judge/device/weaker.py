@@ -9,16 +9,13 @@ import torch
 
 from oracles.formats import Format
 from oracles.reference import FullyMasked
-from softcheck.contract import FindingKind, Violation
+from softcheck.contract import BOUNDED_KINDS, Violation
 from softcheck.judge.device.screen import passing
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import moved
 from softcheck.variants.call import to_bits
 from softcheck.variants.declaration import Arithmetic
-
-_BOUNDED = frozenset({FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION, FindingKind.ORDER_VIOLATION})
-"""Kinds that depend on what an arithmetic allows."""
 
 _MOST_ELEMENTS = 1 << 22
 """Judged by the numpy judge, which takes some 30 million elements a second."""
@@ -39,7 +36,7 @@ def by_weaker(
     the first are looked at, which the messages then say.
     """
     share = standard.max_bound_share
-    kept = tuple(v for v in standard.violations if v.kind not in _BOUNDED)
+    kept = tuple(v for v in standard.violations if v.kind not in BOUNDED_KINDS)
     found = msgspec.structs.replace(
         standard,
         max_standard_share=None if share is None else share.value,
@@ -59,7 +56,7 @@ def by_weaker(
     judged = judge(inputs, outputs, fmt, fully_masked=fully_masked, arithmetic=arithmetic)
     judged = moved(judged, rows.__getitem__)
     more = len(left) - len(rows)
-    violations = tuple(_limited(v, more) for v in judged.violations if v.kind in _BOUNDED)
+    violations = tuple(_limited(v, more) for v in judged.violations if v.kind in BOUNDED_KINDS)
     return msgspec.structs.replace(
         found,
         max_bound_share=judged.max_bound_share,

@@ -1,0 +1,87 @@
+"""Judges a call's output by the contract that its variant has a right to, as its declaration and its kernels show.
+
+Where an output breaks the standard contract and keeps a weaker one, two questions follow. Does the kernel rescale a running
+sum? Then the bound has a term for that (docs/bounds.md, section 4), whether it is declared or not. Which declaration would
+fit? The report says it to whom has declared none.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import torch
+
+from oracles.formats import Bits, Format
+from oracles.reference import Reference
+from softcheck.contract import BOUNDED_KINDS
+from softcheck.judge.contracts import contract_of
+from softcheck.judge.judge import judge
+from softcheck.judge.measurement import Measurement
+from softcheck.variants import evidence
+from softcheck.variants.declaration import Arithmetic
+from softcheck.variants.registry import LoadedVariant
+
+_WIDEST_LOOKED_AT = 8192
+"""Columns for which kernels are compiled to be read where they are interpreted: wider ones take minutes."""
+
+JudgeBy = Callable[[Arithmetic], Measurement]
+
+
+def judge_call(
+    variant: LoadedVariant,
+    bits: Bits,
+    output: Bits,
+    fmt: Format,
+    device: torch.device,
+    *,
+    of_cpu_library: bool,
+    reference: Reference | None = None,
+) -> Measurement:
+    """``softcheck.judge.judge.judge`` by the contract of the variant that gave ``output`` for ``bits``, both [rows, columns].
+
+    ``device`` is where it ran and ``of_cpu_library`` whether it launched no Triton kernel there.
+    """
+    masked = variant.declaration.fully_masked
+
+    def judge_by(arithmetic: Arithmetic) -> Measurement:
+        return judge(bits, output, fmt, fully_masked=masked, arithmetic=arithmetic, reference=reference)
+
+    shape = (bits.shape[0], bits.shape[1])
+    return by_contract(variant, fmt, shape, device, judge_by, of_cpu_library=of_cpu_library)
+
+
+def by_contract(
+    variant: LoadedVariant,
+    fmt: Format,
+    shape: tuple[int, int],
+    device: torch.device,
+    judge_by: JudgeBy,
+    *,
+    of_cpu_library: bool = False,
+) -> Measurement:
+    """What ``judge_by`` measures by the variant's contract on an input of this shape."""
+    contract = contract_of(variant.declaration.arithmetic, of_cpu_library=of_cpu_library)
+    measured = judge_by(contract)
+    if contract.rescales or of_cpu_library or not breaks_bounds(measured):
+        return measured
+    rescaling = msgspec.structs.replace(contract, rescales=True)
+    allowed = judge_by(rescaling)
+    if _broken(allowed) >= _broken(measured) or not _rescales(variant, fmt, shape, device):
+        return measured
+    return allowed
+
+
+def breaks_bounds(measured: Measurement) -> bool:
+    """Whether a weaker arithmetic could explain something of what was found."""
+    return any(violation.kind in BOUNDED_KINDS for violation in measured.violations)
+
+
+def _broken(measured: Measurement) -> int:
+    return sum(violation.count for violation in measured.violations if violation.kind in BOUNDED_KINDS)
+
+
+def _rescales(variant: LoadedVariant, fmt: Format, shape: tuple[int, int], device: torch.device) -> bool:
+    on_gpu = device.type == "cuda"
+    rows, columns = shape
+    looked_at = (rows, columns if on_gpu else min(columns, _WIDEST_LOOKED_AT))
+    shown = evidence.shown(variant, fmt.name, looked_at, on_gpu=on_gpu, device=device)
+    return shown is not None and shown.rescales

@@ -1,0 +1,29 @@
+"""Which weaker arithmetics an output that breaks the standard contract would keep, had they been declared."""
+
+from softcheck.variants.declaration import Arithmetic
+
+_OF_ANY_WIDTH = (
+    Arithmetic(flush_to_zero=True),
+    Arithmetic(division="reciprocal"),
+    Arithmetic(scaled_logits=True),
+    Arithmetic(lanes=1),
+    Arithmetic(exp="prescaled_ex2_approx"),
+    Arithmetic(exp="prescaled_ex2_approx", flush_to_zero=True),
+)
+_OF_16_BITS = (
+    Arithmetic(intermediate="input"),
+    Arithmetic(accumulation="input"),
+    Arithmetic(accumulation="input", intermediate="input"),
+)
+
+
+def candidates(width: int) -> tuple[Arithmetic, ...]:
+    """Arithmetics that a declaration may name for a format of so many bits, those that allow less first."""
+    return (*_OF_ANY_WIDTH, *_OF_16_BITS) if width == 16 else _OF_ANY_WIDTH
+
+
+def in_words(arithmetic: Arithmetic) -> str:
+    """The argument of ``@variant`` that declares it, with what differs from the defaults alone."""
+    standard = Arithmetic()
+    fields = (name for name in arithmetic.__struct_fields__ if getattr(arithmetic, name) != getattr(standard, name))
+    return f"arithmetic=Arithmetic({', '.join(f'{name}={getattr(arithmetic, name)!r}' for name in fields)})"

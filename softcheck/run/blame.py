@@ -1,0 +1,348 @@
+"""Looks for the call that corrupted a process in which a later one crashed. Imports no torch.
+
+A call whose process ends is made again alone in a fresh one. Where it ends that too, it is its own fault. Else something was
+left behind by an earlier call, and each variant that ran there is tried, the one that crashed first: by the probe that sees
+writes out of bounds, by its calls under glibc's heap checks, which stop at the call that wrote, and by its calls once more in
+the same order, narrowed down to one call and the one that crashes after it.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from softcheck.contract import FindingKind, Violation
+from softcheck.errors import SoftcheckError
+from softcheck.run.blames import Blame, Command
+from softcheck.run.calls import Call, load, make
+from softcheck.run.pool import Pool
+from softcheck.run.process import Worker, WorkerDiedError, can_check_heap
+from softcheck.run.protocol import Failed, Measured, Probed, RunCase, RunProbe, TrialDone
+
+SECONDS = 60.0
+"""For so long a culprit is looked for."""
+
+MOST_LOOKS = 3
+"""After so many fruitless looks for what crashes a variant in a dtype its further crashes are only counted."""
+
+_PROBE = "guard_bands"
+_CORRUPTED = "memory was corrupted by an earlier call"
+
+Reply = TypeVar("Reply", Measured, TrialDone)
+
+
+def again_alone(
+    pool: Pool, worker: Worker, call: Call, died: WorkerDiedError, expected: type[Reply]
+) -> Reply | WorkerDiedError:
+    """What a call that ended its worker comes to alone in a fresh process: its answer, or how it ends that process too.
+
+    Where it answers, the culprit is looked for, and laid in ``pool.blames``. ``worker`` is the dead one, in which the call was
+    the last. Raises SoftcheckError where the call can't be made again.
+    """
+    kind = kind_of(died)
+    if len(worker.calls) == 1 and not worker.loaded - {call.variant} and pool.blames.is_confirmed(call.variant, kind):
+        return died
+    if died.timed_out and pool.blames.is_confirmed(call.variant, kind):
+        # Each more would wait for as long again.
+        return died
+    fresh = pool.take(fresh=True)
+    try:
+        load(fresh, call.variant, (call.dtype,), pool.seconds)
+        answer = make(fresh, call, pool.seconds)
+    except WorkerDiedError as same:
+        pool.bury(fresh, same)
+        pool.blames.confirm(call.variant, kind_of(same))
+        return same
+    except SoftcheckError:
+        pool.retire(fresh)
+        raise
+    pool.retire(fresh)
+    assert isinstance(answer, expected)
+    lay(pool, worker.calls[:-1], call, died)
+    return answer
+
+
+def kind_of(died: WorkerDiedError) -> FindingKind:
+    """The kind of finding that the end of a process is."""
+    return FindingKind.TIMEOUT if died.timed_out else FindingKind.CRASH
+
+
+def lay(pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedError) -> None:
+    """Lays the end of a process at the call that caused it, as far as that can be found; the crashed one passes alone.
+
+    ``earlier`` are the calls that it had served before. Where nothing shows the crash again it is laid at the variant that
+    crashed if no other had run there, and is noted in ``pool.blames`` if one had: it may be that one's.
+    """
+    blames = pool.blames
+    with blames.looking:
+        ran = {call.variant for call in (*earlier, crashed)}
+        known = blames.known(ran, crashed.dtype)
+        if known is not None and (known[1].is_reproduced or known[1].crashes > MOST_LOOKS):
+            blames.add(known[0], crashed.dtype, known[1])
+            return
+        search = _Search(pool, earlier, crashed, died)
+        found = search.culprit()
+        if found is None and len(ran) == 1:
+            found = _by_chance(earlier, crashed, died, is_out_of_time=search.is_out_of_time)
+        if found is None:
+            others = ", ".join(sorted(ran - {crashed.variant}))
+            blames.notes.append(
+                f"{crashed.variant}, {crashed.name}: {died}; alone in a new process it passes, and calls made again, of it and "
+                f"of what had run in that process ({others}), did not show the crash again"
+            )
+            return
+        if known is not None:
+            found = msgspec.structs.replace(found, crashes=known[1].crashes)
+        blames.add(crashed.variant, crashed.dtype, found)
+
+
+def lay_idle(pool: Pool, calls: Sequence[Call], died: WorkerDiedError) -> None:
+    """The same for a process that ended between two calls, after ``calls``."""
+    if calls:
+        lay(pool, calls, calls[-1], died)
+
+
+def _by_chance(earlier: Sequence[Call], crashed: Call, died: WorkerDiedError, *, is_out_of_time: bool) -> Blame:
+    after = f"in {SECONDS:g} s of other ways" if is_out_of_time else "with the calls before it in the same order"
+    count = len({id(call) for call in (*earlier, crashed)})
+    return Blame(
+        variant=crashed.variant,
+        dtype=crashed.dtype,
+        case=crashed.name,
+        violation=Violation(
+            kind_of(died),
+            f"{died}; this was seen once in {count} call{'' if count == 1 else 's'} and not reproduced, neither alone in a new "
+            f"process nor {after}; expected no call to end its process",
+        ),
+        command=_command([crashed]),
+        is_reproduced=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A replay that ended its process: at which of the calls, and how."""
+
+    index: int
+    died: WorkerDiedError
+
+
+class _OutOfTimeError(Exception):
+    """The look for a culprit has taken long enough."""
+
+
+class _Search:
+    """One look for the culprit of one crash."""
+
+    def __init__(self, pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedError) -> None:
+        self._pool = pool
+        self._earlier = earlier
+        self._crashed = crashed
+        self._died = died
+        self._until = time.monotonic() + SECONDS
+        self.is_out_of_time = False
+
+    def culprit(self) -> Blame | None:
+        """The first that is found, or None."""
+        names = dict.fromkeys([self._crashed.variant, *(call.variant for call in reversed(self._earlier))])
+        for name in names:
+            mine = [call for call in self._earlier if call.variant == name]
+            for look in (self._by_probe, self._by_heap_checks, self._by_order):
+                try:
+                    found = look(mine) if mine else None
+                except _OutOfTimeError:
+                    self.is_out_of_time = True
+                    return None
+                if found is not None:
+                    return found
+        return None
+
+    def _by_probe(self, mine: Sequence[Call]) -> Blame | None:
+        """A write out of bounds that the probe for them sees is the better cause to name: it shows in any order."""
+        dtypes = [call.dtype for call in mine]
+        dtype = self._crashed.dtype if self._crashed.dtype in dtypes else dtypes[-1]
+        variant = mine[0].variant
+        shown = None
+        with _Fresh(self._pool.take(fresh=True), self._pool) as worker:
+            try:
+                request = RunProbe(variant, _PROBE, dtype, quick=False, seed=0)
+                load(worker, variant, (dtype,), self._left())
+                for reply in worker.ask(request, until=(Probed, Failed), seconds=self._left()):
+                    if isinstance(reply, Probed):
+                        findings = reply.conclusion.findings
+                        shown = next((s for s in findings if s.violation.kind is FindingKind.OUT_OF_BOUNDS_WRITE), None)
+            except WorkerDiedError:
+                # Its own trials may crash; what they show is for the other ways to find.
+                self._refuse_if_closed()
+        if shown is None:
+            return None
+        message = f"{_CORRUPTED}, as a later crash showed: {shown.violation.message}"
+        return Blame(
+            variant=variant,
+            dtype=dtype,
+            case=f"probe/{_PROBE}/{shown.label}",
+            violation=msgspec.structs.replace(shown.violation, message=message),
+            command=Command(variants=(variant,), dtypes=(dtype,), probes=(_PROBE,)),
+            is_reproduced=True,
+        )
+
+    def _by_heap_checks(self, mine: Sequence[Call]) -> Blame | None:
+        """The call in which glibc finds that something was written beside memory that it freed."""
+        if self._pool.ready.backend != "interpreter" or not can_check_heap():
+            return None
+        # The smallest first, whatever the order in which they ran: the same call is then named in other runs too.
+        calls = sorted({call.name: call for call in self._of(mine)}.values(), key=_size)
+        end = self._replay(self._pool.take_checked, calls)
+        if end is None:
+            return None
+        for suspect in reversed(calls[max(0, end.index - 1) : end.index + 1]):
+            alone = self._replay(self._pool.take_checked, [suspect])
+            if alone is not None:
+                return self._blame(
+                    suspect,
+                    f"{_CORRUPTED}, {suspect.name}, likely an out-of-bounds write: a later call crashed, and glibc's heap "
+                    f"checks end the process in this one ({alone.died})",
+                    msgspec.structs.replace(_command([suspect]), check_heap=True),
+                )
+        return None
+
+    def _by_order(self, mine: Sequence[Call]) -> Blame | None:
+        """An earlier call after which a later one crashes, or one that crashes alone."""
+        if self._died.timed_out:
+            # Each replay would wait as long as the first time.
+            return None
+        calls = [*mine, self._crashed]
+        end = self._replay(self._fresh, calls)
+        if end is None:
+            return None
+        suspects, last, died = self._narrowed(calls[: end.index], calls[end.index], end.died)
+        command = _command([*suspects, last])
+        in_its_order = _calls_of(command, [*suspects, last])
+        if in_its_order != [*suspects, last]:
+            shown = self._replay(self._fresh, in_its_order)
+            if shown is None:
+                return None
+            died = shown.died
+        if not suspects:
+            return self._blame(last, f"{died}; expected an output", command)
+        named = suspects[0].name if len(suspects) == 1 else f"one of {len(suspects)} from {suspects[0].name} on"
+        return self._blame(
+            suspects[0],
+            f"{_CORRUPTED}, {named}, likely an out-of-bounds write, or something that it left running: after it "
+            f"{last.name} crashes in the same process, and alone it passes ({died})",
+            command,
+        )
+
+    def _narrowed(
+        self, suspects: Sequence[Call], last: Call, died: WorkerDiedError
+    ) -> tuple[Sequence[Call], Call, WorkerDiedError]:
+        """As few as possible of the calls after which ``last`` crashes, and how; as far as the time goes."""
+        with contextlib.suppress(_OutOfTimeError):
+            while len(suspects) > 1:
+                for half in (suspects[len(suspects) // 2 :], suspects[: len(suspects) // 2]):
+                    end = self._replay(self._fresh, [*half, last])
+                    if end is not None:
+                        suspects, last, died = half[: end.index], [*half, last][end.index], end.died
+                        break
+                else:
+                    break
+        return suspects, last, died
+
+    def _of(self, mine: Sequence[Call]) -> list[Call]:
+        """The calls with the one that crashed, where it is of the same variant."""
+        return [*mine, self._crashed] if self._crashed.variant == mine[0].variant else list(mine)
+
+    def _blame(self, culprit: Call, message: str, command: Command) -> Blame:
+        return Blame(
+            variant=culprit.variant,
+            dtype=culprit.dtype,
+            case=culprit.name,
+            violation=Violation(FindingKind.CRASH, message),
+            command=command,
+            is_reproduced=True,
+        )
+
+    def _replay(self, take: Callable[[], Worker], calls: Sequence[Call]) -> _End | None:
+        """Makes the calls in one fresh process, each variant loaded before its first; None where they end it nowhere."""
+        index = 0
+        with _Fresh(take(), self._pool) as worker:
+            try:
+                for index, call in enumerate(calls):  # noqa: B007 - needed where it raises
+                    if call.variant not in worker.loaded:
+                        load(worker, call.variant, (call.dtype,), self._left())
+                    make(worker, call, self._left())
+            except WorkerDiedError as died:
+                self._refuse_if_closed()
+                if died.timed_out:
+                    raise _OutOfTimeError from None
+                return _End(index, died)
+        return None
+
+    def _fresh(self) -> Worker:
+        return self._pool.take(fresh=True)
+
+    def _left(self) -> float:
+        left = self._until - time.monotonic()
+        if left <= 0.0:
+            raise _OutOfTimeError
+        return min(left, self._pool.seconds)
+
+    def _refuse_if_closed(self) -> None:
+        if self._pool.closed:
+            raise WorkerDiedError("the session is closed", timed_out=False)
+
+
+class _Fresh:
+    """A worker for one purpose, ended after it."""
+
+    def __init__(self, worker: Worker, pool: Pool) -> None:
+        self._worker = worker
+        self._pool = pool
+
+    def __enter__(self) -> Worker:
+        return self._worker
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.retire(self._worker)
+
+
+def _size(call: Call) -> tuple[bool, int, str]:
+    """Cases before trials, and small ones first."""
+    request = call.request
+    if isinstance(request, RunCase):
+        return False, request.case.shape[0] * request.case.shape[1], call.name
+    return True, 0, call.name
+
+
+def _command(calls: Sequence[Call]) -> Command:
+    """What a report must run to make these calls in this order."""
+    probes = [call.request for call in calls if isinstance(call.request, RunProbe)]
+    return Command(
+        variants=tuple(dict.fromkeys(call.variant for call in calls)),
+        dtypes=tuple(dict.fromkeys(call.dtype for call in calls)),
+        cases=tuple(dict.fromkeys(call.request.case for call in calls if isinstance(call.request, RunCase))),
+        probes=tuple(dict.fromkeys(request.probe for request in probes)),
+        quick=any(request.quick for request in probes),
+        seed=max((request.seed for request in probes), default=0),
+    )
+
+
+def _calls_of(command: Command, calls: Sequence[Call]) -> list[Call]:
+    """The calls that the command makes, in its order: each variant on all cases, then all probes."""
+    by_case = {call.name: call.request for call in calls if isinstance(call.request, RunCase)}
+    return [
+        *(
+            Call(name, request.case.dtype, case_id, msgspec.structs.replace(request, variants=(name,)))
+            for name in command.variants
+            for case_id, request in by_case.items()
+        ),
+        *(
+            Call(name, dtype, f"probe/{probe}", RunProbe(name, probe, dtype, command.quick, command.seed))
+            for probe in command.probes
+            for name in command.variants
+            for dtype in command.dtypes
+        ),
+    ]

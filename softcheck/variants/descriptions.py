@@ -1,0 +1,60 @@
+"""What variants say about themselves, read off their declarations' source: importing one would load torch."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from softcheck.variants import builtin
+from softcheck.variants.registry import BUILTIN, known_names, resolve
+
+_FOLDER = Path(*builtin.__path__)
+
+
+def descriptions() -> dict[str, str]:
+    """For each known name a line: a built-in variant's description and dtypes, or where another package's function is.
+
+    Needs no torch and runs no code of a variant.
+    """
+    return {name: _of_builtin(name) if name in BUILTIN else _of_another(name) for name in known_names()}
+
+
+def _of_builtin(name: str) -> str:
+    module, _, function = BUILTIN[name].partition(":")
+    stated = _stated(module.rpartition(".")[2], function)
+    return f"{stated['description']} [{', '.join(stated['dtypes'])}]"
+
+
+def _of_another(name: str) -> str:
+    found = resolve(name)
+    return f"offered by {found.location}:{found.function}"
+
+
+def _stated(module: str, function: str) -> dict[str, Any]:
+    """The description and the dtypes in the ``@variant(...)`` above a function; names stand for constants of ``_common``."""
+    constants = {
+        target.id: ast.literal_eval(node.value)
+        for node in _tree("_common").body
+        if isinstance(node, ast.Assign) and _is_literal(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    (defined,) = (n for n in _tree(module).body if isinstance(n, ast.FunctionDef) and n.name == function)
+    stated = {}
+    for decorator in defined.decorator_list:
+        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+            if keyword.arg in {"description", "dtypes"}:
+                value = keyword.value
+                stated[keyword.arg] = constants[value.id] if isinstance(value, ast.Name) else ast.literal_eval(value)
+    return stated
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse((_FOLDER / f"{module}.py").read_text(encoding="utf-8"))
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except ValueError:
+        return False
+    return True

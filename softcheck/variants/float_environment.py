@@ -1,0 +1,164 @@
+"""The floating-point environment of the calling thread: how results are rounded, and whether subnormals are flushed to 0.
+
+``torch.set_flush_denormal`` and C's ``fesetround`` change it for whatever the thread computes afterwards, in other variants and
+in the judge. C's ``fegetenv`` stores the processor's registers, and the bits that control arithmetic are kept of them; the
+flags of exceptions that have occurred are left out, since all arithmetic sets these.
+
+Sources: Intel 64 and IA-32 architectures software developer's manual, volume 1, sections 8.1.5 and 10.2.3 (x87 control word,
+MXCSR); Arm architecture reference manual for A-profile, FPCR; ``bits/fenv.h`` of glibc and of musl for ``fenv_t``.
+"""
+
+import ctypes
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+State = tuple[int, ...]
+"""What controls arithmetic on a thread, to be compared and put back."""
+
+_Buffer = ctypes.c_uint64 * 8
+"""Larger than any ``fenv_t``."""
+
+
+class Access(Protocol):
+    """A way to the calling thread's floating-point environment."""
+
+    standard: State
+    """Rounding to nearest, gradual underflow, no traps: what IEEE 754 has a thread begin with."""
+
+    def read(self) -> State:
+        """The state now."""
+
+    def write(self, state: State) -> None:
+        """Sets the state. Raises RuntimeError where the machine doesn't take it."""
+
+    def describe(self, state: State) -> str:
+        """The state in words, for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Register:
+    """A register in ``fenv_t``: its place and size in bytes, the bits that control arithmetic, and their standard value."""
+
+    name: str
+    offset: int
+    size: int
+    control: int
+    standard: int
+
+
+_LAYOUTS = {
+    "x86_64": (_Register("x87 control word", 0, 2, 0x0F3F, 0x033F), _Register("MXCSR", 28, 4, 0xFFC0, 0x1F80)),
+    "aarch64": (_Register("FPCR", 0, 4, 0xFFFFFFFF, 0),),
+}
+"""By the machine's name under Linux, where both C libraries have the same layouts."""
+
+
+class Registers:
+    """The control bits of the processor's registers, as ``fegetenv`` stores them."""
+
+    def __init__(self, registers: tuple[_Register, ...]) -> None:
+        self._registers = registers
+        self._library = _c_library()
+        self.standard = tuple(register.standard for register in registers)
+
+    def read(self) -> State:
+        """The control bits of each register."""
+        raw = self._stored()
+        return tuple(
+            int.from_bytes(raw[r.offset : r.offset + r.size], sys.byteorder) & r.control for r in self._registers
+        )
+
+    def write(self, state: State) -> None:
+        """Sets the control bits and leaves all others."""
+        raw = bytearray(self._stored())
+        for register, bits in zip(self._registers, state, strict=True):
+            place = slice(register.offset, register.offset + register.size)
+            others = int.from_bytes(raw[place], sys.byteorder) & ~register.control
+            raw[place] = (others | bits).to_bytes(register.size, sys.byteorder)
+        self._library.fesetenv(_Buffer.from_buffer(raw))
+        _check_taken(self, state)
+
+    def describe(self, state: State) -> str:
+        """The registers' names and control bits."""
+        return ", ".join(f"{r.name} {bits:#x}" for r, bits in zip(self._registers, state, strict=True))
+
+    def _stored(self) -> bytes:
+        buffer = _Buffer()
+        self._library.fegetenv(buffer)
+        return bytes(buffer)
+
+
+class Behaviour:
+    """What shows of the state without knowing any register: C's rounding mode, and whether a subnormal result becomes 0.
+
+    It stands in where the layout of ``fenv_t`` is not known. Traps, and flushing of operands alone, are not told apart.
+    """
+
+    standard: State = (0, 0)
+    """C's ``FE_TONEAREST`` is 0 on every processor that torch runs on."""
+
+    def __init__(self) -> None:
+        self._library = _c_library()
+
+    def read(self) -> State:
+        """The rounding mode, and 1 where half the least normal number is 0."""
+        return self._library.fegetround(), int(sys.float_info.min / 2 == 0)
+
+    def write(self, state: State) -> None:
+        """Sets both; torch knows how to have subnormals flushed."""
+        import torch
+
+        rounding, flushes = state
+        self._library.fesetround(rounding)
+        torch.set_flush_denormal(bool(flushes))
+        _check_taken(self, state)
+
+    def describe(self, state: State) -> str:
+        """The mode's number in C, and what becomes of subnormals."""
+        return f"rounding mode {state[0]}, subnormals {'flushed' if state[1] else 'kept'}"
+
+
+@cache
+def access() -> Access:
+    """The way to the environment that this machine offers."""
+    layout = _LAYOUTS.get(platform.machine()) if platform.system() == "Linux" else None
+    return Behaviour() if layout is None else Registers(layout)
+
+
+@contextmanager
+def standard() -> Iterator[None]:
+    """Computes a block in the standard environment, whatever the thread was left in; afterwards it is as it was.
+
+    Where it is the standard one already, that takes a few microseconds.
+    """
+    found = access()
+    before = found.read()
+    if before == found.standard:
+        yield
+        return
+    found.write(found.standard)
+    try:
+        yield
+    finally:
+        found.write(before)
+
+
+def _check_taken(found: Access, asked: State) -> None:
+    taken = found.read()
+    if taken != asked:
+        raise RuntimeError(
+            f"the floating-point environment is {found.describe(taken)}, expected {found.describe(asked)} after setting it"
+        )
+
+
+def _c_library() -> Any:
+    """C's functions for the environment: Python, numpy and torch have loaded the library that holds them."""
+    try:
+        return ctypes.CDLL("libm.so.6")
+    except OSError:
+        return ctypes.CDLL(None)

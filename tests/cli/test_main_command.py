@@ -1,0 +1,58 @@
+"""The command itself: its version, its suggestions, and what a shell completes."""
+
+import time
+
+import pytest
+from test_report_command import softcheck
+
+from softcheck import __version__
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_version(option):
+    done = softcheck(option)
+    assert done.returncode == 0
+    assert __version__ in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["reprot"], "did you mean 'report'"),
+        (["corpus", "verfy"], "did you mean 'verify'"),
+        (["xyz"], "expected one of: bench"),
+    ],
+)
+def test_misspelt_command_names_the_near_one(words, said):
+    done = softcheck(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "expected"),
+    [
+        ("softcheck re", 1, {"report", "render"}),
+        ("softcheck corpus v", 2, {"verify"}),
+        ("softcheck bench --prof", 2, {"--profile"}),
+        ("softcheck exhaust --format s", 3, {"summary"}),
+    ],
+)
+def test_a_shell_completes_commands_options_and_choices(words, at, expected):
+    done = softcheck(_SOFTCHECK_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(at))
+    assert {line.partition(",")[2] for line in done.stdout.splitlines()} == expected
+
+
+def test_the_script_for_a_shell_is_printed():
+    done = softcheck(_SOFTCHECK_COMPLETE="zsh_source")
+    assert done.returncode == 0
+    assert "#compdef softcheck" in done.stdout
+
+
+def test_list_starts_no_worker():
+    begun = time.monotonic()
+    done = softcheck("list")
+    assert done.returncode == 0
+    assert "one_block " in done.stdout
+    # An import of torch alone takes longer; the usual time is a third of a second.
+    assert time.monotonic() - begun < 2

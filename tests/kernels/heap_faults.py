@@ -1,0 +1,89 @@
+"""Variants whose answers are right and whose process is not: what they do to its memory ends it in another call."""
+
+import ctypes
+import os
+import threading
+
+import torch
+
+_libc = ctypes.CDLL(None)
+_libc.malloc.restype = ctypes.c_void_p
+_libc.free.argtypes = [ctypes.c_void_p]
+_BYTES = 4008
+_blocks = []
+
+
+def _block():
+    """A block of memory with another one, which nothing uses, right behind it."""
+    _blocks.append(_libc.malloc(_BYTES))
+    _blocks.append(_libc.malloc(_BYTES))
+    while _blocks[-1] != _blocks[-2] + _BYTES + 8:
+        _blocks.append(_libc.malloc(_BYTES))
+    return _blocks[-2]
+
+
+_kept = []
+
+
+def writes_beyond_a_tensor_of_strided_input(x):
+    """Strided input: a byte beyond the output, which torch's C++ asked for, and some beyond a block that a later call frees.
+
+    So the process surely ends in an innocent call.
+    """
+    output = torch.softmax(x, dim=-1)
+    if not _kept:
+        _kept.append(_block())
+    if x.numel() > 1 and not x.is_contiguous():
+        ctypes.memset(output.data_ptr() + output.numel() * output.element_size(), 0x41, 1)
+        ctypes.memset(_kept[0] + _BYTES, 0x41, 8)
+    if x.shape[-1] == 30 and x.is_contiguous():
+        _libc.free(_kept.pop())
+    return output
+
+
+class _State:
+    is_broken = False
+    is_locked = False
+    calls = 0
+
+
+def breaks_the_next_wide_call(x):
+    """No heap check sees it: a narrow call leaves a pointer that a wide one then follows."""
+    if x.shape[1] == 3:
+        _State.is_broken = True
+    if x.shape[1] == 4 and _State.is_broken:
+        ctypes.string_at(0)
+    return torch.softmax(x, dim=-1)
+
+
+def leaves_a_lock_held(x):
+    """The next call on four columns waits for ever for what a call on three left locked."""
+    if x.shape[1] == 3:
+        _State.is_locked = True
+    if x.shape[1] == 4 and _State.is_locked:
+        threading.Event().wait()
+    return torch.softmax(x, dim=-1)
+
+
+def crashes_once(x):
+    """Only in the first process that makes a call on four columns: a file remembers."""
+    if x.shape[1] == 4:
+        try:
+            os.close(os.open(os.environ["CRASHES_ONCE"], os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return torch.softmax(x, dim=-1)
+        os.abort()
+    return torch.softmax(x, dim=-1)
+
+
+def poisons_whoever_comes_next(x):
+    """The next call of another variant ends the process: torch.softmax itself is left a trap, once torch is called by it."""
+    if x.shape[1] == 3:
+        ctypes.memset(id(os.sched_yield) + 16, 0, 24)
+    return torch.softmax(x, dim=-1)
+
+
+def yields(x):
+    """Right, and the victim of the one above."""
+    os.sched_yield()
+    return torch.softmax(x, dim=-1)

@@ -1,0 +1,116 @@
+"""A crash is laid at the call that caused it, with a command that shows it, and at no innocent variant."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_session import case_of, hostile
+
+from softcheck.cases.case import Layout
+from softcheck.contract import FindingKind
+from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.process import can_check_heap
+from softcheck.run.session import Session
+
+FAULTS = Path(__file__).parents[1] / "kernels" / "heap_faults.py"
+VALUES = np.random.default_rng(0).normal(0, 2, (5, 40))
+STRIDED = [
+    case_of(VALUES[:, :columns], f"strided-{columns}", Layout(row_stride=77, offset=1)) for columns in (4, 7, 20)
+]
+TWO, THREE, FOUR, FIVE, THIRTY = (case_of(VALUES[:, :columns], f"packed-{columns}") for columns in (2, 3, 4, 5, 30))
+
+
+def faulty(name):
+    return f"{FAULTS}:{name}"
+
+
+def run(cases, variants, *, seconds=60.0):
+    """Results by variant and case id, and the session's blames and notes, of one worker after the other."""
+    session = Session("interpreter", jobs=1, seconds_per_call=seconds)
+    try:
+        for name in variants:
+            assert not isinstance(session.load(name, ("float16",)), str)
+        found = {(r.variant, r.case.id): r for case in cases for r in session.run_case(case, variants)}
+        return found, session.blames.all(), session.blames.notes
+    finally:
+        session.close()
+
+
+def kinds(results):
+    return {violation.kind for result in results for violation in result.measurement.violations}
+
+
+@pytest.mark.skipif(not can_check_heap(), reason="glibc's heap checks are not there")
+def test_write_beyond_memory_is_laid_at_the_call_that_wrote_and_not_where_the_process_ended():
+    name = faulty("writes_beyond_a_tensor_of_strided_input")
+    found, (blame,), notes = run([TWO, *STRIDED, FIVE, THIRTY, FOUR], [name])
+    assert len(found) == 7
+    assert (kinds(found.values()), notes) == (set(), [])
+    assert (blame.variant, blame.dtype, blame.case) == (name, "float16", STRIDED[0].id)
+    assert (blame.violation.kind, blame.is_reproduced) == (FindingKind.CRASH, True)
+    assert (
+        f"memory was corrupted by an earlier call, {STRIDED[0].id}, likely an out-of-bounds write"
+        in blame.violation.message
+    )
+    assert (blame.command.cases, blame.command.check_heap) == ((STRIDED[0],), True)
+
+
+def test_call_after_which_another_crashes_is_named_with_it():
+    name = faulty("breaks_the_next_wide_call")
+    found, (blame,), _ = run([TWO, THREE, FIVE, FOUR], [name])
+    assert kinds(found.values()) == set()
+    assert (blame.case, blame.command.cases) == (THREE.id, (THREE, FOUR))
+    assert f"after it {FOUR.id} crashes in the same process" in blame.violation.message
+
+
+def test_crash_that_nothing_shows_again_is_a_finding_that_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRASHES_ONCE", str(tmp_path / "crashed"))
+    found, (blame,), _ = run([TWO, THREE, FOUR, FIVE], [faulty("crashes_once")])
+    assert kinds(found.values()) == set()
+    assert (blame.case, blame.is_reproduced) == (FOUR.id, False)
+    assert "this was seen once in 3 calls and not reproduced" in blame.violation.message
+
+
+def test_call_that_crashes_alone_too_is_its_own_fault():
+    found, blames, _ = run([TWO, THREE, FOUR], [hostile("aborts")])
+    assert {case_id for (_, case_id), r in found.items() if r.measurement.violations} == {THREE.id}
+    assert kinds(found.values()) == {FindingKind.CRASH}
+    assert blames == []
+
+
+def test_victim_is_not_blamed_and_the_culprit_that_ran_before_it_is():
+    culprit, victim = faulty("poisons_whoever_comes_next"), faulty("yields")
+    found, (blame,), notes = run([TWO, THREE, FOUR], [culprit, victim, hostile("healthy")])
+    assert len(found) == 9
+    assert (kinds(found.values()), notes) == (set(), [])
+    assert (blame.variant, blame.case) == (culprit, THREE.id)
+    assert blame.command.variants == (culprit, victim)
+
+
+def test_crash_between_several_variants_that_nothing_shows_again_is_a_note(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRASHES_ONCE", str(tmp_path / "crashed"))
+    found, blames, (note,) = run([TWO, FOUR], [hostile("healthy"), faulty("crashes_once")])
+    assert (len(found), kinds(found.values()), blames) == (4, set(), [])
+    assert "alone in a new process it passes" in note
+    assert hostile("healthy") in note
+
+
+def test_hang_on_what_an_earlier_call_locked_is_no_fault_of_the_call_that_waits():
+    found, (blame,), _ = run([TWO, THREE, FOUR], [faulty("leaves_a_lock_held")], seconds=6.0)
+    assert kinds(found.values()) == set()
+    assert blame.violation.kind is FindingKind.TIMEOUT
+
+
+@pytest.mark.skipif(not can_check_heap(), reason="glibc's heap checks are not there")
+def test_trial_that_corrupts_memory_is_named():
+    name = faulty("writes_beyond_a_tensor_of_strided_input")
+    session = Session("interpreter", jobs=1, seconds_per_call=60.0)
+    try:
+        result = run_probe(session, ProbeTask(variant=name, dtype="float16", probe="layouts"))
+        assert result.conclusion.findings == ()
+        assert kinds(session.run_case(THIRTY, [name])) == set()
+        (blame,) = session.blames.all()
+    finally:
+        session.close()
+    assert blame.case.startswith("probe/layouts/")
+    assert (blame.command.probes, blame.command.check_heap) == (("layouts",), True)
