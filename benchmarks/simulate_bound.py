@@ -140,7 +140,7 @@ def exponents(x: Singles, top: Singles, kernel: Kernel) -> NDArray[np.float64]:
 
 
 def fused(x: Singles, factor: np.float32, subtracted: Singles) -> Singles:
-    """x factor - subtracted, rounded once but for float64's own rounding."""
+    """X factor - subtracted, rounded once but for float64's own rounding."""
     return (x.astype(np.float64) * np.float64(factor) - subtracted.astype(np.float64)).astype(np.float32)
 
 

@@ -100,15 +100,9 @@ def _wrap_arguments(interpreter: Any, original: Any) -> Any:
 def _wrap_launch(original: Any) -> Any:
     @wraps(original)
     def launch(*args: Any, **kwargs: Any) -> Any:
-<<<<<<< HEAD
         launches.note()
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            # NumPy casts an integer out of range, as the language does, with a warning of its own.
-            warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)
-=======
         # NaN, overflow and division by zero are ordinary in a row; a GPU does not warn of them.
         with np.errstate(all="ignore"):
->>>>>>> interp
             return original(*args, **kwargs)
 
     setattr(launch, _MARK, True)
