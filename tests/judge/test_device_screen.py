@@ -73,8 +73,25 @@ def test_leaves_special_rows_and_wild_outputs_to_the_judge(dtype):
     y = torch.softmax(x, dim=1)
     y[3, 4], y[4, 4], y[5, 4] = float("nan"), float("inf"), -1e-9
     y[5, 4] = -y[5, 4].abs().clamp(min=6e-8)
-    assert passing(x, y, fmt)[:6].tolist() == [False] * 6
+    assert passing(x, y, fmt)[:6].tolist() == [False, False, True, False, False, False]
     assert passing(x, y, fmt)[6:].all()
+    y[2, 3] = 6e-8
+    assert not passing(x, y, fmt)[2]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("arithmetic", [Arithmetic(), Arithmetic(intermediate="input")])
+def test_passes_right_rows_of_every_spread_and_no_wrong_ones(dtype, arithmetic):
+    fmt = FORMATS[dtype]
+    bits = np.random.default_rng(3).integers(0, 1 << 16, (4000, 2)).astype(np.uint16)
+    bits = bits[np.isfinite(decode(bits, fmt)).all(axis=1)]
+    x = to_tensor(bits, fmt, torch.device("cpu"))
+    y = to_tensor(encode(torch.softmax(x.double(), dim=1).numpy(), fmt), fmt, torch.device("cpu"))
+    assert passing(x, y, fmt, arithmetic).all()
+    y[:, 0] += y.amin(dim=1) + 0.01
+    wrong = to_bits(y, fmt)
+    for row in np.flatnonzero(passing(x, y, fmt, arithmetic).numpy()):
+        assert judge(bits[row : row + 1], wrong[row : row + 1], fmt, arithmetic=arithmetic).violations == ()
 
 
 def test_float64_and_empty_rows_are_left_to_the_judge():
