@@ -14,6 +14,7 @@ from softcheck.judge.merge import merge
 from softcheck.report import exhaustive, notes, probes
 from softcheck.report.environment import environment
 from softcheck.report.figures_of import with_figures
+from softcheck.report.limits import Limits
 from softcheck.report.model import (
     CaseResult,
     CopyBaseline,
@@ -89,11 +90,20 @@ class _Row:
         self.dtype = dtype
         self.corpora = corpora
         own = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
-        self.results = [r for r in own if r.measurement.skipped is None]
-        self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
         self.probed = [p for p in run.probed if p.task.variant == name and p.task.dtype == dtype]
+        self.limits = Limits(run, name, dtype, own, self.probed) if name in run.declarations else None
+        self.results = [r for r in own if r.measurement.skipped is None and not self._is_beyond(r)]
+        self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
         self.exhausted = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
         self.measured = [(r.case, r.measurement) for r in self.results]
+
+    def _is_beyond(self, result: Result) -> bool:
+        """Whether all that a case shows is that the variant refuses such a size."""
+        found = result.measurement.violations
+        return bool(found) and all(self._is_limited(v, result.case.id) for v in found)
+
+    def _is_limited(self, violation: Violation, case_id: str) -> bool:
+        return self.limits is not None and self.limits.cover(violation, case_id)
 
     def result(self) -> VariantResult:
         if self.name in self.run.refused:
@@ -136,6 +146,7 @@ class _Row:
             probes_run=probes_run,
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),
+            holds=None if self.limits is None else self.limits.holds,
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=_witness(*worst, declaration) if worst else None,
             findings=tuple(findings),
@@ -152,15 +163,18 @@ class _Row:
             return "not run: interrupted"
         if self.run.errors:
             return "not run: no selected case or probe could be carried out"
-        skipped = [*self.unable, *(reason for probe in self.probed for reason in probe.conclusion.skipped)]
+        limited = [] if self.limits is None else self.limits.notes()
+        skipped = [*self.unable, *limited, *(reason for probe in self.probed for reason in probe.conclusion.skipped)]
         return f"not run: {skipped[0]}" if skipped else "no selected case lies within what it declares"
 
     def _findings(self, declaration: Declaration) -> list[Finding]:
-        found = [*probes.findings(self.probed, self.run, declaration)]
+        found = [*probes.findings(self.probed, self.run, declaration, self._is_limited)]
+        found += [] if self.limits is None else self.limits.findings()
         found += [
             self._finding(case, violation, declaration)
             for case, measurement in self.measured
             for violation in measurement.violations
+            if not self._is_limited(violation, case.id)
         ]
         found += self._blamed(found, declaration)
         found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=False)]
@@ -243,6 +257,7 @@ class _Row:
         if declaration is None or self.dtype not in declaration.dtypes:
             return []
         said = (
+            *([] if self.limits is None else self.limits.notes()),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
             notes.fitting_declaration(self.measured, self.probed, declaration, self.dtype),
             *(notes.unseen_defect(defect) for defect in self._unseen(declaration)),
