@@ -51,7 +51,9 @@ class Exponents:
         registers = [r for i in starts for r in i.results]
         # Logits that are prefetched into shared memory would seem to come from what was last reduced there: a sum, say.
         self._derived = {id(i) for i in code.reached(registers, lambda i: i.operation in ("div", "rcp"))}
-        self._polynomials = {id(i) for i in code.reached(registers, lambda i: i.type == "f64" and not code.constants(i))}
+        self._polynomials = {
+            id(i) for i in code.reached(registers, lambda i: i.type == "f64" and not code.constants(i))
+        }
 
     def shifts(self, exponent: str) -> list[Shift]:
         """The subtractions of a maximum on the way to an exponent; none where nothing was subtracted."""

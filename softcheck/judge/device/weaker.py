@@ -47,8 +47,9 @@ def by_weaker(
     )
     if len(kept) == len(standard.violations):
         return found
-    # Rows with NaN or +inf have no bound.
-    left = torch.nonzero(~passing(x, y, fmt, arithmetic) & (x < float("inf")).all(dim=1)).flatten()
+    # Rows with NaN or +inf have no bound, and what gave NaN or an infinity is found already.
+    bounded = (x < float("inf")).all(dim=1) & torch.isfinite(y).all(dim=1)
+    left = torch.nonzero(~passing(x, y, fmt, arithmetic) & bounded).flatten()
     chosen = left[: max(1, _MOST_ELEMENTS // x.shape[1])]
     rows = chosen.tolist()
     if not rows:
