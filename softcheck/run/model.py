@@ -7,7 +7,7 @@ from softcheck.cases.case import Case
 from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated
-from softcheck.run.patience import Over
+from softcheck.run.patience import HANG_SECONDS, Over
 from softcheck.run.probing import ProbeResult
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Ready
@@ -37,7 +37,7 @@ class Options:
     speed: bool = True
     strict_declarations: bool = False
     """Whether a declared defect that does not show is an error."""
-    seconds_per_call: float = 120.0
+    seconds_per_call: float = HANG_SECONDS
     compile_seconds: float = COMPILE_SECONDS
     """What the kernels of a wide row may take to compile on a GPU; wider rows are then left out."""
     require_all_sizes: bool = False

@@ -12,8 +12,8 @@ from typing import Generic, Self, TypeVar
 
 from softcheck.errors import SoftcheckError
 from softcheck.run.blames import Blames
-from softcheck.run.patience import Patience
-from softcheck.run.process import DeviceChoice, Worker, WorkerDiedError
+from softcheck.run.patience import HANG_SECONDS, Patience
+from softcheck.run.process import DeviceChoice, Waits, Worker, WorkerDiedError, waits
 from softcheck.run.protocol import Ready
 from softcheck.run.widths import COMPILE_SECONDS, WidthLimit, Widths
 from softcheck.variants.declaration import Backend
@@ -41,7 +41,7 @@ class Pool:
         device: DeviceChoice,
         *,
         jobs: int | None = None,
-        seconds_per_call: float = 120.0,
+        seconds_per_call: float = HANG_SECONDS,
         ahead: int = 0,
         check_heap: bool = False,
         compile_seconds: float = COMPILE_SECONDS,
@@ -55,11 +55,11 @@ class Pool:
         self._choice: DeviceChoice = device
         self._checks_heap = check_heap
         self.seconds = seconds_per_call
-        """How long a worker may take for one reply."""
+        """How long one call may take."""
         self._shared = _Shared()
         self._idle: list[Worker] = []
         self._lender: Pool | None = None
-        self.patience = Patience()
+        self.patience = Patience(max(HANG_SECONDS, seconds_per_call))
         self.blames = Blames()
         self.widths = Widths(compile_seconds)
         self.slow: set[str] = set()
@@ -88,6 +88,14 @@ class Pool:
         if self.ready.backend != "cuda" or self.patience.over(variant, dtype) is not None:
             return None
         return self.widths.limit(self, variant, dtype, columns)
+
+    def waits(self, variant: str, elements: int | None = None) -> Waits:
+        """How long a call of the variant may take now, on an input of so many elements, if that is known."""
+        left = self.patience.left(variant, self.seconds)
+        calling = min(left, self.patience.foreseen(variant, elements, self.seconds))
+        general = waits(self.seconds)
+        preparing = min(general.preparing, self.patience.left(variant, general.preparing))
+        return Waits(calling=calling, preparing=preparing, own=general.own, is_early=calling < left)
 
     def apart(self) -> Self:
         """The same pool for work that keeps workers to itself, as what a variant's first call prepares is in its process.
@@ -159,11 +167,16 @@ class Pool:
             self._shared.workers.difference_update(retired)
         _close_all(retired)
 
-    def bury(self, worker: Worker, died: WorkerDiedError) -> None:
-        """Drops a worker that died. Raises the error itself where the pool was closed, for then the worker was killed."""
+    def bury(self, worker: Worker, died: WorkerDiedError, variant: str | None = None) -> None:
+        """Drops a worker that died, and counts for how long it had waited for the variant that was being called.
+
+        Raises the error itself where the pool was closed, for then the worker was killed.
+        """
         self.retire(worker)
         if self.closed:
             raise died
+        if died.timed_out and variant is not None:
+            self.patience.hung(variant, died.waited)
 
     def _new_worker(self) -> Worker:
         return Worker(self._choice, check_heap=True) if self._checks_heap else Worker(self._choice)
