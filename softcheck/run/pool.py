@@ -5,6 +5,7 @@ import copy
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Generic, Self, TypeVar
 
 from softcheck.errors import SoftcheckError
 from softcheck.run.blames import Blames
+from softcheck.run.cores import Share
 from softcheck.run.patience import HANG_SECONDS, Patience
 from softcheck.run.process import DeviceChoice, Waits, Worker, WorkerDiedError, waits
 from softcheck.run.protocol import Ready
@@ -56,6 +58,7 @@ class Pool:
         self._checks_heap = check_heap
         self.seconds = seconds_per_call
         """How long one call may take."""
+        self._share = Share() if jobs is None else None
         self._shared = _Shared()
         self._idle: list[Worker] = []
         self._lender: Pool | None = None
@@ -65,7 +68,8 @@ class Pool:
         self.slow: set[str] = set()
         """Variants whose first call in a process takes seconds."""
         try:
-            self._start_ahead(min(ahead, (jobs or default_jobs("cuda")) - 1))
+            most = jobs or self._fair(default_jobs("cuda"))
+            self._start_ahead(min(ahead, most - 1, _AT_ONCE))
             first = self._new_worker()
         except BaseException:
             self.close()
@@ -123,7 +127,16 @@ class Pool:
             self._shared.workers.clear()
             self._idle.clear()
             self._shared.changed.notify_all()
+        if self._share is not None:
+            self._share.leave()
         _close_all(workers)
+
+    def may_begin(self, running: int) -> bool:
+        """Whether another job may begin beside so many, where other reports share the cores. ``--jobs`` is not shared."""
+        return running < 1 or self.closed or running < self._fair(self.jobs)
+
+    def _fair(self, jobs: int) -> int:
+        return jobs if self._share is None else self._share.of(jobs)
 
     def take(self, *, fresh: bool = False) -> Worker:
         """A worker for one request; ``fresh`` asks for one in which nothing has run yet."""
@@ -218,6 +231,13 @@ class Pool:
                 worker.close()
 
 
+_TURN_SECONDS = 0.3
+
+_AT_ONCE = 3
+"""Workers that are started ahead beside the first. More are started as work for them comes, when it is known how many share the
+cores."""
+
+
 def _close_all(workers: Sequence[Worker]) -> None:
     """Side by side: a process that used a GPU takes its time to end."""
     with ThreadPoolExecutor(max(1, len(workers))) as threads:
@@ -265,7 +285,7 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
     Of the lanes that may begin another job the first is served. Returns one message per job that raised.
     """
     total = sum(len(lane.jobs) for lane in lanes)
-    todo = _Todo(lanes)
+    todo = _Todo(lanes, pool.may_begin)
     events: queue.Queue[_Event[Item]] = queue.Queue()
     count = min(pool.jobs, sum(min(lane.most, len(lane.jobs)) for lane in lanes))
     threads = [threading.Thread(target=_work, args=(pool, todo, events), daemon=True) for _ in range(count)]
@@ -290,19 +310,26 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
 class _Todo(Generic[Item]):
     """Jobs that have not begun, and how many of each lane run."""
 
-    def __init__(self, lanes: Sequence[Lane[Item]]) -> None:
+    def __init__(self, lanes: Sequence[Lane[Item]], may_begin: Callable[[int], bool]) -> None:
+        self._may_begin = may_begin
         self._lock = threading.Lock()
         self._lanes = [(collections.deque(lane.jobs), lane.most) for lane in lanes]
         self._running = [0] * len(lanes)
 
     def begin(self) -> tuple[int, Job[Item]] | None:
-        """A job and its lane's number; None where each job that is left waits for the end of another of its lane."""
-        with self._lock:
-            for number, (jobs, most) in enumerate(self._lanes):
-                if jobs and self._running[number] < most:
-                    self._running[number] += 1
-                    return number, jobs.popleft()
-        return None
+        """A job and its lane's number; None where each job that is left waits for the end of another of its lane.
+
+        Returns when a job may begin beside those that run.
+        """
+        while True:
+            with self._lock:
+                able = [n for n, (jobs, most) in enumerate(self._lanes) if jobs and self._running[n] < most]
+                if not able:
+                    return None
+                if self._may_begin(sum(self._running)):
+                    self._running[able[0]] += 1
+                    return able[0], self._lanes[able[0]][0].popleft()
+            time.sleep(_TURN_SECONDS)
 
     def end(self, number: int) -> None:
         """A job of this lane is done."""
