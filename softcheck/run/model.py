@@ -89,9 +89,26 @@ class Run:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is known of one variant in one dtype while the run goes on."""
+
+    variant: str
+    dtype: str
+    results: int
+    """Cases and probes that have one."""
+    kinds: tuple[str, ...]
+    """Of findings that no declared defect explains, in the order in which they came."""
+
+    def __str__(self) -> str:
+        found = f"fail: {', '.join(self.kinds)}" if self.kinds else "pass"
+        return f"{self.variant} {self.dtype}: {found} so far"
+
+
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What a caller may watch: a stage's name when it begins, and (done, total) within it."""
+    """What a caller may watch: a stage's name when it begins, (done, total) within it, and verdicts as they stand."""
 
     stage: Callable[[str], None] = lambda _: None
     progress: Callable[[int, int], None] = lambda _done, _total: None
+    standing: Callable[[Standing], None] = lambda _: None
