@@ -24,6 +24,7 @@ from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.check import check
 from softcheck.run.model import Options, Run
+from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.process import DeviceChoice, can_check_heap
 from softcheck.run.regression import named
 from softcheck.run.widths import COMPILE_SECONDS
@@ -77,7 +78,11 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
 @click.option(
-    "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per call."
+    "--time-limit",
+    type=NumberRange(min=1, max=LONGEST),
+    default=HANG_SECONDS,
+    show_default=True,
+    help="Seconds that a call may take; imports and compilations not counted.",
 )
 @click.option(
     "--compile-seconds",

@@ -54,7 +54,7 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
     events = Events() if events is None else events
     begun = time.monotonic()
     stages = _Stages()
-    events = Events(stages.noting(events.stage), events.progress)
+    events = Events(stages.noting(events.stage), events.progress, events.standing)
     events.stage("starting")
     session = Session(
         options.device,

@@ -7,7 +7,7 @@ from softcheck.cases.case import Case
 from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated
-from softcheck.run.patience import Over
+from softcheck.run.patience import HANG_SECONDS, Over
 from softcheck.run.probing import ProbeResult
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Ready
@@ -37,7 +37,7 @@ class Options:
     speed: bool = True
     strict_declarations: bool = False
     """Whether a declared defect that does not show is an error."""
-    seconds_per_call: float = 120.0
+    seconds_per_call: float = HANG_SECONDS
     compile_seconds: float = COMPILE_SECONDS
     """What the kernels of a wide row may take to compile on a GPU; wider rows are then left out."""
     require_all_sizes: bool = False
@@ -89,9 +89,26 @@ class Run:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is known of one variant in one dtype while the run goes on."""
+
+    variant: str
+    dtype: str
+    results: int
+    """Cases and probes that have one."""
+    kinds: tuple[str, ...]
+    """Of findings that no declared defect explains, in the order in which they came."""
+
+    def __str__(self) -> str:
+        found = f"fail: {', '.join(self.kinds)}" if self.kinds else "pass"
+        return f"{self.variant} {self.dtype}: {found} so far"
+
+
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What a caller may watch: a stage's name when it begins, and (done, total) within it."""
+    """What a caller may watch: a stage's name when it begins, (done, total) within it, and verdicts as they stand."""
 
     stage: Callable[[str], None] = lambda _: None
     progress: Callable[[int, int], None] = lambda _done, _total: None
+    standing: Callable[[Standing], None] = lambda _: None

@@ -82,7 +82,7 @@ def run_probe(
         try:
             _ask(pool, worker, task, progress, keep)
         except WorkerDiedError as died:
-            pool.bury(worker, died)
+            pool.bury(worker, died, task.variant)
             blamed = progress.running
             if blamed is not None:
                 keep(blamed, _ended(pool, worker, died))
@@ -186,7 +186,7 @@ def _ask(
     request = RunProbe(
         task.variant, task.probe, task.dtype, task.quick, task.seed, tuple(progress.outcomes), widest=progress.widest
     )
-    for reply in worker.ask(request, until=(Probed, Failed), seconds=pool.seconds):
+    for reply in worker.ask(request, until=(Probed, Failed), seconds=lambda: pool.waits(task.variant)):
         if isinstance(reply, ProbePlanned):
             progress.labels, progress.planned = reply.labels, True
         elif isinstance(reply, TrialStarted):

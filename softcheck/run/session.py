@@ -15,7 +15,7 @@ from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.run.blame import again_alone, kind_of, lay_idle
 from softcheck.run.calls import Call, on_case, refuse_ruin
 from softcheck.run.pool import Job, Pool
-from softcheck.run.process import Worker, WorkerDiedError
+from softcheck.run.process import Waits, Worker, WorkerDiedError, waits
 from softcheck.run.protocol import (
     Declared,
     Done,
@@ -66,7 +66,8 @@ class Session(Pool):
         worker.loaded.add(spec)
         declared: Declaration | None = None
         try:
-            for reply in worker.ask(Load(spec, tuple(dtypes)), until=(Loaded, Refused, Failed), seconds=self.seconds):
+            request = Load(spec, tuple(dtypes))
+            for reply in worker.ask(request, until=(Loaded, Refused, Failed), seconds=lambda: self.waits(spec)):
                 if isinstance(reply, Declared):
                     declared = reply.declaration
                 elif isinstance(reply, Loaded):
@@ -77,8 +78,8 @@ class Session(Pool):
                     self.give(worker)
                     return reply.message
         except WorkerDiedError as died:
-            self.bury(worker, died)
-            if worker.served - {spec}:
+            self.bury(worker, died, spec)
+            if worker.served - {spec} and not died.timed_out:
                 # Another may have ended the process, or ruined it before; alone in a new one, this one shows itself.
                 answered: list[float] = []
                 found = self.load(spec, dtypes, on_first_call=answered.append, fresh=True)
@@ -110,6 +111,8 @@ class Session(Pool):
 
         def keep(result: Result) -> None:
             self.patience.count(result.variant, case.dtype, result.measurement.violations)
+            if not result.measurement.violations and result.measurement.skipped is None:
+                self.patience.answered(result.variant, case.shape[0] * case.shape[1], result.seconds)
             results.append(result)
             waiting.remove(result.variant)
             on_result(result)
@@ -130,7 +133,7 @@ class Session(Pool):
                 self._run_on(worker, request, under_way, keep)
                 fresh = False
             except WorkerDiedError as died:
-                self.bury(worker, died)
+                self.bury(worker, died, under_way[0] if under_way else None)
                 if under_way:
                     keep(self._ended(worker, on_case(request, under_way[0]), died))
                 elif worker.calls:
@@ -143,7 +146,12 @@ class Session(Pool):
 
     def _run_on(self, worker: Worker, request: RunCase, under_way: list[str], keep: Callable[[Result], None]) -> None:
         """Asks a worker; ``under_way`` holds the variant that is running, if any, when this raises."""
-        for reply in worker.ask(request, until=(Done, Failed), seconds=self.seconds):
+        rows, columns = request.case.shape
+
+        def limits() -> Waits:
+            return self.waits(under_way[0], rows * columns) if under_way else waits(self.seconds)
+
+        for reply in worker.ask(request, until=(Done, Failed), seconds=limits):
             if isinstance(reply, Started):
                 under_way[:] = [reply.variant]
                 worker.calls.append(on_case(request, reply.variant))
@@ -198,7 +206,7 @@ class Session(Pool):
                         raise kind(f"{variant}: {reply.message}")
                 (self.retire if is_over else self.give)(worker)
             except WorkerDiedError as died:
-                self.bury(worker, died)
+                self.bury(worker, died, variant)
                 if found is None and (has_begun or not worker.calls):
                     found = self._part(worker, call, died, (count, domain.columns))
                 elif found is None:

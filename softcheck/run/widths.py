@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from softcheck.run.process import WorkerDiedError
+from softcheck.run.process import Waits, WorkerDiedError
 from softcheck.run.protocol import Failed, TryWidth, WidthTried
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Widths:
             except WorkerDiedError as died:
                 if pool.closed:
                     raise
-                if died.timed_out:
+                if died.was_preparing:
                     limit = WidthLimit(variant=variant, dtype=dtype, columns=columns, seconds=None, waited=waited)
                 # A call that ends its process is for cases and probes to find, at any width.
                 climb.tried = WIDEST
@@ -152,12 +152,13 @@ def _tried(pool: "Pool", request: TryWidth, seconds: float) -> float | None:
     worker = pool.take()
     worker.loaded.add(request.variant)
     try:
-        for reply in worker.ask(request, until=(WidthTried, Failed), seconds=seconds):
+        limits = Waits(calling=pool.seconds, preparing=seconds)
+        for reply in worker.ask(request, until=(WidthTried, Failed), seconds=lambda: limits):
             if isinstance(reply, WidthTried):
                 (pool.retire if reply.fatal else pool.give)(worker)
                 return reply.seconds
     except WorkerDiedError as died:
-        pool.bury(worker, died)
+        pool.bury(worker, died, request.variant)
         raise
     # No memory for so wide an input: whoever needs it says so.
     pool.give(worker)

@@ -14,7 +14,7 @@ import torch
 from oracles.formats import Bits, Format
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
-from softcheck.variants import launches
+from softcheck.variants import activity, launches
 from softcheck.variants.refusals import refusal_behind
 from softcheck.variants.state import Snapshot
 from softcheck.variants.unable import limit_behind
@@ -169,9 +169,10 @@ def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: boo
     state = Snapshot()
     kernels = launches.counted()
     try:
-        output = function(placed.view)
-        if wait:
-            synchronize(device)
+        with activity.calling():
+            output = function(placed.view)
+            if wait:
+                synchronize(device)
     except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
         changed = _state_changed(state.restore())
         limit = limit_behind(error)
@@ -221,7 +222,8 @@ def is_usable(device: torch.device) -> bool:
 def synchronize(device: torch.device) -> None:
     """Waits until the device has done all of its work. Raises RuntimeError where some of it has ruined the device."""
     if device.type == "cuda":
-        torch.cuda.synchronize(device)
+        with activity.calling():
+            torch.cuda.synchronize(device)
 
 
 _NO_HOST_MEMORY = "can't allocate memory"

@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from softcheck.variants import launches
+from softcheck.variants import activity, launches
 
 _FILE = "softcheck-seconds"
 _MARK = "_softcheck_metered"
@@ -76,7 +76,8 @@ def install() -> None:
     @wraps(original)
     def compiling(*args: Any, **kwargs: Any) -> Any:
         METER.begin()
-        return original(*args, **kwargs)
+        with activity.preparing():
+            return original(*args, **kwargs)
 
     setattr(compiling, _MARK, True)
     JITFunction._do_compile = compiling  # noqa: SLF001

@@ -143,6 +143,7 @@ def test_variant_that_dies_when_first_called_is_a_finding_not_a_refusal(session)
 def test_variant_that_keeps_running_out_of_time_is_given_up():
     opened = Session("interpreter", jobs=1, seconds_per_call=4.0)
     try:
+        opened.load(hostile("hangs"), ("float16",))
         for number in range(MOST_TIMEOUTS):
             (result,) = opened.run_case(case_of(np.ones((1, 3)) * number, str(number)), [hostile("hangs")])
             assert {v.kind for v in result.measurement.violations} == {FindingKind.TIMEOUT}

@@ -29,7 +29,7 @@ class Pool:
     """Workers whose variant takes the seconds of a table to compile."""
 
     def __init__(self, answer):
-        self.tried, self.closed = [], False
+        self.tried, self.closed, self.seconds = [], False, 60.0
         self.answer = answer
 
     def take(self):
@@ -40,7 +40,7 @@ class Pool:
 
     retire = give
 
-    def bury(self, worker, died):
+    def bury(self, worker, died, variant=None):
         pass
 
 
@@ -105,7 +105,7 @@ def test_a_kernel_of_unknown_cost_is_foretold_from_narrower_ones():
 def test_one_that_does_not_end_in_time_is_the_limit():
     def answer(columns):
         if columns == 8192:
-            raise WorkerDiedError("no answer", timed_out=True)
+            raise WorkerDiedError("no answer", timed_out=True, was_preparing=True)
         return WidthTried(seconds=0.1)
 
     limit = Widths(10.0).limit(Pool(answer), "v", "float16", 2**15)
