@@ -40,7 +40,7 @@ class Worker:
         """Starts the process, with glibc's heap checks where asked for (``can_check_heap`` says whether there are any)."""
         self._connection, theirs = Pipe()
         self._stderr: collections.deque[bytes] = collections.deque(maxlen=40)
-        self._process = _start(device, theirs, check_heap=check_heap)
+        self._process = start(device, theirs, check_heap=check_heap)
         theirs.close()
         self._drain = threading.Thread(target=self._read_stderr, daemon=True)
         self._drain.start()
@@ -146,7 +146,8 @@ def can_check_heap() -> bool:
     return any(library.with_name(_HEAP_CHECKER).exists() for library in libraries)
 
 
-def _start(device: DeviceChoice, theirs: Connection, *, check_heap: bool) -> subprocess.Popen[bytes]:
+def start(device: DeviceChoice, theirs: Connection, *, check_heap: bool) -> subprocess.Popen[bytes]:
+    """The process of a worker, in a process group of its own, that answers over ``theirs``; see ``Worker``."""
     environment = dict(os.environ)
     # Triton reads this when a kernel is decorated; "auto" decides in the worker, which knows whether there is a GPU.
     environment.pop("TRITON_INTERPRET", None)
