@@ -30,7 +30,7 @@ def forked():
     from_nothing = process.start
 
     def start(device, theirs, *, check_heap):
-        if check_heap or device == "cuda" or (device == "auto" and _HAS_GPU):
+        if check_heap or (_HAS_GPU and device != "interpreter"):
             return from_nothing(device, theirs, check_heap=check_heap)
         return Forked(device, theirs)
 
@@ -63,7 +63,7 @@ class Forked:
     def __init__(self, device, theirs):
         context = _fork_server()
         reading, writing = os.pipe()
-        self.stderr = open(reading, "rb")  # noqa: SIM115 - closed by the worker's parent
+        self.stderr = os.fdopen(reading, "rb")
         with Connection(writing, readable=False) as stderr:
             arguments = (device, theirs, stderr, dict(os.environ))
             self._child = context.Process(target=_serve, args=arguments)

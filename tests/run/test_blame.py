@@ -96,7 +96,7 @@ def test_crash_between_several_variants_that_nothing_shows_again_is_a_note(tmp_p
 
 
 def test_hang_on_what_an_earlier_call_locked_is_no_fault_of_the_call_that_waits():
-    found, (blame,), _ = run([TWO, THREE, FOUR], [faulty("leaves_a_lock_held")], seconds=6.0)
+    found, (blame,), _ = run([TWO, THREE, FOUR], [faulty("leaves_a_lock_held")], seconds=3.0)
     assert kinds(found.values()) == set()
     assert blame.violation.kind is FindingKind.TIMEOUT
 
