@@ -399,8 +399,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, help="also write the table to this file")
     options = parser.parse_args(arguments)
     lines = [
-        f"| kernel | rows | worst share | at {WIDE}+ columns | of the sum's bound | of the judge's bound | of the standard bound "
-        "| worst row: family, width, seed | |",
+        (
+            f"| kernel | rows | worst share | at {WIDE}+ columns | of the sum's bound | of the judge's bound | of the standard bound "
+            "| worst row: family, width, seed | |"
+        ),
         "|---|---|---|---|---|---|---|---|---|",
     ]
     sys.stdout.write("\n".join(lines) + "\n")

@@ -144,7 +144,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"softcheck {__version__}: device {settings.device}" + "".join(narrowed)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Says which environment variables look like settings and are none."""
     if any(name.startswith("SOFTCHECK_") for name in os.environ):
         from softcheck.cli.config import unknown_variables

@@ -148,10 +148,8 @@ def _read_npy(file: Path, fmt: Format | None) -> _Array:
     surplus = file.stat().st_size - stored.offset - stored.nbytes
     if surplus:
         raise UsageError(f"{file}: {surplus} bytes follow the array of shape {stored.shape}; the file is damaged")
-    order = ">" if stored.dtype.byteorder == ">" else "<"
-    return _Array(
-        np.ascontiguousarray(stored).view(found.storage.newbyteorder(order)).astype(found.storage), found.name
-    )
+    storage = found.storage.newbyteorder(">" if stored.dtype.byteorder == ">" else "<")
+    return _Array(np.ascontiguousarray(stored).view(storage).astype(found.storage), found.name)
 
 
 def _npy_format(file: Path, stored: np.dtype[np.generic], fmt: Format | None) -> Format:

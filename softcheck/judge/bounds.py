@@ -190,12 +190,12 @@ def _logarithmic_errors(values: Values, probabilities: Values, constants: Model)
         errors *= constants.exponent
         errors += constants.exponential * below
     # The mean of A itself would bound how far the sum can fall, but not how far it can rise: exp is convex. Up to 1,
-    # exp(A) - 1 is at most A + A^2.
-    if np.fmax.reduce(errors, axis=None, initial=0.0) <= 1:
-        growth = errors * errors
-        growth += errors
-    else:
-        growth = np.expm1(np.minimum(errors, _LARGEST_EXPONENT))
+    # exp(A) - 1 is at most A + A^2. Each row decides for itself, so that its bound is the same beside any others.
+    growth = errors * errors
+    growth += errors
+    far = np.fmax.reduce(errors, axis=1, initial=0.0) > 1
+    if far.any():
+        growth[far] = np.expm1(np.minimum(errors[far], _LARGEST_EXPONENT))
     return errors, np.log1p(np.einsum("ij,ij->i", probabilities, growth))
 
 

@@ -42,7 +42,6 @@ def weaker_by_design(declared: Arithmetic | None, dtype: str) -> str | None:
     said = [
         (declared.exp == "prescaled_ex2_approx", "logits scaled before the maximum is subtracted"),
         (declared.scaled_logits, "logits scaled by a factor before the maximum is subtracted"),
-        (declared.scaled_logits, "logits multiplied by a factor"),
         (declared.division == "reciprocal", "products with a reciprocal"),
         (narrow and declared.intermediate == "input", f"differences and exponentials rounded to {dtype}"),
         (narrow and declared.accumulation == "input", f"sums in {dtype}"),

@@ -60,7 +60,7 @@ def judge(
     _check(input_bits, output_bits, fmt, reference)
     rows, columns = input_bits.shape
     constants = bounds.model(arithmetic, fmt)
-    standard = None if arithmetic == STANDARD else bounds.model(STANDARD, fmt)
+    standard = None if constants == bounds.model(STANDARD, fmt) else bounds.model(STANDARD, fmt)
     summary = _Summary()
     step = max(1, _BLOCK_ELEMENTS // max(1, columns))
     for first in range(0, rows if columns else 0, step):

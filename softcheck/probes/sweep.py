@@ -135,7 +135,7 @@ def _kind_over_sizes(
     for _, _, other in broken[1:]:
         violation = _merged(violation, other, first=False)
     failing = {size for _, outcome in done for size in outcome.failing.get(kind, ())}
-    words = describe(tried, failing, symbol).text
+    words = describe(tried, failing, symbol)
     share_of = f"{len(failing)} of {len(tried)} {sizes} tried, {tried[0]} to {tried[-1]}"
     message = f"{words} ({share_of}); at {symbol} = {least}: {violation.message}"
     return Shown(label, msgspec.structs.replace(violation, message=message))

@@ -275,7 +275,7 @@ class _Row:
 
     def _beyond_the_standard(self, declaration: Declaration) -> str | None:
         """What a call without any Triton kernel on a CPU errs beyond the standard contract, where it does."""
-        if weaker_by_design(declaration.arithmetic, self.dtype) is not None:
+        if self.run.ready.backend == "cuda" or weaker_by_design(declaration.arithmetic, self.dtype) is not None:
             return None
         shares = [(m.max_standard_share, case.id) for case, m in self.measured if m.max_standard_share is not None]
         share, case_id = max(shares, default=(0.0, ""))

@@ -181,48 +181,59 @@ _PACKED_SIGN_BITS = {"b32": 1 << 31 | 1 << 15, "b64": 1 << 63 | 1 << 31}
 
 def _plainly(code: Code, i: Instruction) -> Instruction:
     """An instruction as what it computes; see ``parse``."""
-    form = i.opcode.rpartition(".")[2]
-    if i.operation == "xor" and form in _SIGN_BITS:
-        for operand, other in (i.operands, i.operands[::-1]):
-            bits = code.constant(operand)
-            value = None if bits is None else int(bits, 0) & (1 << int(form[1:])) - 1
-            if value is not None and value in (_SIGN_BITS[form], _PACKED_SIGN_BITS.get(form)):
-                return Instruction(f"neg.{form}", i.results, (other,))
-    if i.operation == "sub" and i.type and (zero := code.constant(i.operands[0])) is not None:
-        if number(zero, i.type) == 0.0:
-            return Instruction(i.opcode.replace("sub", "neg", 1), i.results, i.operands[1:])
+    if i.operation == "xor":
+        return _as_negation(code, i)
+    if i.operation == "sub" and i.type and _number_of(code, i.operands[0], i.type) == 0.0:
+        return Instruction(i.opcode.replace("sub", "neg", 1), i.results, i.operands[1:])
     if i.operation == "fma" and i.type:
-        for factor, other in (i.operands[:2], i.operands[1::-1]):
-            text = code.constant(factor)
-            value = None if text is None else number(text, i.type)
-            if value == 1.0:
-                return Instruction(i.opcode.replace("fma", "add", 1), i.results, (other, i.operands[2]))
-            if value == -1.0:
-                return Instruction(i.opcode.replace("fma", "sub", 1), i.results, (i.operands[2], other))
+        return _as_addition(code, i)
     return i
+
+
+def _as_negation(code: Code, i: Instruction) -> Instruction:
+    form = i.opcode.rpartition(".")[2]
+    for operand, other in (i.operands, i.operands[::-1]):
+        bits = code.constant(operand)
+        if bits is None or form not in _SIGN_BITS:
+            continue
+        flipped = int(bits, 0) & (1 << int(form[1:])) - 1
+        if flipped in (_SIGN_BITS[form], _PACKED_SIGN_BITS.get(form)):
+            return Instruction(f"neg.{form}", i.results, (other,))
+    return i
+
+
+def _as_addition(code: Code, i: Instruction) -> Instruction:
+    for factor, other in (i.operands[:2], i.operands[1::-1]):
+        value = _number_of(code, factor, i.type)
+        if value == 1.0:
+            return Instruction(i.opcode.replace("fma", "add", 1), i.results, (other, i.operands[2]))
+        if value == -1.0:
+            return Instruction(i.opcode.replace("fma", "sub", 1), i.results, (i.operands[2], other))
+    return i
+
+
+def _number_of(code: Code, operand: str, kind: str) -> float | None:
+    text = code.constant(operand)
+    return None if text is None else number(text, kind)
+
+
+_LAYOUTS = {"f16": ("<H", "<e", 16), "f32": ("<I", "<f", 32), "f64": ("<Q", "<d", 64)}
+"""Of a type: its bits as an integer, itself, and its width."""
 
 
 def number(text: str, kind: str) -> float | None:
     """The value of a constant in PTX's notation as a type such as ``f32`` or ``f16x2``; None where packed halves differ."""
-    if text[:2] == "0f":
-        return float(struct.unpack(">f", bytes.fromhex(text[2:]))[0])
-    if text[:2] == "0d":
-        return float(struct.unpack(">d", bytes.fromhex(text[2:]))[0])
-    bits = int(text, 0)
-    if kind.endswith("x2"):
-        kind = kind.removesuffix("x2")
-        width = 32 if kind == "f32" else 16
-        low, high = bits & (1 << width) - 1, bits >> width & (1 << width) - 1
-        if low != high:
-            return None
-        bits = low
-    if kind == "f16":
-        return float(struct.unpack("<e", struct.pack("<H", bits & 0xFFFF))[0])
-    if kind == "bf16":
-        return float(struct.unpack("<f", struct.pack("<I", (bits & 0xFFFF) << 16))[0])
-    if kind == "f32":
-        return float(struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0])
-    return float(struct.unpack("<d", struct.pack("<Q", bits & (1 << 64) - 1))[0])
+    if text[:2] in ("0f", "0d"):
+        return float(struct.unpack(">f" if text[1] == "f" else ">d", bytes.fromhex(text[2:]))[0])
+    single = kind.removesuffix("x2")
+    width = 16 if single == "bf16" else _LAYOUTS[single][2]
+    bits, mask = int(text, 0), (1 << width) - 1
+    if kind != single and bits & mask != bits >> width & mask:
+        return None
+    if single == "bf16":
+        bits, mask, single = (bits & mask) << 16, (1 << 32) - 1, "f32"
+    integer, floating, _ = _LAYOUTS[single]
+    return float(struct.unpack(floating, struct.pack(integer, bits & mask))[0])
 
 
 def _instruction(opcode: str, operands: str) -> Instruction:

@@ -274,13 +274,17 @@ def _wrong_scaling(declared: Arithmetic, observed: ObservedArithmetic, *, saw_al
     """Logits that are scaled before the subtraction or not. An argument may be a power of two, and contradicts neither."""
     if "constant" in observed.scaled_logits and not declared.scaled_logits:
         return [
-            "logits are multiplied by a constant before the maximum is subtracted, the declaration says scaled_logits=False; "
-            "declare scaled_logits=True, or subtract first"
+            (
+                "logits are multiplied by a constant before the maximum is subtracted, the declaration says scaled_logits=False; "
+                "declare scaled_logits=True, or subtract first"
+            )
         ]
     if saw_all and declared.scaled_logits and observed.exponentials and not observed.scaled_logits:
         return [
-            "no logits are scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
-            "scaled_logits=False"
+            (
+                "no logits are scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
+                "scaled_logits=False"
+            )
         ]
     return []
 

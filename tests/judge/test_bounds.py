@@ -14,6 +14,7 @@ from softcheck.judge.ulp import scaled
 from softcheck.variants.declaration import Arithmetic
 
 ALL = list(FORMATS.values())
+SCALED = {"scaled_logits": True}
 
 
 def computed(rows: Any, fmt: Format, **options: Any) -> Any:
@@ -78,7 +79,7 @@ def test_depth_covers_tiled_kernels(threads: int) -> None:
 )
 def test_bounds_are_finite_and_positive(fmt: Format, row: list[float]) -> None:
     row = [max(min(x, fmt.max), -fmt.max) if np.isfinite(x) else x for x in row]
-    for options in ({}, {"exp": "prescaled_ex2_approx"}, {"rescales": True}, {"intermediate": "input"}):
+    for options in ({}, {"exp": "prescaled_ex2_approx"}, {"rescales": True}, {"intermediate": "input"}, SCALED):
         found = computed([row], fmt, **options)
         assert np.all(found.elements > 0)
         assert np.all(np.isfinite(found.elements))
@@ -99,6 +100,7 @@ ROW = [np.linspace(-9, 2, 300)]
     "looser",
     [
         {"exp": "prescaled_ex2_approx"},
+        SCALED,
         {"division": "reciprocal"},
         {"rescales": True},
         {"intermediate": "input"},
@@ -162,6 +164,25 @@ def test_prescaled_bound_grows_with_the_logits_themselves() -> None:
     # 1024 below the maximum nothing is left of it, though a fused kernel's sum may be e^-66 and divide what underflowed.
     # The rounding error of fl(1e9 log2 e), at most 2^-24 of it, is all that the exponent of the maximum may be off.
     assert np.exp(59.6) < computed([[1e9, 1e9 - 1024]], FLOAT32, **prescaled).elements[0, 1] < 1e-14 * 2.0**149
+
+
+def test_scaled_logits_err_by_one_rounding_of_each_product() -> None:
+    """Rows of two equal logits: nothing but the products' roundings, of the row's elements and of its sum."""
+    u, x = 2.0**-24, 300.0
+    row = [[x, x]]
+    more = computed(row, FLOAT32, **SCALED).elements - computed(row, FLOAT32).elements
+    # A = 2 u |x| + 5 u of the element, and as much of the mean; g / ulp(g) is 2^23.
+    assert more[0] == pytest.approx(2 * (2 * u * x + 5 * u) * 2.0**23, rel=1e-3)
+    prescaled = {"exp": "prescaled_ex2_approx"}
+    both = computed(row, FLOAT32, **SCALED, **prescaled).elements - computed(row, FLOAT32, **prescaled).elements
+    assert both[0] == pytest.approx(2 * 2 * u * x * 2.0**23, rel=2e-3)
+
+
+def test_scaled_logits_near_zero_err_as_any() -> None:
+    far = [[0.0, -30.0]]
+    more = computed(far, FLOAT32, **SCALED).elements[0, 1] / computed(far, FLOAT32).elements[0, 1]
+    # (2.224 + 1) 30 u + 5 u, 5 u of the maximum's own and the common 6 u, in place of 2.224 30 u + 5 u and 6 u.
+    assert more == pytest.approx((3.224 * 30 + 16) / (2.224 * 30 + 11), rel=0.01)
 
 
 def test_half_an_ulp_is_widened_where_earlier_errors_cross_a_power_of_two() -> None:

@@ -51,6 +51,7 @@ def test_a_stronger_declaration_tightens_nothing(declared):
     ("declared", "words"),
     [
         (Arithmetic(exp="prescaled_ex2_approx"), "logits scaled before the maximum is subtracted"),
+        (Arithmetic(scaled_logits=True), "logits scaled by a factor before the maximum is subtracted"),
         (Arithmetic(flush_to_zero=True), "subnormal values flushed to zero"),
         (Arithmetic(intermediate="input"), "differences and exponentials rounded to float16"),
         (Arithmetic(accumulation="input"), "sums in float16"),
@@ -73,9 +74,19 @@ def test_every_contract_allows_at_least_what_the_standard_one_does(dtype):
         SERIAL,
         Arithmetic(exp="libdevice", division="div_rn", intermediate="input"),
         Arithmetic(rescales=True),
+        Arithmetic(scaled_logits=True),
     ):
         own = model(contract_of(declared), FORMATS[dtype])
-        for name in ("exponent", "exponential", "addition", "denominator", "division", "rescale", "underflow"):
+        for name in (
+            "exponent",
+            "exponential",
+            "addition",
+            "denominator",
+            "division",
+            "rescale",
+            "underflow",
+            "scaling",
+        ):
             assert getattr(own, name) >= getattr(standard, name)
         assert own.lanes <= standard.lanes
 

@@ -13,11 +13,11 @@ PRESCALED = Arithmetic(exp="prescaled_ex2_approx")
 NARROW_SUM = Arithmetic(accumulation="input")
 
 
-def closed_form(fmt):
+def closed_form(fmt, per_logit=2.224):
     """|x| of equal logits: B = 2 (2 c |x| + 5 u) + h u + 5 u; in units of u, to first order."""
     u = 2.0**-53 if fmt is FLOAT64 else 2.0**-24
     h = math.ceil(COLUMNS / 32) + 10
-    standard, slope, rest = h + 5.0, 4 * 2.224, 10 + h + 5.0
+    standard, slope, rest = h + 5.0, 4 * per_logit, 10 + h + 5.0
     # g / ulp(g) of g = 1/1025, in [2^-11, 2^-10).
     in_ulps = 2.0 ** (10 + fmt.precision) / COLUMNS
     if fmt.width >= 32:
@@ -30,6 +30,13 @@ def closed_form(fmt):
 @pytest.mark.parametrize("fmt", [FLOAT16, BFLOAT16, FLOAT32, FLOAT64], ids=lambda fmt: fmt.name)
 def test_scaled_logits_leave_it_where_the_closed_form_says(fmt):
     assert magnitude_beyond(PRESCALED, fmt) == pytest.approx(closed_form(fmt), rel=0.05)
+
+
+@pytest.mark.parametrize("fmt", [FLOAT16, BFLOAT16, FLOAT32, FLOAT64], ids=lambda fmt: fmt.name)
+def test_a_factor_before_the_subtraction_costs_one_rounding(fmt):
+    scaled = Arithmetic(scaled_logits=True)
+    assert magnitude_beyond(scaled, fmt) == pytest.approx(closed_form(fmt, 1.0), rel=0.05)
+    assert departure(scaled, fmt.name).endswith(": logits scaled before the maximum is subtracted")
 
 
 @pytest.mark.parametrize("fmt", FORMATS.values(), ids=FORMATS)

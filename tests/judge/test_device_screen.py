@@ -8,6 +8,7 @@ from oracles.formats import FORMATS, decode, encode
 from softcheck.judge.device.screen import passing
 from softcheck.judge.judge import judge
 from softcheck.variants.call import to_bits, to_tensor
+from softcheck.variants.declaration import Arithmetic
 
 DTYPES = ["float16", "bfloat16", "float32"]
 
@@ -35,6 +36,23 @@ def test_passes_nothing_that_the_judge_refuses(dtype, columns, steps):
         assert judge(bits[row : row + 1], output[row : row + 1], fmt).violations == ()
 
 
+@pytest.mark.parametrize("exp", ["ex2_approx", "prescaled_ex2_approx"])
+@pytest.mark.parametrize("spread", [3.0, 12.0])
+@pytest.mark.parametrize("steps", [16, 256, 4096])
+def test_passes_no_scaled_logits_that_the_judge_refuses(exp, spread, steps):
+    fmt = FORMATS["float32"]
+    arithmetic = Arithmetic(scaled_logits=True, exp=exp)
+    bits = logits(fmt, 37, steps, spread)
+    x = to_tensor(bits, fmt, torch.device("cpu"))
+    generator = np.random.default_rng(steps)
+    right = to_bits(torch.softmax(x, dim=1), fmt).astype(np.int64)
+    output = np.maximum(right + generator.integers(-steps, steps + 1, right.shape), 0).astype(fmt.storage)
+    passed = passing(x, to_tensor(output, fmt, torch.device("cpu")), fmt, arithmetic).numpy()
+    for row in np.flatnonzero(passed):
+        assert judge(bits[row : row + 1], output[row : row + 1], fmt, arithmetic=arithmetic).violations == ()
+    assert passing(x, torch.softmax(x, dim=1), fmt, arithmetic).float().mean() > 0.95
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("columns", [1, 2, 37, 1000, 4096])
 def test_passes_right_rows(dtype, columns):
@@ -55,8 +73,25 @@ def test_leaves_special_rows_and_wild_outputs_to_the_judge(dtype):
     y = torch.softmax(x, dim=1)
     y[3, 4], y[4, 4], y[5, 4] = float("nan"), float("inf"), -1e-9
     y[5, 4] = -y[5, 4].abs().clamp(min=6e-8)
-    assert passing(x, y, fmt)[:6].tolist() == [False] * 6
+    assert passing(x, y, fmt)[:6].tolist() == [False, False, True, False, False, False]
     assert passing(x, y, fmt)[6:].all()
+    y[2, 3] = 6e-8
+    assert not passing(x, y, fmt)[2]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("arithmetic", [Arithmetic(), Arithmetic(intermediate="input")])
+def test_passes_right_rows_of_every_spread_and_no_wrong_ones(dtype, arithmetic):
+    fmt = FORMATS[dtype]
+    bits = np.random.default_rng(3).integers(0, 1 << 16, (4000, 2)).astype(np.uint16)
+    bits = bits[np.isfinite(decode(bits, fmt)).all(axis=1)]
+    x = to_tensor(bits, fmt, torch.device("cpu"))
+    y = to_tensor(encode(torch.softmax(x.double(), dim=1).numpy(), fmt), fmt, torch.device("cpu"))
+    assert passing(x, y, fmt, arithmetic).all()
+    y[:, 0] += y.amin(dim=1) + 0.01
+    wrong = to_bits(y, fmt)
+    for row in np.flatnonzero(passing(x, y, fmt, arithmetic).numpy()):
+        assert judge(bits[row : row + 1], wrong[row : row + 1], fmt, arithmetic=arithmetic).violations == ()
 
 
 def test_float64_and_empty_rows_are_left_to_the_judge():

@@ -118,8 +118,10 @@ def test_a_constant_factor_that_rounds_must_be_declared(observed):
         found = observed[kind, "cuda:90"]
         assert contradictions(Arithmetic(scaled_logits=True), found, "float16") == []
         assert contradictions(Arithmetic(), found, "float16") == [
-            "logits are multiplied by a constant before the maximum is subtracted, the declaration says scaled_logits=False; "
-            "declare scaled_logits=True, or subtract first"
+            (
+                "logits are multiplied by a constant before the maximum is subtracted, the declaration says scaled_logits=False; "
+                "declare scaled_logits=True, or subtract first"
+            )
         ]
         assert weaknesses(found, "float16") == ["scales logits before subtracting the maximum"]
 
@@ -131,8 +133,10 @@ def test_scaled_logits_that_are_not_there_contradict(observed, kind):
     assert weaknesses(found, "float16") == []
     declared = Arithmetic(scaled_logits=True)
     assert contradictions(declared, found, "float16") == [
-        "no logits are scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
-        "scaled_logits=False"
+        (
+            "no logits are scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
+            "scaled_logits=False"
+        )
     ]
     assert contradictions(declared, found, "float16", saw_all=False) == []
 

@@ -12,6 +12,7 @@ import resource
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import warnings
 from pathlib import Path
@@ -47,7 +48,7 @@ def leave_a_lower_limit():
 
 
 def remove_a_folder():
-    sys.path.pop()
+    sys.path.remove(sysconfig.get_path("platlib"))
 
 
 CHANGES = [

@@ -14,7 +14,8 @@ _CHUNK_ELEMENTS = 1 << 24
 """A dozen float64 temporaries of that size take 1.6 GB."""
 
 _LARGEST_DISTANCE = 500.0
-"""Rows of a larger spread are left to the judge, so that exp(-d) is never subnormal in float64."""
+"""Logits that are farther from their row's maximum count as this far: what is left of them is below 2^-721, and none of it
+shows beside half an ULP of a format."""
 
 _REFERENCE = 2.0**-30
 """Relative error of torch's float64 softmax, and of its sums of up to 2^21 terms, generously."""
@@ -28,10 +29,10 @@ _FRACTION_BITS, _BIAS = 52, 1023
 def passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmetic = STANDARD) -> torch.Tensor:
     """Rows of ``y`` that ``softcheck.judge.judge.judge`` would surely pass as the softmax of ``x``: bool, shape [rows].
 
-    ``arithmetic`` is what it judges by. ``x`` and ``y`` are [rows, columns] of the format's dtype on one device. No row of float64 passes, and no row with a
-    logit that is not finite. What is allowed is less than what softcheck/judge/bounds.py allows: exp(B) - 1 is at least
-    B; the mean over g of exp(A) is at least exp(sum g A), for exp is convex; and terms that are never negative (the
-    underflow's) are left out. ULPs are those of g (1 - 2^-30), so that the larger of two never counts near a power of two.
+    ``arithmetic`` is what it judges by. ``x`` and ``y`` are [rows, columns] of the format's dtype on one device. No row of
+    float64 passes, and no row with NaN, with +inf or of -inf alone. What is allowed is less than what
+    softcheck/judge/bounds.py allows: exp(B) - 1 is at least B; the mean over g of exp(A) is at least exp(sum g A), for exp is
+    convex; and under the standard contract the underflow's terms, which are never negative, are left out. ULPs are those of g (1 - 2^-30), so that the larger of two never counts near a power of two.
     """
     rows, columns = x.shape
     if fmt == FLOAT64 or columns == 0:
@@ -49,7 +50,7 @@ def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmet
     constants = bounds.model(arithmetic, fmt)
     logits, output = x.to(torch.float64), y.to(torch.float64)
     top = logits.amax(dim=1, keepdim=True)
-    distance = top - logits
+    distance = (top - logits).clamp(max=_LARGEST_DISTANCE)
     exact = torch.softmax(logits, dim=1)
     half_ulp = _half_ulp(exact * (1.0 - _REFERENCE), fmt)
 
@@ -66,9 +67,10 @@ def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmet
     logarithmic = above + ((exact * above).sum(dim=1, keepdim=True) + (additions * _ARITHMETIC - _REFERENCE))
     allowed = torch.addcmul(half_ulp, exact, logarithmic) if constants.rounds_result else exact * logarithmic
     if arithmetic != STANDARD:
-        # The judge allows no error above 2, and calls what is far from [0, 1] out of range.
-        allowed = allowed.clamp(max=1.0)
-    right = ((output - exact).abs() <= allowed) & (output >= 0) & (distance < _LARGEST_DISTANCE)
+        # Underflow of 16-bit steps shows in half of all rows. The judge allows no error above 2, and calls what is far from
+        # [0, 1] out of range.
+        allowed = (allowed + constants.underflow * _ARITHMETIC).clamp(max=1.0)
+    right = ((output - exact).abs() <= allowed) & (output >= 0)
 
     of_sum = half_ulp.sum(dim=1) * (1.0 - _REFERENCE) + (additions * _ARITHMETIC - 2 * _REFERENCE)
     if arithmetic != STANDARD:

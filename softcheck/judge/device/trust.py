@@ -53,8 +53,10 @@ def judge_trusted(
     wrong = distrust(fmt, x.shape[1], fully_masked, x.device) if x.ndim == 2 else None
     if wrong is not None:
         raise DistrustedError(wrong)
-    measured = judge_on_device(x, y, fmt, fully_masked=fully_masked)
-    return measured if arithmetic == STANDARD else by_weaker(measured, x, y, fmt, fully_masked, arithmetic)
+    standard = bounds.model(STANDARD, fmt)
+    if bounds.model(arithmetic, fmt) == standard or not Constants(fmt, standard, x.shape[-1]).supported:
+        return judge_on_device(x, y, fmt, fully_masked=fully_masked, arithmetic=arithmetic)
+    return by_weaker(judge_on_device(x, y, fmt, fully_masked=fully_masked), x, y, fmt, fully_masked, arithmetic)
 
 
 def distrust(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch.device) -> str | None:
