@@ -43,7 +43,7 @@ _BEGUN: list[BaseContext] = []
 _BEGINS = threading.Lock()
 
 
-def _fork_server():
+def fork_server():
     """Starts the process that is forked, once. It sees what Triton reads as its functions are decorated."""
     with _BEGINS:
         if not _BEGUN:
@@ -61,7 +61,7 @@ class Forked:
     """As much of ``subprocess.Popen`` as a worker's parent asks for."""
 
     def __init__(self, device, theirs):
-        context = _fork_server()
+        context = fork_server()
         reading, writing = os.pipe()
         self.stderr = os.fdopen(reading, "rb")
         with Connection(writing, readable=False) as stderr:
