@@ -18,7 +18,7 @@ from softcheck.probes.registry import PROBES
 from softcheck.run.plan import left_out
 from softcheck.run.session import Session
 
-WIDEST = 300
+WIDEST = 200
 """Columns of a control's cases: beyond, a case costs more than the twenty others that show as much."""
 
 ELSEWHERE = {"ScalingIntelligence/KernelBench#165"}
