@@ -24,10 +24,13 @@ PRELOADED = ["softcheck.run.worker", "triton", "forked_workers"]
 _HAS_GPU = Path("/dev/nvidiactl").exists()
 
 
+from_nothing = process.start
+"""How workers start elsewhere, for tests of what they do to their memory: a forked heap holds other blocks."""
+
+
 @contextlib.contextmanager
 def forked():
     """Within it, sessions on the interpreter fork their workers."""
-    from_nothing = process.start
 
     def start(device, theirs, *, check_heap):
         if check_heap or (_HAS_GPU and device != "interpreter"):
