@@ -46,6 +46,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     rejudged_rows: int
     """Rows handed to the Arb oracle because the everyday oracle's own uncertainty could change their verdict or figures."""
     violations: tuple[Violation, ...]
+    contract: Arithmetic | None = None
+    """What it was judged by, where that allows more than the standard contract."""
     fits: tuple[Arithmetic, ...] | None = None
     """Weaker arithmetics that nothing found exceeds, where something exceeds the bound and none was declared; else None."""
     unjudged_rows: int = 0

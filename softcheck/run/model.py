@@ -12,6 +12,7 @@ from softcheck.run.probing import ProbeResult
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Result
+from softcheck.run.widths import COMPILE_SECONDS, WidthLimit
 from softcheck.speed.samples import ShapeSamples
 from softcheck.variants.declaration import Declaration
 
@@ -37,6 +38,10 @@ class Options:
     strict_declarations: bool = False
     """Whether a declared defect that does not show is an error."""
     seconds_per_call: float = 120.0
+    compile_seconds: float = COMPILE_SECONDS
+    """What the kernels of a wide row may take to compile on a GPU; wider rows are then left out."""
+    require_all_sizes: bool = False
+    """Whether sizes that a variant refuses, or that take too long to compile, are findings."""
     in_order: bool = False
     """Whether cases, and after them probes, run one after the other in the order given, in one process."""
     check_heap: bool = False
@@ -67,6 +72,8 @@ class Run:
     probed: list[ProbeResult] = field(default_factory=list)
     exhausted: list[Exhausted] = field(default_factory=list)
     generated: list[Generated] = field(default_factory=list)
+    width_limits: list[WidthLimit] = field(default_factory=list)
+    """Widths from which on a variant was not run, since its kernels would take too long to compile."""
     given_up: list[GivenUp] = field(default_factory=list)
     blames: list[Blame] = field(default_factory=list)
     """What ended processes other than by the call that they ended in."""

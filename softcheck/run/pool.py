@@ -15,6 +15,7 @@ from softcheck.run.blames import Blames
 from softcheck.run.patience import Patience
 from softcheck.run.process import DeviceChoice, Worker, WorkerDiedError
 from softcheck.run.protocol import Ready
+from softcheck.run.widths import COMPILE_SECONDS, WidthLimit, Widths
 from softcheck.variants.declaration import Backend
 
 Progress = Callable[[int, int], None]
@@ -43,11 +44,13 @@ class Pool:
         seconds_per_call: float = 120.0,
         ahead: int = 0,
         check_heap: bool = False,
+        compile_seconds: float = COMPILE_SECONDS,
     ) -> None:
         """Opens the first worker, so that a missing device is known at once, and beside it up to ``ahead`` more.
 
-        Those are no more than ``jobs``, and are not waited for. ``check_heap`` has glibc check the heap of each. Raises NothingRunError where ``device`` is "cuda" and there is
-        none.
+        Those are no more than ``jobs``, and are not waited for. ``check_heap`` has glibc check the heap of each;
+        ``compile_seconds`` are what the kernels of a wide row may take to compile on a GPU. Raises NothingRunError where
+        ``device`` is "cuda" and there is none.
         """
         self._choice: DeviceChoice = device
         self._checks_heap = check_heap
@@ -58,6 +61,7 @@ class Pool:
         self._lender: Pool | None = None
         self.patience = Patience()
         self.blames = Blames()
+        self.widths = Widths(compile_seconds)
         self.slow: set[str] = set()
         """Variants whose first call in a process takes seconds."""
         try:
@@ -75,6 +79,15 @@ class Pool:
     def closed(self) -> bool:
         """Whether every worker has been ended for good."""
         return self._shared.closed
+
+    def width_limit(self, variant: str, dtype: str, columns: int) -> WidthLimit | None:
+        """The limit that such wide rows are beyond, since their kernels would take too long to compile; None if they aren't.
+
+        Nothing is compiled without a GPU. Widths that were not tried yet are tried here, which takes a worker.
+        """
+        if self.ready.backend != "cuda" or self.patience.over(variant, dtype) is not None:
+            return None
+        return self.widths.limit(self, variant, dtype, columns)
 
     def apart(self) -> Self:
         """The same pool for work that keeps workers to itself, as what a variant's first call prepares is in its process.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
@@ -99,7 +100,8 @@ class Session(Pool):
     ) -> list[Result]:
         """Results of the variants on one case, in order. A variant that ends its worker gets a finding; the rest go on.
 
-        Each result reaches ``on_result`` as soon as it is measured. ``whole`` runs every row under the interpreter too. A
+        Each result reaches ``on_result`` as soon as it is measured. A variant whose kernels would take too long to compile for
+        the case's width has one that says so. ``whole`` runs every row under the interpreter too. A
         variant that was given up (``patience``) has no result.
         Raises SoftcheckError where the case itself can't be made.
         """
@@ -113,6 +115,11 @@ class Session(Pool):
             on_result(result)
 
         waiting = [name for name in variants if self.patience.over(name, case.dtype) is None]
+        for name in tuple(waiting):
+            limit = self.width_limit(name, case.dtype, case.shape[1])
+            if limit is not None:
+                why = f"{limit} (--compile-seconds {self.widths.budget:g})"
+                keep(Result(name, case, replace(unmeasured(case.shape, ()), skipped=why), 0.0))
         fresh = False
         while waiting:
             before = len(results)

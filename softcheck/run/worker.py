@@ -49,10 +49,14 @@ from softcheck.run.protocol import (
     Searched,
     Started,
     TrialDone,
+    TryWidth,
+    WidthTried,
     decode_request,
     encode_reply,
 )
+from softcheck.run.trial_widths import try_width
 from softcheck.run.trials import make_trials
+from softcheck.variants import compiling
 from softcheck.variants.call import (
     Called,
     Placed,
@@ -93,6 +97,8 @@ class _Session:
             yield from self._run_domain(request)
         elif isinstance(request, RunProbe):
             yield from make_trials(request, self._variant(request.variant), self.device)
+        elif isinstance(request, TryWidth):
+            yield from try_width(request, self._variant(request.variant), self.device)
         elif isinstance(request, Search):
             yield from evolution.search(self._variant(request.variant), request, self.device)
         else:
@@ -314,6 +320,8 @@ def _open_device(choice: str) -> tuple[torch.device, Ready] | NoDevice:
         os.environ["TRITON_INTERPRET"] = "1"
     import triton
 
+    if on_gpu:
+        compiling.install()
     name = torch.cuda.get_device_name(0) if on_gpu else f"{platform.machine()} CPU"
     ready = Ready(
         backend="cuda" if on_gpu else "interpreter",
@@ -338,7 +346,7 @@ def _driver_version() -> str | None:
 
 def _is_fatal(reply: Reply) -> bool:
     """Whether the process can't go on after a reply."""
-    return (isinstance(reply, Measured | Loaded | Searched) and reply.fatal) or (
+    return (isinstance(reply, Measured | Loaded | Searched | WidthTried) and reply.fatal) or (
         isinstance(reply, TrialDone) and reply.outcome.fatal
     )
 

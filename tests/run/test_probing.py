@@ -83,7 +83,7 @@ def test_outcomes_that_are_there_already_are_not_made_again(session):
     assert resumed.conclusion == whole.conclusion
     assert [index for index, _ in later] == list(range(4, ALL))
     assert [outcome for _, outcome in later] == outcomes[4:]
-    assert shown(whole) == [("5x0", FindingKind.RAISED)]
+    assert shown(whole) == [("5x0", FindingKind.EMPTY_REFUSED)]
 
 
 def test_variant_that_was_given_up_is_not_probed():

@@ -39,6 +39,7 @@ def by_weaker(
     kept = tuple(v for v in standard.violations if v.kind not in BOUNDED_KINDS)
     found = msgspec.structs.replace(
         standard,
+        contract=arithmetic,
         max_standard_share=None if share is None else share.value,
         max_bound_share=share if share is not None and share.value <= 1 else None,
         violations=kept,
