@@ -48,10 +48,7 @@ def verdicts(found):
 @pytest.fixture(scope="module")
 def builtin():
     names = [word for name in ("torch", "eager", "eager_compiled") for word in ("--variant", name)]
-    return {
-        capability: report(capability, *names, *SUMS, "--dtype", "float32")
-        for capability in capabilities()
-    }
+    return {capability: report(capability, *names, *SUMS, "--dtype", "float32") for capability in capabilities()}
 
 
 @pytest.mark.parametrize("capability", capabilities())

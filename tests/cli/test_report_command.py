@@ -245,9 +245,7 @@ def test_saved_failure_is_run_by_corpus_run_and_saving_it_twice_changes_no_exit_
     run = softcheck("corpus", "run", *wrong, "--format", "json", cwd=tmp_path)
     assert run.returncode == 1, run.stderr
     row = json.loads(run.stdout)["variants"][0]
-    assert any(
-        f["kind"] == "sum_violation" and f["reproduce"].startswith("softcheck report") for f in row["findings"]
-    )
+    assert any(f["kind"] == "sum_violation" and f["reproduce"].startswith("softcheck report") for f in row["findings"])
 
 
 @pytest.mark.parametrize(

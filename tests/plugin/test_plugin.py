@@ -110,9 +110,7 @@ def test_softmax(generated_accuracy):
 def test_generated_cases_find_a_wrong_kernel_and_print_the_command_that_saves_it(pytester, name, outcome):
     pytester.makepyfile(kernels=KERNELS)
     pytester.makepyfile(test_mine=GENERATED.format(name=name))
-    result = pytester.runpytest_inprocess(
-        "-p", "no:xdist", "--softcheck-device=interpreter", "--softcheck-generate=20"
-    )
+    result = pytester.runpytest_inprocess("-p", "no:xdist", "--softcheck-device=interpreter", "--softcheck-generate=20")
     result.assert_outcomes(**outcome)
     if name == "zero":
         result.stdout.fnmatch_lines(["*softcheck corpus add --variant kernels.py:zero --dtype float16 --bits *"])
