@@ -98,7 +98,7 @@ class Worker:
         with tempfile.TemporaryFile() as shown:
             shown.truncate(activity.SIZE)
             self._activity = mmap.mmap(shown.fileno(), activity.SIZE)
-            self._process = _start(device, theirs, shown.fileno(), check_heap=check_heap)
+            self._process = start(device, theirs, shown.fileno(), check_heap=check_heap)
         theirs.close()
         self._drain = threading.Thread(target=self._read_stderr, daemon=True)
         self._drain.start()
@@ -236,7 +236,11 @@ def can_check_heap() -> bool:
     return any(library.with_name(_HEAP_CHECKER).exists() for library in libraries)
 
 
-def _start(device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: bool) -> subprocess.Popen[bytes]:
+def start(device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: bool) -> subprocess.Popen[bytes]:
+    """The process of a worker, in a process group of its own, that answers over ``theirs``; see ``Worker``.
+
+    ``shown`` is the descriptor of the file in which it shows what it is at (``softcheck.variants.activity``).
+    """
     environment = dict(os.environ)
     # Triton reads this when a kernel is decorated; "auto" decides in the worker, which knows whether there is a GPU.
     environment.pop("TRITON_INTERPRET", None)

@@ -26,7 +26,7 @@ def test_softmax(accuracy):
 def run(pytester, name, *arguments):
     pytester.makepyfile(kernels=KERNELS)
     pytester.makepyfile(test_mine=SUITE.format(name=name))
-    return pytester.runpytest_subprocess(
+    return pytester.runpytest_inprocess(
         "-p", "no:xdist", "--softcheck-device=interpreter", "-m", "accuracy", *arguments
     )
 
@@ -59,10 +59,10 @@ def test_a_marker_names_files_from_the_root_folder_and_the_command_line_from_the
     pytester.makefile(".ini", pytest="[pytest]")
     monkeypatch.chdir(pytester.path / "inner")
     arguments = ("-p", "no:xdist", "--softcheck-device=interpreter", "-m", "accuracy", "-v")
-    result = pytester.runpytest_subprocess(*arguments)
+    result = pytester.runpytest_inprocess(*arguments)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*[[]kernels.py:right-float16-ties[]]*PASSED*"])
-    pytester.runpytest_subprocess(*arguments, "--softcheck-variant", "../kernels.py:zero").assert_outcomes(failed=1)
+    pytester.runpytest_inprocess(*arguments, "--softcheck-variant", "../kernels.py:zero").assert_outcomes(failed=1)
 
 
 def test_misspelt_dtype_is_a_usage_error_not_a_skip(pytester):
@@ -87,13 +87,13 @@ def test_misspelt_variant_and_marker_argument_are_usage_errors(pytester):
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*unknown variant 'torhc'; did you mean 'torch'*"])
     pytester.makepyfile(test_mine=SUITE.format(name="right").replace("families", "familys"))
-    result = pytester.runpytest_subprocess("-p", "no:xdist", "-m", "accuracy")
+    result = pytester.runpytest_inprocess("-p", "no:xdist", "-m", "accuracy")
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*unknown argument*familys*"])
 
 
 def test_marker_is_registered(pytester):
-    result = pytester.runpytest_subprocess("--markers")
+    result = pytester.runpytest_inprocess("--markers")
     result.stdout.fnmatch_lines(["@pytest.mark.accuracy(variants, dtypes, families, corpora, probes)*"])
 
 
@@ -110,9 +110,7 @@ def test_softmax(generated_accuracy):
 def test_generated_cases_find_a_wrong_kernel_and_print_the_command_that_saves_it(pytester, name, outcome):
     pytester.makepyfile(kernels=KERNELS)
     pytester.makepyfile(test_mine=GENERATED.format(name=name))
-    result = pytester.runpytest_subprocess(
-        "-p", "no:xdist", "--softcheck-device=interpreter", "--softcheck-generate=20"
-    )
+    result = pytester.runpytest_inprocess("-p", "no:xdist", "--softcheck-device=interpreter", "--softcheck-generate=20")
     result.assert_outcomes(**outcome)
     if name == "zero":
         result.stdout.fnmatch_lines(["*softcheck corpus add --variant kernels.py:zero --dtype float16 --bits *"])
@@ -145,7 +143,7 @@ def declared(x):
 def run_probed(pytester, name, more, *arguments):
     pytester.makepyfile(kernels=FAULTY)
     pytester.makepyfile(test_mine=PROBED.format(name=name, more=more))
-    return pytester.runpytest_subprocess("-p", "no:xdist", "--softcheck-device=interpreter", "-v", "-rx", *arguments)
+    return pytester.runpytest_inprocess("-p", "no:xdist", "--softcheck-device=interpreter", "-v", "-rx", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +203,7 @@ MARKED = '@pytest.mark.accuracy(variants=["kernels.py:right"], dtypes=["float16"
 def run_suite(pytester, suite, *arguments):
     pytester.makepyfile(kernels=KERNELS)
     pytester.makepyfile(test_mine=suite)
-    return pytester.runpytest_subprocess("-p", "no:xdist", "--softcheck-device=interpreter", *arguments)
+    return pytester.runpytest_inprocess("-p", "no:xdist", "--softcheck-device=interpreter", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +318,7 @@ def test_wrong_settings_are_usage_errors(pytester, monkeypatch, table, environme
     pytester.makepyprojecttoml(f"[tool.softcheck]\n{table}")
     pytester.makepyfile(kernels=KERNELS)
     pytester.makepyfile(test_mine=SUITE.format(name="right"))
-    result = pytester.runpytest_subprocess("-p", "no:xdist")
+    result = pytester.runpytest_inprocess("-p", "no:xdist")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([said])
     assert "Traceback" not in result.stderr.str()
