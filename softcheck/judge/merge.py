@@ -73,11 +73,13 @@ def _both(a: tuple[Arithmetic, ...] | None, b: tuple[Arithmetic, ...] | None) ->
 def _violations(a: tuple[Violation, ...], b: tuple[Violation, ...]) -> tuple[Violation, ...]:
     first: dict[FindingKind, Violation] = {}
     for violation in (*a, *b):
-        before = first.setdefault(violation.kind, violation)
-        if before is not violation:
-            # Whether a declared defect explains a finding hangs on its share.
-            count, share = before.count + violation.count, _largest(before.share, violation.share)
-            first[violation.kind] = msgspec.structs.replace(before, count=count, share=share)
+        before = first.get(violation.kind)
+        if before is None:
+            first[violation.kind] = violation
+            continue
+        # Whether a declared defect explains a finding hangs on its share.
+        count, share = before.count + violation.count, _largest(before.share, violation.share)
+        first[violation.kind] = msgspec.structs.replace(before, count=count, share=share)
     return tuple(first[kind] for kind in FindingKind if kind in first)
 
 
