@@ -73,6 +73,7 @@ class Session(Pool):
                 elif isinstance(reply, Loaded):
                     (self.retire if reply.fatal else self.give)(worker)
                     on_first_call(reply.first_call_seconds)
+                    self.widths.declare(spec, reply.declaration)
                     return reply.declaration
                 elif isinstance(reply, Refused | Failed):
                     self.give(worker)

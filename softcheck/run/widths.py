@@ -13,6 +13,7 @@ import msgspec
 
 from softcheck.run.process import Waits, WorkerDiedError
 from softcheck.run.protocol import Failed, TryWidth, WidthTried
+from softcheck.variants.declaration import Declaration
 
 if TYPE_CHECKING:
     from softcheck.run.pool import Pool
@@ -70,10 +71,17 @@ class Widths:
         self.budget = budget
         self.on_found: Callable[[WidthLimit], None] = lambda _: None
         self._changed = threading.Condition()
+        self._declared: dict[str, Declaration] = {}
         self._climbs: dict[tuple[str, str], _Climb] = {}
+
+    def declare(self, variant: str, declaration: Declaration) -> None:
+        """Keeps what a variant promises: no wider rows are tried."""
+        self._declared[variant] = declaration
 
     def limit(self, pool: "Pool", variant: str, dtype: str, columns: int) -> WidthLimit | None:
         """The limit below ``columns``, if there is one. Tries widths up to it on the pool's workers, if that was not done."""
+        promised = self._declared[variant].column_limit(dtype) if variant in self._declared else None
+        columns = columns if promised is None else min(columns, promised)
         with self._changed:
             climb = self._climbs.setdefault((variant, dtype), _Climb())
         while True:
@@ -84,7 +92,7 @@ class Widths:
                     return climb.limit if climb.limit is not None and columns > climb.limit.holds_to else None
                 climb.is_climbing = True
             try:
-                self._step(pool, climb, variant, dtype)
+                self._step(pool, climb, variant, dtype, promised)
             finally:
                 with self._changed:
                     climb.is_climbing = False
@@ -100,7 +108,7 @@ class Widths:
         with self._changed:
             self._climbs[limit.variant, limit.dtype] = _Climb(limit)
 
-    def _step(self, pool: "Pool", climb: "_Climb", variant: str, dtype: str) -> None:
+    def _step(self, pool: "Pool", climb: "_Climb", variant: str, dtype: str, promised: int | None) -> None:
         columns = 2 * climb.tried
         foretold = climb.foretold(columns)
         limit = None
@@ -109,7 +117,9 @@ class Widths:
         else:
             waited = max(60.0, 4 * self.budget)
             try:
-                climb.took.append((columns, _tried(pool, TryWidth(variant, dtype, columns), waited)))
+                # A narrower row than the block's width compiles the same block.
+                asked = columns if promised is None else min(columns, promised)
+                climb.took.append((columns, _tried(pool, TryWidth(variant, dtype, asked), waited)))
             except WorkerDiedError as died:
                 if pool.closed:
                     raise

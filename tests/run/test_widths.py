@@ -9,6 +9,7 @@ from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import Failed, WidthTried
 from softcheck.run.session import Session
 from softcheck.run.widths import FREE, WIDEST, WidthLimit, Widths
+from softcheck.variants.declaration import Declaration
 
 BY_FOUR_WARPS = {4096: 0.2, 8192: 0.35, 16384: 0.8, 32768: 2.4, 65536: 8.2, 131072: 31.0, 262144: 192.0}
 """Seconds for sm_90 by block, as Triton 3.6 took them."""
@@ -85,6 +86,17 @@ def test_narrow_rows_compile_nothing_first():
     pool = taking(BY_FOUR_WARPS)
     assert Widths(10.0).limit(pool, "v", "float16", FREE) is None
     assert pool.tried == []
+
+
+@pytest.mark.parametrize(
+    ("promised", "tried"), [(65536, [4096, 8192, 16384, 32768, 65536]), (20000, [4096, 8192, 16384, 20000])]
+)
+def test_no_width_is_tried_that_is_not_promised(promised, tried):
+    pool, widths = taking(BY_FOUR_WARPS), Widths(10.0)
+    widths.declare("v", Declaration(max_columns=promised))
+    assert widths.limit(pool, "v", "float16", 2**20) is None
+    assert pool.tried == tried
+    assert widths.limits() == []
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.02, 25.0, None])
