@@ -17,10 +17,10 @@ import msgspec
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError
 from softcheck.run.blames import Blame, Command
-from softcheck.run.calls import Call, load, make
+from softcheck.run.calls import load, make
 from softcheck.run.pool import Pool
 from softcheck.run.process import Worker, WorkerDiedError, can_check_heap
-from softcheck.run.protocol import Failed, Measured, Probed, RunCase, RunProbe, TrialDone
+from softcheck.run.protocol import Call, Failed, Measured, Probed, RunCase, RunProbe, TrialDone
 
 SECONDS = 60.0
 """For so long a culprit is looked for."""

@@ -1,7 +1,6 @@
 """Calls of a variant that a worker has made, and making one of them again. Imports no torch."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -9,6 +8,7 @@ from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.run.process import Waits, Worker, WorkerDiedError
 from softcheck.run.protocol import (
+    Call,
     Done,
     Failed,
     Load,
@@ -17,21 +17,9 @@ from softcheck.run.protocol import (
     Probed,
     Refused,
     RunCase,
-    RunDomain,
     RunProbe,
     TrialDone,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call, or all calls of one trial, of one variant. ``request`` asks for nothing else."""
-
-    variant: str
-    dtype: str
-    name: str
-    """The case's id, or ``probe/NAME/LABEL``."""
-    request: RunCase | RunDomain | RunProbe
 
 
 def on_case(request: RunCase, variant: str) -> Call:

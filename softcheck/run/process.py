@@ -15,15 +15,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from softcheck.errors import NothingRunError, SoftcheckError
-from softcheck.run.protocol import NoDevice, Ready, Reply, Request, decode_reply, encode_request
+from softcheck.run.protocol import Call, NoDevice, Ready, Reply, Request, decode_reply, encode_request
 from softcheck.variants import activity
 from softcheck.variants.activity import Phase
-
-if TYPE_CHECKING:
-    from softcheck.run.calls import Call
 
 DeviceChoice = Literal["auto", "cuda", "interpreter"]
 

@@ -1,5 +1,7 @@
 """Messages between the parent, which imports no torch, and its worker processes. MessagePack over a pipe."""
 
+from dataclasses import dataclass
+
 import msgspec
 
 from softcheck.cases.case import Case
@@ -87,6 +89,17 @@ class Search(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     seconds: float | None
     seeds: bytes
     """Bit patterns of the first rows to try, [any number, columns], in the format's storage type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, or all calls of one trial, of one variant. ``request`` asks for nothing else."""
+
+    variant: str
+    dtype: str
+    name: str
+    """The case's id, or ``probe/NAME/LABEL``."""
+    request: RunCase | RunDomain | RunProbe
 
 
 Request = Load | RunCase | Time | RunDomain | RunProbe | TryWidth | Search

@@ -13,10 +13,11 @@ from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.run.blame import again_alone, kind_of, lay_idle
-from softcheck.run.calls import Call, on_case, refuse_ruin
+from softcheck.run.calls import on_case, refuse_ruin
 from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Waits, Worker, WorkerDiedError, waits
 from softcheck.run.protocol import (
+    Call,
     Declared,
     Done,
     Failed,
