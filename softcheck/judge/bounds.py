@@ -239,7 +239,8 @@ def _left_at_maximum(values: Values, constants: Model) -> Values:
     if not constants.rounds_logits:
         return np.zeros(len(values))
     left = constants.scaling + (0.5 * constants.exponent if constants.prescaled else 0.0)
-    return left * np.abs(values.max(axis=1)) + constants.exponential
+    errors: Values = left * np.abs(values.max(axis=1)) + constants.exponential
+    return errors
 
 
 def _add_underflown(limit: Values, values: Values, probabilities: Values, logarithmic: Values, exact: Scaled) -> None:

@@ -47,6 +47,7 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         max_ulp_ftz=_largest(a.max_ulp_ftz, b.max_ulp_ftz),
         max_bound_share=larger(a.max_bound_share, b.max_bound_share),
         max_standard_share=_largest(a.max_standard_share, b.max_standard_share),
+        of_cpu_library=a.of_cpu_library or b.of_cpu_library,
         fits=_both(a.fits, b.fits),
         flushed=a.flushed + b.flushed,
         max_sum_deviation=_largest(a.max_sum_deviation, b.max_sum_deviation),

@@ -385,11 +385,16 @@ def test_a_declared_weaker_contract_stands_beside_the_verdict():
 
 
 def test_what_a_library_errs_beyond_the_standard_contract_is_a_note():
-    beyond = msgspec.structs.replace(measured(), max_standard_share=1.5)
+    beyond = msgspec.structs.replace(measured(), max_standard_share=1.5, of_cpu_library=True)
     report = report_of(Declaration(), [(case("ties"), beyond), (case("ramp"), measured())])
     assert report.variants[0].verdict == "pass"
     (note,) = report.notes
     assert "on 1 cases, 1.5 times its bound on ties/a/float16" in note
+
+
+def test_what_a_kernel_that_rescales_errs_beyond_the_standard_contract_is_laid_to_no_library():
+    beyond = msgspec.structs.replace(measured(), max_standard_share=1.5)
+    assert report_of(Declaration(), [(case("ties"), beyond)]).notes == ()
 
 
 def blamed_report(*measurements, **more):
