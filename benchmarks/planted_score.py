@@ -35,7 +35,8 @@ from softcheck.probes.registry import EXCLUSIVE, PROBES
 from softcheck.run.plan import plan
 from softcheck.run.probing import ProbeTask, run_probe
 from softcheck.run.protocol import Ready
-from softcheck.run.session import Session
+from softcheck.run.session import Result, Session
+from softcheck.run.size_limits import size_limits
 
 from planted import Planted, bugs, controls  # isort: skip - peer_judges puts its folder on the path
 
@@ -112,13 +113,27 @@ class _Check:
         if isinstance(declaration, str):
             self.score.error = f"refused: {declaration}"
             return
+        results: list[Result] = []
         for case, takers in plan(cases, {spec: declaration}, self.planted.dtypes).tasks:
             for result in session.run_case(case, takers) if takers else ():
                 self.score.cases += 1
+                results.append(result)
                 for violation in result.measurement.violations:
                     self._note(case.id, violation)
             if self._ends():
                 return
+        self._note_limits(results)
+        if not self._ends():
+            self._probe(session, probes)
+
+    def _note_limits(self, results: list[Result]) -> None:
+        """Sizes that are refused, which no case shows alone."""
+        for dtype in self.planted.dtypes:
+            for limit in size_limits([result for result in results if result.case.dtype == dtype], []):
+                self._note(f"all cases/{dtype}", Violation(limit.kind, limit.words))
+
+    def _probe(self, session: Session, probes: tuple[str, ...]) -> None:
+        spec = self.planted.spec
         for probe in probes:
             for dtype in self.planted.dtypes:
                 probed = run_probe(session, ProbeTask(variant=spec, dtype=dtype, probe=probe))

@@ -31,7 +31,27 @@ class FindingKind(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     RAISED = "raised"
     STATE_CHANGED = "global_state_changed"
+    SIZE_REFUSED = "size_refused"
+    EMPTY_REFUSED = "empty_refused"
     ARITHMETIC_CONTRADICTED = "arithmetic_contradicted"
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """An exception with which a variant turns an input down before it does anything."""
+
+    rows: int
+    columns: int
+    error: str
+    """Type and message."""
+    place: str
+    """File and line that raise it."""
+    answered: int | None = None
+    """Of a sweep over sizes: the largest that was answered. Each larger one that was tried was refused."""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What two refusals for the same reason have in common: the type of the exception and its place."""
+        return self.error.partition(":")[0].partition(" of ")[0], self.place
 
 
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,6 +68,8 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     output_bits: str | None = None
     share: float | None = None
     """The witness's error over its bound, or a sum's deviation over what rounding allows; None for other kinds."""
+    refusal: Refusal | None = None
+    """Set where the variant refused the input. Whether that is a limit of sizes, all calls together show."""
 
 
 VALUE_KINDS = frozenset(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from softcheck.cases.case import Case
-from softcheck.contract import Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.report.probes import probe_command
 from softcheck.report.reproduce import reproduce_command
 from softcheck.run.check import explanation
@@ -105,7 +105,7 @@ class ProbedAccuracy(_Subject):
     def check(self) -> None:
         """Makes every trial and fails with each broken promise: what it is, the trial, and how to reproduce.
 
-        Skips, with the reason, what the variant does not declare and where no trial could be made; prints the reasons of
+        Skips, with the reason, what the variant does not declare or refuses, and where no trial could be made; prints the reasons of
         single trials that could not. Ends as an expected failure where all that was found are declared defects.
         """
         declaration = self.declaration()
@@ -116,15 +116,21 @@ class ProbedAccuracy(_Subject):
         backend = self.session.ready.backend
         broken: list[str] = []
         known: list[str] = []
+        refused: list[str] = []
         for shown in result.conclusion.findings:
             case_id, violation = result.case_id(shown.label), shown.violation
             reason = explanation(violation, case_id, self.dtype, declaration, backend)
             said = f"  {violation.kind} on {case_id}\n    {violation.message}\n    {probe_command(task, backend)}"
-            (known if reason else broken).append(reason or said)
+            if reason is None and violation.kind is FindingKind.EMPTY_REFUSED:
+                refused.append(f"{self.variant} refuses inputs without elements: {violation.message}")
+            else:
+                (known if reason else broken).append(reason or said)
         if broken:
             self.fail(broken)
         if known:
             pytest.xfail(known[0])
+        if refused:
+            pytest.skip(refused[0])
         if result.conclusion.trials == 0:
             why = "; ".join(result.conclusion.skipped) or "nothing to try within what it declares"
             pytest.skip(f"{self.variant}, {self.probe}: {why}")

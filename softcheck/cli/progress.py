@@ -1,29 +1,40 @@
-"""Progress of a long run on standard error, hidden where that is no terminal."""
+"""Progress of a long run on standard error: a bar and verdicts so far on a terminal, elsewhere a line now and then."""
 
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from softcheck.run.model import Events
+from softcheck.run.model import Events, Standing
+
+SECONDS = 10.0
+"""Between two lines where standard error is no terminal."""
 
 
 @contextmanager
 def shown() -> Iterator[Events]:
-    """Events that draw a bar while the block runs."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    """Events that are shown while the block runs."""
+    with _on_a_terminal() if sys.stderr.isatty() else _in_lines() as events:
+        yield events
 
-    console = Console(stderr=True)
+
+@contextmanager
+def _on_a_terminal() -> Iterator[Events]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
+        console=Console(stderr=True),
         transient=True,
     )
     with bar:
         task = bar.add_task("starting", total=None)
+        verdicts: dict[tuple[str, str], TaskID] = {}
 
         def stage(name: str) -> None:
             bar.reset(task, description=name, total=None)
@@ -31,4 +42,43 @@ def shown() -> Iterator[Events]:
         def progress(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        yield Events(stage, progress)
+        def standing(now: Standing) -> None:
+            row = verdicts.get((now.variant, now.dtype))
+            if row is None:
+                row = verdicts[now.variant, now.dtype] = bar.add_task("", total=None, visible=True)
+            bar.update(row, description=str(now), completed=now.results)
+
+        yield Events(stage, progress, standing)
+
+
+@contextmanager
+def _in_lines() -> Iterator[Events]:
+    begun = time.monotonic()
+    now = {"stage": "starting", "done": ""}
+    found: dict[tuple[str, str], Standing] = {}
+    over = threading.Event()
+
+    def stage(name: str) -> None:
+        now.update(stage=name, done="")
+
+    def progress(done: int, total: int) -> None:
+        now.update(done=f", {done} of {total}")
+
+    def standing(latest: Standing) -> None:
+        found[latest.variant, latest.dtype] = latest
+
+    def tell() -> None:
+        while not over.wait(SECONDS):
+            broken = sum(bool(each.kinds) for each in found.values())
+            said = f"; findings in {broken} of {len(found)} rows" if found else ""
+            seconds = time.monotonic() - begun
+            sys.stderr.write(f"softcheck: {seconds:.0f} s: {now['stage']}{now['done']}{said}\n")
+            sys.stderr.flush()
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield Events(stage, progress, standing)
+    finally:
+        over.set()
+        thread.join()

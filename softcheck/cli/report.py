@@ -24,8 +24,10 @@ from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.check import check
 from softcheck.run.model import Options, Run
+from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.process import DeviceChoice, can_check_heap
 from softcheck.run.regression import named
+from softcheck.run.widths import COMPILE_SECONDS
 from softcheck.variants.registry import BUILTIN, resolve
 
 INTERRUPTED = 130
@@ -76,7 +78,23 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
 @click.option(
-    "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per call."
+    "--time-limit",
+    type=NumberRange(min=1, max=LONGEST),
+    default=HANG_SECONDS,
+    show_default=True,
+    help="Seconds that a call may take; imports and compilations not counted.",
+)
+@click.option(
+    "--compile-seconds",
+    type=NumberRange(min=0, max=LONGEST),
+    default=COMPILE_SECONDS,
+    show_default=True,
+    help="Leave out rows so wide that their kernels would take longer to compile on a GPU.",
+)
+@click.option(
+    "--require-all-sizes",
+    is_flag=True,
+    help="Take it for a finding where a variant refuses a size or is too wide to compile.",
 )
 @click.option(
     "--in-order",
@@ -130,6 +148,8 @@ def command(
     seed: int,
     jobs: int | None,
     time_limit: float,
+    compile_seconds: float,
+    require_all_sizes: bool,
     in_order: bool,
     check_heap: bool,
     speed: bool,
@@ -178,6 +198,8 @@ def command(
         speed=speed and with_cases,
         strict_declarations=strict_declarations,
         seconds_per_call=time_limit,
+        compile_seconds=compile_seconds,
+        require_all_sizes=require_all_sizes,
         in_order=in_order,
         check_heap=check_heap,
     )

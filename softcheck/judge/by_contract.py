@@ -65,13 +65,13 @@ def by_contract(
 ) -> Measurement:
     """What ``judge_by`` measures by the variant's contract on an input of this shape."""
     contract = contract_of(variant.declaration.arithmetic, of_cpu_library=of_cpu_library)
-    measured = msgspec.structs.replace(judge_by(contract), of_cpu_library=of_cpu_library)
+    measured = judge_by(contract)
     if of_cpu_library or not breaks_bounds(measured):
         return measured
     if device.type == "cpu":
         allowed = judge_by(contract_of(variant.declaration.arithmetic, of_cpu_library=True))
         if not breaks_bounds(allowed) and evidence.torch_sums(variant, fmt.name, shape, device):
-            return msgspec.structs.replace(allowed, of_cpu_library=True)
+            return allowed
     if contract.rescales or not _may_be_rescaling(measured):
         return measured
     allowed = judge_by(msgspec.structs.replace(contract, rescales=True))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from oracles import ball, double_double, float64
@@ -79,7 +80,8 @@ def judge(
                 summary.max_standard_share = max(
                     (s for s in (summary.max_standard_share, share) if s is not None), default=None
                 )
-    return summary.measurement(rows, columns)
+    measured = summary.measurement(rows, columns)
+    return measured if standard is None else msgspec.structs.replace(measured, contract=arithmetic)
 
 
 _reference = reference

@@ -46,8 +46,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     rejudged_rows: int
     """Rows handed to the Arb oracle because the everyday oracle's own uncertainty could change their verdict or figures."""
     violations: tuple[Violation, ...]
-    of_cpu_library: bool = False
-    """Whether rows were allowed any order of additions, as sums that a library takes on a CPU are."""
+    contract: Arithmetic | None = None
+    """What it was judged by, where that allows more than the standard contract."""
     fits: tuple[Arithmetic, ...] | None = None
     """Weaker arithmetics that nothing found exceeds, where something exceeds the bound and none was declared; else None."""
     unjudged_rows: int = 0

@@ -47,7 +47,7 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         max_ulp_ftz=_largest(a.max_ulp_ftz, b.max_ulp_ftz),
         max_bound_share=larger(a.max_bound_share, b.max_bound_share),
         max_standard_share=_largest(a.max_standard_share, b.max_standard_share),
-        of_cpu_library=a.of_cpu_library or b.of_cpu_library,
+        contract=a.contract or b.contract,
         fits=_both(a.fits, b.fits),
         flushed=a.flushed + b.flushed,
         max_sum_deviation=_largest(a.max_sum_deviation, b.max_sum_deviation),
@@ -73,11 +73,13 @@ def _both(a: tuple[Arithmetic, ...] | None, b: tuple[Arithmetic, ...] | None) ->
 def _violations(a: tuple[Violation, ...], b: tuple[Violation, ...]) -> tuple[Violation, ...]:
     first: dict[FindingKind, Violation] = {}
     for violation in (*a, *b):
-        before = first.setdefault(violation.kind, violation)
-        if before is not violation:
-            # Whether a declared defect explains a finding hangs on its share.
-            count, share = before.count + violation.count, _largest(before.share, violation.share)
-            first[violation.kind] = msgspec.structs.replace(before, count=count, share=share)
+        before = first.get(violation.kind)
+        if before is None:
+            first[violation.kind] = violation
+            continue
+        # Whether a declared defect explains a finding hangs on its share.
+        count, share = before.count + violation.count, _largest(before.share, violation.share)
+        first[violation.kind] = msgspec.structs.replace(before, count=count, share=share)
     return tuple(first[kind] for kind in FindingKind if kind in first)
 
 

@@ -29,6 +29,8 @@ class Setting:
     """Whether to keep to the few trials that show most."""
     seed: int = 0
     """Of all random inputs. Where a trial is made it is the trial's own, so that no two share a row."""
+    widest: int | None = None
+    """Columns beyond which kernels would take too long to compile; None for no such limit."""
 
     @property
     def fmt(self) -> Format:
@@ -41,9 +43,9 @@ class Setting:
         return self.backend == "cuda"
 
     def takes(self, columns: int) -> bool:
-        """Whether the declaration promises this many columns."""
-        limit = self.declaration.column_limit(self.dtype)
-        return limit is None or columns <= limit
+        """Whether the declaration promises this many columns, and they may be tried."""
+        limits = (self.declaration.column_limit(self.dtype), self.widest)
+        return all(limit is None or columns <= limit for limit in limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,11 @@ PROBES: dict[str, str] = {
 EXCLUSIVE: dict[str, int] = {"addresses": 4 * 2**32}
 """Probes that take so much of a GPU's memory that no two may run at once, and how many elements they need at most."""
 
+WIDEST: dict[str, int] = {"sizes": 2**20, "appended_masks": 65537}
+"""Columns of the widest rows that a probe tries on a GPU; of those that are not named, at most ``WIDE``."""
+
+WIDE = 2**15
+
 TELLING: tuple[str, ...] = ("sizes", "grid_limits")
 """Probes whose findings say for which sizes they hold: of several that show the same, a reader sees these first, widths
 before row counts, since a row count may fail for what its last row holds."""

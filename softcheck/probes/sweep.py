@@ -88,7 +88,13 @@ def _merged(known: Violation | None, violation: Violation, *, first: bool) -> Vi
         return violation
     shares = [v.share for v in (known, violation) if v.share is not None]
     witness = violation if first else known
-    return msgspec.structs.replace(witness, share=max(shares, default=None), count=known.count + violation.count)
+    is_one_refusal = known.refusal and violation.refusal and known.refusal.kind == violation.refusal.kind
+    return msgspec.structs.replace(
+        witness,
+        share=max(shares, default=None),
+        count=known.count + violation.count,
+        refusal=witness.refusal if is_one_refusal else None,
+    )
 
 
 def conclude_sweep(done: Sequence[tuple[Trial, Outcome]], symbol: str, sizes: str) -> Conclusion:
@@ -136,6 +142,11 @@ def _kind_over_sizes(
         violation = _merged(violation, other, first=False)
     failing = {size for _, outcome in done for size in outcome.failing.get(kind, ())}
     words = describe(tried, failing, symbol)
+    answered = max(set(tried) - failing, default=0)
+    refusal = violation.refusal
+    if refusal is not None and 0 not in (refusal.rows, refusal.columns):
+        # A size that was answered beyond one that was refused makes it no limit.
+        refusal = msgspec.structs.replace(refusal, answered=answered) if 0 < answered < least else None
     share_of = f"{len(failing)} of {len(tried)} {sizes} tried, {tried[0]} to {tried[-1]}"
     message = f"{words} ({share_of}); at {symbol} = {least}: {violation.message}"
-    return Shown(label, msgspec.structs.replace(violation, message=message))
+    return Shown(label, msgspec.structs.replace(violation, message=message, refusal=refusal))

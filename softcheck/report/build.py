@@ -1,7 +1,6 @@
 """Draws the report model from what a run measured."""
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 
 from oracles import ball
@@ -10,12 +9,12 @@ from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
-from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Extreme
 from softcheck.judge.merge import merge
-from softcheck.report import exhaustive, probes
+from softcheck.report import exhaustive, notes, probes
 from softcheck.report.environment import environment
 from softcheck.report.figures_of import with_figures
+from softcheck.report.limits import Limits
 from softcheck.report.model import (
     CaseResult,
     CopyBaseline,
@@ -32,9 +31,8 @@ from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.check import explanation
 from softcheck.run.model import GivenUp, Run
 from softcheck.run.probing import ProbeTask
-from softcheck.run.session import Result, rows_to_run
+from softcheck.run.session import Result
 from softcheck.variants.declaration import Declaration, KnownDefect
-from softcheck.variants.ptx import contradictions
 
 
 def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> Report:
@@ -61,15 +59,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         stages=tuple(Stage(name=name, seconds=seconds) for name, seconds in run.stages.items()),
         interrupted=run.interrupted,
         errors=tuple(run.errors),
-        notes=(
-            *_truncation_note(run),
-            *_unable_notes(run),
-            *run.notes,
-            *(note for row in rows for note in row.notes()),
-            *_symptoms(run, results),
-            *probes.skip_notes(run),
-            *_not_timed(run),
-        ),
+        notes=tuple(notes.of_run(run, results, [note for row in rows for note in row.notes()])),
         seconds=run.seconds,
     )
 
@@ -100,11 +90,20 @@ class _Row:
         self.dtype = dtype
         self.corpora = corpora
         own = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
-        self.results = [r for r in own if r.measurement.skipped is None]
-        self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
         self.probed = [p for p in run.probed if p.task.variant == name and p.task.dtype == dtype]
+        self.limits = Limits(run, name, dtype, own, self.probed) if name in run.declarations else None
+        self.results = [r for r in own if r.measurement.skipped is None and not self._is_beyond(r)]
+        self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
         self.exhausted = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
         self.measured = [(r.case, r.measurement) for r in self.results]
+
+    def _is_beyond(self, result: Result) -> bool:
+        """Whether all that a case shows is that the variant refuses such a size."""
+        found = result.measurement.violations
+        return bool(found) and all(self._is_limited(v, result.case.id) for v in found)
+
+    def _is_limited(self, violation: Violation, case_id: str) -> bool:
+        return self.limits is not None and self.limits.cover(violation, case_id)
 
     def result(self) -> VariantResult:
         if self.name in self.run.refused:
@@ -147,6 +146,7 @@ class _Row:
             probes_run=probes_run,
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),
+            holds=None if self.limits is None else self.limits.holds,
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=_witness(*worst, declaration) if worst else None,
             findings=tuple(findings),
@@ -163,15 +163,18 @@ class _Row:
             return "not run: interrupted"
         if self.run.errors:
             return "not run: no selected case or probe could be carried out"
-        skipped = [*self.unable, *(reason for probe in self.probed for reason in probe.conclusion.skipped)]
+        limited = [] if self.limits is None else self.limits.notes()
+        skipped = [*self.unable, *limited, *(reason for probe in self.probed for reason in probe.conclusion.skipped)]
         return f"not run: {skipped[0]}" if skipped else "no selected case lies within what it declares"
 
     def _findings(self, declaration: Declaration) -> list[Finding]:
-        found = [*probes.findings(self.probed, self.run, declaration)]
+        found = [*probes.findings(self.probed, self.run, declaration, self._is_limited)]
+        found += [] if self.limits is None else self.limits.findings()
         found += [
             self._finding(case, violation, declaration)
             for case, measurement in self.measured
             for violation in measurement.violations
+            if not self._is_limited(violation, case.id)
         ]
         found += self._blamed(found, declaration)
         found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=False)]
@@ -245,7 +248,7 @@ class _Row:
             return "fail", None
         unseen = [d for d in self._unseen(declaration) if d.always]
         if unseen and self.run.options.strict_declarations:
-            return "error", _said_of_unseen(unseen[0])
+            return "error", notes.unseen_defect(unseen[0])
         return ("known", None) if findings else ("pass", None)
 
     def notes(self) -> list[str]:
@@ -253,39 +256,13 @@ class _Row:
         declaration = self.run.declarations.get(self.name)
         if declaration is None or self.dtype not in declaration.dtypes:
             return []
-        said = [_said_of_unseen(defect) for defect in self._unseen(declaration)]
-        computed = (self._beyond_the_standard(declaration), self._fitting(declaration))
-        return [f"{self.name}, {self.dtype}: {text}" for text in (*computed, *said) if text is not None]
-
-    def _fitting(self, declaration: Declaration) -> str | None:
-        """Which declaration would fit what is beyond the standard contract, where one does and the kernels show no other."""
-        if declaration.arithmetic is not None or not self.measured:
-            return None
-        fits = merge(m for _, m in self.measured).fits or ()
-        read = probes.arithmetic_of(self.probed)
-        if read is not None and read.observed is not None:
-            observed = read.observed
-            fits = tuple(a for a in fits if not contradictions(a, observed, self.dtype))
-        if not fits:
-            return None
-        return (
-            "all errors beyond the standard contract in cases are within what a weaker one allows; if that is what the kernel is "
-            f"meant to do, declare it: @variant({in_words(fits[0])})"
+        said = (
+            *([] if self.limits is None else self.limits.notes()),
+            notes.beyond_the_standard(self.measured, declaration, self.dtype),
+            notes.fitting_declaration(self.measured, self.probed, declaration, self.dtype),
+            *(notes.unseen_defect(defect) for defect in self._unseen(declaration)),
         )
-
-    def _beyond_the_standard(self, declaration: Declaration) -> str | None:
-        """How far sums that a library took on a CPU are beyond the standard contract, where they are."""
-        if weaker_by_design(declaration.arithmetic, self.dtype) is not None:
-            return None
-        summed = [(case, m) for case, m in self.measured if m.of_cpu_library]
-        shares = [(m.max_standard_share, case.id) for case, m in summed if m.max_standard_share is not None]
-        share, case_id = max(shares, default=(0.0, ""))
-        if share <= 1:
-            return None
-        return (
-            f"beyond the standard contract on {sum(s > 1 for s, _ in shares)} cases, {share:.3g} times its bound on {case_id}: "
-            "no Triton kernel took the sum, and a library on a CPU may add up a row one number after the other"
-        )
+        return [f"{self.name}, {self.dtype}: {text}" for text in said if text is not None]
 
     def _unseen(self, declaration: Declaration) -> list[KnownDefect]:
         """Declared defects that did not show although they had their chance."""
@@ -319,13 +296,6 @@ class _Row:
         return next((f for shape in shapes for f in shape.variants if f.variant == self.name), None)
 
 
-def _said_of_unseen(defect: KnownDefect) -> str:
-    what = f"declares a defect that was not found ({', '.join(defect.kinds)} on {', '.join(defect.cases)}: {defect.reason})"
-    if not defect.always:
-        return f"{what}, which need not show everywhere"
-    return f"{what}; remove it from the declaration if it is mended, or declare always=False if it need not show everywhere"
-
-
 def _witness(case: Case, extreme: Extreme, declaration: Declaration) -> Witness:
     row = case.bits(extreme.row + 1)[extreme.row]
     return Witness(
@@ -341,8 +311,9 @@ def _witness(case: Case, extreme: Extreme, declaration: Declaration) -> Witness:
 def _cases(run: Run) -> tuple[CaseResult, ...]:
     builtin = {case.digest for case in load(builtin_names())}
     seen: dict[str, Result] = {}
-    for result in _judged(run):
-        seen.setdefault(result.case.id, result)
+    for result in run.results:
+        if result.measurement.skipped is None:
+            seen.setdefault(result.case.id, result)
     return tuple(
         CaseResult(
             id=case_id,
@@ -353,50 +324,6 @@ def _cases(run: Run) -> tuple[CaseResult, ...]:
         )
         for case_id, result in sorted(seen.items())
     )
-
-
-def _not_timed(run: Run) -> list[str]:
-    return [
-        f"{timed.name}, {samples.dtype}: not timed: {timed.reason}"
-        for samples in run.speeds
-        for timed in samples.variants
-        if timed.reason is not None
-    ] + [f"{samples.dtype} timing: {alarm.message}" for samples in run.speeds for alarm in samples.alarms]
-
-
-def _symptoms(run: Run, rows: Sequence[VariantResult]) -> list[str]:
-    """One line per variant and dtype whose writes out of bounds ended processes."""
-    named = {
-        (row.name, row.dtype): finding
-        for row in rows
-        for finding in reversed(row.findings)
-        if finding.kind is FindingKind.OUT_OF_BOUNDS_WRITE
-    }
-    return [
-        f"{blame.variant}, {blame.dtype}: {blame.crashes} process{'' if blame.crashes == 1 else 'es'} ended in calls that pass "
-        f"alone; that is what the out_of_bounds_write at {named[blame.variant, blame.dtype].case} does"
-        for blame in run.blames
-        if (blame.variant, blame.dtype) in named
-    ]
-
-
-def _judged(run: Run) -> list[Result]:
-    return [result for result in run.results if result.measurement.skipped is None]
-
-
-def _unable_notes(run: Run) -> list[str]:
-    """One line per variant, dtype and reason for the cases that it could not be run on here."""
-    counts = Counter(
-        (r.variant, r.case.dtype, r.measurement.skipped) for r in run.results if r.measurement.skipped is not None
-    )
-    return [f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in counts.items()]
-
-
-def _truncation_note(run: Run) -> tuple[str, ...]:
-    cut = {r.case.id for r in _judged(run) if rows_to_run(r.case, run.ready.backend) is not None}
-    if not cut:
-        return ()
-    return (f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole",)
 
 
 def command_line() -> list[str]:

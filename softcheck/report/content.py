@@ -130,9 +130,14 @@ def place(witness: Witness | Finding) -> str:
 
 
 def kinds(result: VariantResult) -> str:
-    """Kinds of findings with the number of cases, those that a declared defect explains last; then a weaker contract's words."""
-    found = _kinds(result)
-    return f"{found}; weaker contract: {result.weaker_contract}" if result.weaker_contract and result.was_run else found
+    """Kinds of findings with the number of cases, those that a declared defect explains last.
+
+    How far the verdict holds, and the words of a weaker contract, follow.
+    """
+    if not result.was_run:
+        return _kinds(result)
+    weaker = result.weaker_contract and f"weaker contract: {result.weaker_contract}"
+    return "; ".join(filter(None, (_kinds(result), result.holds and f"holds {result.holds}", weaker)))
 
 
 def _kinds(result: VariantResult) -> str:

@@ -103,6 +103,8 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """Largest error over what the variant's contract allows on that element."""
     weaker_contract: str | None = None
     """What its declaration allows beyond the standard contract, in words; null where it is held to the standard one."""
+    holds: str | None = None
+    """Up to which size the verdict holds and why no further, in words; null where every size was run."""
     max_standard_share: float | None = None
     """The same over what the standard contract would allow, sums included; null where the variant is held to that."""
     flushed: int | None = None

@@ -1,9 +1,10 @@
 """What a report says of probes: their findings, what they ran, what was skipped, and declared defects they can't find."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from softcheck.contract import Violation
 from softcheck.probes.outcome import KernelArithmetic
 from softcheck.probes.registry import PROBES
 from softcheck.report.model import Finding
@@ -16,12 +17,19 @@ from softcheck.variants.declaration import Declaration, KnownDefect
 _PREFIX = "probe/"
 
 
-def findings(probed: Sequence[ProbeResult], run: Run, declaration: Declaration) -> Iterator[Finding]:
-    """Findings of the probes of one variant in one dtype."""
+def findings(
+    probed: Sequence[ProbeResult],
+    run: Run,
+    declaration: Declaration,
+    is_limited: Callable[[Violation, str], bool] = lambda _violation, _case: False,
+) -> Iterator[Finding]:
+    """Findings of the probes of one variant in one dtype, but for refusals of sizes beyond its limit."""
     for result in probed:
         task = result.task
         for shown in result.conclusion.findings:
             violation, case_id = shown.violation, result.case_id(shown.label)
+            if is_limited(violation, case_id):
+                continue
             yield Finding(
                 id=finding_id(task.variant, task.dtype, violation.kind, case_id),
                 kind=violation.kind,

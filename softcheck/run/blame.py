@@ -48,12 +48,15 @@ def again_alone(
     if died.timed_out and pool.blames.is_confirmed(call.variant, kind):
         # Each more would wait for as long again.
         return died
+    if died.timed_out and pool.patience.over(call.variant, call.dtype) is not None:
+        pool.blames.confirm(call.variant, kind)
+        return died
     fresh = pool.take(fresh=True)
     try:
-        load(fresh, call.variant, (call.dtype,), pool.seconds)
-        answer = make(fresh, call, pool.seconds)
+        load(fresh, call.variant, (call.dtype,), lambda: pool.waits(call.variant))
+        answer = make(fresh, call, lambda: pool.waits(call.variant))
     except WorkerDiedError as same:
-        pool.bury(fresh, same)
+        pool.bury(fresh, same, call.variant)
         pool.blames.confirm(call.variant, kind_of(same))
         return same
     except SoftcheckError:
@@ -61,7 +64,9 @@ def again_alone(
         raise
     pool.retire(fresh)
     assert isinstance(answer, expected)
-    lay(pool, worker.calls[:-1], call, died)
+    if not died.is_early:
+        # Of one that was given little time it only shows that it is slow.
+        lay(pool, worker.calls[:-1], call, died)
     return answer
 
 

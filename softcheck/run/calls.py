@@ -1,13 +1,13 @@
 """Calls of a variant that a worker has made, and making one of them again. Imports no torch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
-from softcheck.run.process import Worker, WorkerDiedError
+from softcheck.run.process import Waits, Worker, WorkerDiedError
 from softcheck.run.protocol import (
     Done,
     Failed,
@@ -46,7 +46,7 @@ def in_trial(request: RunProbe, index: int, label: str) -> Call:
     return Call(request.variant, request.dtype, f"probe/{request.probe}/{label}", alone)
 
 
-def load(worker: Worker, variant: str, dtypes: Sequence[str], seconds: float) -> None:
+def load(worker: Worker, variant: str, dtypes: Sequence[str], seconds: float | Callable[[], Waits]) -> None:
     """Loads a variant, which calls it once, as every command does first. Raises WorkerDiedError where that ends the process."""
     worker.loaded.add(variant)
     for reply in worker.ask(Load(variant, tuple(dtypes)), until=(Loaded, Refused, Failed), seconds=seconds):
@@ -55,7 +55,7 @@ def load(worker: Worker, variant: str, dtypes: Sequence[str], seconds: float) ->
             raise WorkerDiedError("the first call left the process unusable", timed_out=False)
 
 
-def make(worker: Worker, call: Call, seconds: float) -> Measured | TrialDone | None:
+def make(worker: Worker, call: Call, seconds: float | Callable[[], Waits]) -> Measured | TrialDone | None:
     """Makes a call and returns what came of it; None for a whole probe.
 
     Raises WorkerDiedError where it ends the process or ruins its device, TooLittleMemoryError or SoftcheckError where it can't

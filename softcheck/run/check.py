@@ -54,7 +54,7 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
     events = Events() if events is None else events
     begun = time.monotonic()
     stages = _Stages()
-    events = Events(stages.noting(events.stage), events.progress)
+    events = Events(stages.noting(events.stage), events.progress, events.standing)
     events.stage("starting")
     session = Session(
         options.device,
@@ -62,6 +62,7 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
         seconds_per_call=options.seconds_per_call,
         ahead=_most_at_once(options) - 1,
         check_heap=options.check_heap,
+        compile_seconds=options.compile_seconds,
     )
     run = Run(options=options, ready=session.ready, stages=stages.seconds)
     try:
@@ -96,6 +97,7 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
         run.errors.extend(errors)
         run.blames.extend(session.blames.all())
         run.notes.extend(session.blames.notes)
+        run.width_limits.extend(session.widths.limits())
         stages.end()
         record.close(is_complete=run.is_complete)
         _sort(run)
@@ -141,12 +143,16 @@ def _open(options: Options, session: Session, keeping: Keeping | None) -> Record
         seconds_per_call=options.seconds_per_call,
         in_order=options.in_order,
         check_heap=options.check_heap,
+        compile_seconds=options.compile_seconds,
     )
     record = Record(keeping, header_of(asked, session.ready, keeping), options.cases)
     record.remind(session.patience)
     for (variant, dtype), blame in record.blames.items():
         session.blames.add(variant, dtype, blame)
     session.blames.on_found = record.add_blame
+    for limit in record.width_limits:
+        session.widths.know(limit)
+    session.widths.on_found = record.add_width_limit
     return record
 
 
@@ -158,6 +164,7 @@ def _sort(run: Run) -> None:
     run.results.sort(key=lambda r: (variants[r.variant], r.case.id))
     run.probed.sort(key=lambda p: (probes[p.task.probe], variants[p.task.variant], dtypes[p.task.dtype]))
     run.blames.sort(key=lambda b: (variants[b.variant], dtypes[b.dtype], b.case))
+    run.width_limits.sort(key=lambda found: (variants[found.variant], dtypes[found.dtype]))
     run.exhausted.sort(key=lambda e: (variants[e.variant], dtypes[e.domain.dtype]))
     # A case that can't be made is missed by each of its variants' jobs.
     run.errors = sorted(set(run.errors))

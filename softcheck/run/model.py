@@ -7,11 +7,12 @@ from softcheck.cases.case import Case
 from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated
-from softcheck.run.patience import Over
+from softcheck.run.patience import HANG_SECONDS, Over
 from softcheck.run.probing import ProbeResult
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Result
+from softcheck.run.widths import COMPILE_SECONDS, WidthLimit
 from softcheck.speed.samples import ShapeSamples
 from softcheck.variants.declaration import Declaration
 
@@ -36,7 +37,11 @@ class Options:
     speed: bool = True
     strict_declarations: bool = False
     """Whether a declared defect that does not show is an error."""
-    seconds_per_call: float = 120.0
+    seconds_per_call: float = HANG_SECONDS
+    compile_seconds: float = COMPILE_SECONDS
+    """What the kernels of a wide row may take to compile on a GPU; wider rows are then left out."""
+    require_all_sizes: bool = False
+    """Whether sizes that a variant refuses, or that take too long to compile, are findings."""
     in_order: bool = False
     """Whether cases, and after them probes, run one after the other in the order given, in one process."""
     check_heap: bool = False
@@ -67,6 +72,8 @@ class Run:
     probed: list[ProbeResult] = field(default_factory=list)
     exhausted: list[Exhausted] = field(default_factory=list)
     generated: list[Generated] = field(default_factory=list)
+    width_limits: list[WidthLimit] = field(default_factory=list)
+    """Widths from which on a variant was not run, since its kernels would take too long to compile."""
     given_up: list[GivenUp] = field(default_factory=list)
     blames: list[Blame] = field(default_factory=list)
     """What ended processes other than by the call that they ended in."""
@@ -82,9 +89,26 @@ class Run:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is known of one variant in one dtype while the run goes on."""
+
+    variant: str
+    dtype: str
+    results: int
+    """Cases and probes that have one."""
+    kinds: tuple[str, ...]
+    """Of findings that no declared defect explains, in the order in which they came."""
+
+    def __str__(self) -> str:
+        found = f"fail: {', '.join(self.kinds)}" if self.kinds else "pass"
+        return f"{self.variant} {self.dtype}: {found} so far"
+
+
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What a caller may watch: a stage's name when it begins, and (done, total) within it."""
+    """What a caller may watch: a stage's name when it begins, (done, total) within it, and verdicts as they stand."""
 
     stage: Callable[[str], None] = lambda _: None
     progress: Callable[[int, int], None] = lambda _done, _total: None
+    standing: Callable[[Standing], None] = lambda _: None

@@ -7,6 +7,9 @@ from softcheck.cases.case import Case
 from softcheck.run.patience import MOST_DEATHS
 from softcheck.variants.declaration import Declaration
 
+NARROW = 2**12
+"""Columns up to which a kernel of one block is compiled in a fraction of a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -17,7 +20,7 @@ class Plan:
 
 
 def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes: Sequence[str]) -> Plan:
-    """Every case of the dtypes with every variant whose declaration covers it, the largest cases first."""
+    """Every case of the dtypes with every variant whose declaration covers it, narrow cases first."""
     beyond: dict[tuple[str, str, str], int] = {}
     tasks = []
     for case in cases:
@@ -34,10 +37,15 @@ def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes:
                 key = (name, case.dtype, reason)
                 beyond[key] = beyond.get(key, 0) + 1
         tasks.append((case, tuple(takers)))
-    # So that no worker is left alone with one at the end.
-    tasks.sort(key=lambda task: -task[0].shape[0] * task[0].shape[1])
+    tasks.sort(key=lambda task: _turn(task[0]))
     notes = tuple(f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in beyond.items())
     return Plan(tuple(tasks), notes)
+
+
+def _turn(case: Case) -> tuple[bool, int]:
+    """Narrow cases before wide ones, whose kernels are compiled for long; the largest narrow ones and the narrowest wide ones first."""
+    rows, columns = case.shape
+    return (True, columns) if columns > NARROW else (False, -rows * columns)
 
 
 def scouts(cases: Sequence[Case], declaration: Declaration, dtypes: Sequence[str]) -> list[Case]:

@@ -5,6 +5,7 @@ import copy
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,9 +13,11 @@ from typing import Generic, Self, TypeVar
 
 from softcheck.errors import SoftcheckError
 from softcheck.run.blames import Blames
-from softcheck.run.patience import Patience
-from softcheck.run.process import DeviceChoice, Worker, WorkerDiedError
+from softcheck.run.cores import Share
+from softcheck.run.patience import HANG_SECONDS, Patience
+from softcheck.run.process import DeviceChoice, Waits, Worker, WorkerDiedError, waits
 from softcheck.run.protocol import Ready
+from softcheck.run.widths import COMPILE_SECONDS, WidthLimit, Widths
 from softcheck.variants.declaration import Backend
 
 Progress = Callable[[int, int], None]
@@ -40,28 +43,33 @@ class Pool:
         device: DeviceChoice,
         *,
         jobs: int | None = None,
-        seconds_per_call: float = 120.0,
+        seconds_per_call: float = HANG_SECONDS,
         ahead: int = 0,
         check_heap: bool = False,
+        compile_seconds: float = COMPILE_SECONDS,
     ) -> None:
         """Opens the first worker, so that a missing device is known at once, and beside it up to ``ahead`` more.
 
-        Those are no more than ``jobs``, and are not waited for. ``check_heap`` has glibc check the heap of each. Raises NothingRunError where ``device`` is "cuda" and there is
-        none.
+        Those are no more than ``jobs``, and are not waited for. ``check_heap`` has glibc check the heap of each;
+        ``compile_seconds`` are what the kernels of a wide row may take to compile on a GPU. Raises NothingRunError where
+        ``device`` is "cuda" and there is none.
         """
         self._choice: DeviceChoice = device
         self._checks_heap = check_heap
         self.seconds = seconds_per_call
-        """How long a worker may take for one reply."""
+        """How long one call may take."""
+        self._share = Share() if jobs is None else None
         self._shared = _Shared()
         self._idle: list[Worker] = []
         self._lender: Pool | None = None
-        self.patience = Patience()
+        self.patience = Patience(max(HANG_SECONDS, seconds_per_call))
         self.blames = Blames()
+        self.widths = Widths(compile_seconds)
         self.slow: set[str] = set()
         """Variants whose first call in a process takes seconds."""
         try:
-            self._start_ahead(min(ahead, (jobs or default_jobs("cuda")) - 1))
+            most = jobs or self._fair(default_jobs("cuda"))
+            self._start_ahead(min(ahead, most - 1, _AT_ONCE))
             first = self._new_worker()
         except BaseException:
             self.close()
@@ -75,6 +83,23 @@ class Pool:
     def closed(self) -> bool:
         """Whether every worker has been ended for good."""
         return self._shared.closed
+
+    def width_limit(self, variant: str, dtype: str, columns: int) -> WidthLimit | None:
+        """The limit that such wide rows are beyond, since their kernels would take too long to compile; None if they aren't.
+
+        Nothing is compiled without a GPU. Widths that were not tried yet are tried here, which takes a worker.
+        """
+        if self.ready.backend != "cuda" or self.patience.over(variant, dtype) is not None:
+            return None
+        return self.widths.limit(self, variant, dtype, columns)
+
+    def waits(self, variant: str, elements: int | None = None) -> Waits:
+        """How long a call of the variant may take now, on an input of so many elements, if that is known."""
+        left = self.patience.left(variant, self.seconds)
+        calling = min(left, self.patience.foreseen(variant, elements, self.seconds))
+        general = waits(self.seconds)
+        preparing = min(general.preparing, self.patience.left(variant, general.preparing))
+        return Waits(calling=calling, preparing=preparing, own=general.own, is_early=calling < left)
 
     def apart(self) -> Self:
         """The same pool for work that keeps workers to itself, as what a variant's first call prepares is in its process.
@@ -102,7 +127,16 @@ class Pool:
             self._shared.workers.clear()
             self._idle.clear()
             self._shared.changed.notify_all()
+        if self._share is not None:
+            self._share.leave()
         _close_all(workers)
+
+    def may_begin(self, running: int) -> bool:
+        """Whether another job may begin beside so many, where other reports share the cores. ``--jobs`` is not shared."""
+        return running < 1 or self.closed or running < self._fair(self.jobs)
+
+    def _fair(self, jobs: int) -> int:
+        return jobs if self._share is None else self._share.of(jobs)
 
     def take(self, *, fresh: bool = False) -> Worker:
         """A worker for one request; ``fresh`` asks for one in which nothing has run yet."""
@@ -146,11 +180,16 @@ class Pool:
             self._shared.workers.difference_update(retired)
         _close_all(retired)
 
-    def bury(self, worker: Worker, died: WorkerDiedError) -> None:
-        """Drops a worker that died. Raises the error itself where the pool was closed, for then the worker was killed."""
+    def bury(self, worker: Worker, died: WorkerDiedError, variant: str | None = None) -> None:
+        """Drops a worker that died, and counts for how long it had waited for the variant that was being called.
+
+        Raises the error itself where the pool was closed, for then the worker was killed.
+        """
         self.retire(worker)
         if self.closed:
             raise died
+        if died.timed_out and variant is not None:
+            self.patience.hung(variant, died.waited)
 
     def _new_worker(self) -> Worker:
         return Worker(self._choice, check_heap=True) if self._checks_heap else Worker(self._choice)
@@ -190,6 +229,13 @@ class Pool:
                 self._shared.changed.notify_all()
             if worker is not None:
                 worker.close()
+
+
+_TURN_SECONDS = 0.3
+
+_AT_ONCE = 3
+"""Workers that are started ahead beside the first. More are started as work for them comes, when it is known how many share the
+cores."""
 
 
 def _close_all(workers: Sequence[Worker]) -> None:
@@ -239,7 +285,7 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
     Of the lanes that may begin another job the first is served. Returns one message per job that raised.
     """
     total = sum(len(lane.jobs) for lane in lanes)
-    todo = _Todo(lanes)
+    todo = _Todo(lanes, pool.may_begin)
     events: queue.Queue[_Event[Item]] = queue.Queue()
     count = min(pool.jobs, sum(min(lane.most, len(lane.jobs)) for lane in lanes))
     threads = [threading.Thread(target=_work, args=(pool, todo, events), daemon=True) for _ in range(count)]
@@ -264,19 +310,26 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
 class _Todo(Generic[Item]):
     """Jobs that have not begun, and how many of each lane run."""
 
-    def __init__(self, lanes: Sequence[Lane[Item]]) -> None:
+    def __init__(self, lanes: Sequence[Lane[Item]], may_begin: Callable[[int], bool]) -> None:
+        self._may_begin = may_begin
         self._lock = threading.Lock()
         self._lanes = [(collections.deque(lane.jobs), lane.most) for lane in lanes]
         self._running = [0] * len(lanes)
 
     def begin(self) -> tuple[int, Job[Item]] | None:
-        """A job and its lane's number; None where each job that is left waits for the end of another of its lane."""
-        with self._lock:
-            for number, (jobs, most) in enumerate(self._lanes):
-                if jobs and self._running[number] < most:
-                    self._running[number] += 1
-                    return number, jobs.popleft()
-        return None
+        """A job and its lane's number; None where each job that is left waits for the end of another of its lane.
+
+        Returns when a job may begin beside those that run.
+        """
+        while True:
+            with self._lock:
+                able = [n for n, (jobs, most) in enumerate(self._lanes) if jobs and self._running[n] < most]
+                if not able:
+                    return None
+                if self._may_begin(sum(self._running)):
+                    self._running[able[0]] += 1
+                    return able[0], self._lanes[able[0]][0].popleft()
+            time.sleep(_TURN_SECONDS)
 
     def end(self, number: int) -> None:
         """A job of this lane is done."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from oracles.formats import FORMATS
 from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.registry import EXCLUSIVE
+from softcheck.probes.registry import EXCLUSIVE, WIDE, WIDEST
 from softcheck.run.blame import again_alone, lay_idle
 from softcheck.run.calls import in_trial, refuse_ruin
 from softcheck.run.pool import Job, Pool
@@ -77,11 +77,12 @@ def run_probe(
         if over is not None or progress.deaths >= MOST_DEATHS_IN_A_PROBE:
             progress.abandon(f"{MOST_DEATHS_IN_A_PROBE} trials ended their process" if over is None else over.why)
         before = progress.begin()
+        progress.widest = _widest(pool, task)
         worker = pool.take()
         try:
             _ask(pool, worker, task, progress, keep)
         except WorkerDiedError as died:
-            pool.bury(worker, died)
+            pool.bury(worker, died, task.variant)
             blamed = progress.running
             if blamed is not None:
                 keep(blamed, _ended(pool, worker, died))
@@ -96,6 +97,12 @@ def run_probe(
         abandoned=progress.abandoned,
         seconds=time.monotonic() - begun,
     )
+
+
+def _widest(pool: Pool, task: ProbeTask) -> int | None:
+    """The width to which kernels are compiled for this probe, where it would try wider rows."""
+    limit = pool.width_limit(task.variant, task.dtype, WIDE if task.quick else WIDEST.get(task.probe, WIDE))
+    return None if limit is None else limit.holds_to
 
 
 def _ended(pool: Pool, worker: Worker, died: WorkerDiedError) -> Outcome:
@@ -147,6 +154,7 @@ class _Progress:
         self.planned = False
         self.running: int | None = None
         self.abandoned = 0
+        self.widest: int | None = None
         self.conclusion: Conclusion | None = None
 
     @property
@@ -175,8 +183,10 @@ class _Progress:
 def _ask(
     pool: Pool, worker: Worker, task: ProbeTask, progress: _Progress, keep: Callable[[int, Outcome], None]
 ) -> None:
-    request = RunProbe(task.variant, task.probe, task.dtype, task.quick, task.seed, tuple(progress.outcomes))
-    for reply in worker.ask(request, until=(Probed, Failed), seconds=pool.seconds):
+    request = RunProbe(
+        task.variant, task.probe, task.dtype, task.quick, task.seed, tuple(progress.outcomes), widest=progress.widest
+    )
+    for reply in worker.ask(request, until=(Probed, Failed), seconds=lambda: pool.waits(task.variant)):
         if isinstance(reply, ProbePlanned):
             progress.labels, progress.planned = reply.labels, True
         elif isinstance(reply, TrialStarted):

@@ -2,12 +2,16 @@
 
 import collections
 import contextlib
+import mmap
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +19,8 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.protocol import NoDevice, Ready, Reply, Request, decode_reply, encode_request
+from softcheck.variants import activity
+from softcheck.variants.activity import Phase
 
 if TYPE_CHECKING:
     from softcheck.run.calls import Call
@@ -25,12 +31,61 @@ _START_SECONDS = 180.0
 """Importing torch and opening a GPU can take this long on a cold, busy machine."""
 
 
+PREPARING_SECONDS = 60.0
+"""For an import, a variant's first call in a process, or a compilation; but at most ``_TIMES`` as long as for a call, if that is less."""
+
+_TIMES = 5.0
+
+OWN_SECONDS = 120.0
+"""For what softcheck itself does between two calls."""
+
+_LOOK_SECONDS = 0.25
+
+
 class WorkerDiedError(SoftcheckError):
     """The worker process ended, or was ended, in the middle of a request."""
 
-    def __init__(self, message: str, *, timed_out: bool) -> None:
+    def __init__(
+        self, message: str, *, timed_out: bool, waited: float = 0.0, was_preparing: bool = False, is_early: bool = False
+    ) -> None:
         super().__init__(message)
         self.timed_out = timed_out
+        self.waited = waited
+        """Seconds, where it ran out of time."""
+        self.was_preparing = was_preparing
+        """Whether a kernel was being compiled, or something imported, when it ran out of time."""
+        self.is_early = is_early
+        """Whether a call may take longer than it was given, so that it may only be slow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """Seconds that one phase of a worker may take, by what goes on in it; on a machine with more to do than cores, more."""
+
+    calling: float
+    preparing: float
+    own: float = OWN_SECONDS
+    is_early: bool = False
+    """Whether a call may take longer than that, and gets longer when it is made again."""
+
+    def of(self, phase: Phase) -> float:
+        """Those of a phase."""
+        return {Phase.OWN: self.own, Phase.CALLING: self.calling, Phase.PREPARING: self.preparing}[phase]
+
+
+def waits(seconds: float) -> Waits:
+    """For requests of which a call may take so long."""
+    preparing = max(seconds, min(PREPARING_SECONDS, _TIMES * seconds))
+    return Waits(calling=seconds, preparing=preparing, own=max(OWN_SECONDS, seconds))
+
+
+def busy() -> float:
+    """Times as long as on an idle machine that a process may take now: tasks for each core, from 1 to 2."""
+    try:
+        load = os.getloadavg()[0]
+    except OSError:
+        return 1.0
+    return min(2.0, max(1.0, load / (os.cpu_count() or 1)))
 
 
 class Worker:
@@ -40,11 +95,14 @@ class Worker:
         """Starts the process, with glibc's heap checks where asked for (``can_check_heap`` says whether there are any)."""
         self._connection, theirs = Pipe()
         self._stderr: collections.deque[bytes] = collections.deque(maxlen=40)
-        self._process = _start(device, theirs, check_heap=check_heap)
+        with tempfile.TemporaryFile() as shown:
+            shown.truncate(activity.SIZE)
+            self._activity = mmap.mmap(shown.fileno(), activity.SIZE)
+            self._process = start(device, theirs, shown.fileno(), check_heap=check_heap)
         theirs.close()
         self._drain = threading.Thread(target=self._read_stderr, daemon=True)
         self._drain.start()
-        first = self._receive(_START_SECONDS)
+        first = self._receive(Waits(calling=_START_SECONDS, preparing=_START_SECONDS, own=_START_SECONDS))
         if isinstance(first, NoDevice):
             self.close()
             raise NothingRunError(first.message)
@@ -70,18 +128,25 @@ class Worker:
     ) -> None:
         self.close()
 
-    def ask(self, request: Request, *, until: type[Reply] | tuple[type[Reply], ...], seconds: float) -> Iterator[Reply]:
+    def ask(
+        self,
+        request: Request,
+        *,
+        until: type[Reply] | tuple[type[Reply], ...],
+        seconds: float | Callable[[], Waits],
+    ) -> Iterator[Reply]:
         """Sends a request and yields replies up to and including the first of the ``until`` types.
 
-        ``seconds`` limits the wait for each reply. Raises WorkerDiedError where the process ends or the limit passes; the
-        process is dead then.
+        ``seconds`` limits each call, or says anew before each reply how long what may take. Raises WorkerDiedError where the
+        process ends or a limit passes; the process is dead then.
         """
+        limits = waits(seconds) if isinstance(seconds, int | float) else None
         try:
             self._connection.send_bytes(encode_request(request))
         except OSError:
-            raise self._died(timed_out=False) from None
+            raise self._died() from None
         while True:
-            reply = self._receive(seconds)
+            reply = self._receive(limits or seconds())  # type: ignore[operator]
             yield reply
             if isinstance(reply, until):
                 return
@@ -102,23 +167,48 @@ class Worker:
         if self._process.stderr is not None and not self._drain.is_alive():
             self._process.stderr.close()
 
-    def _receive(self, seconds: float) -> Reply:
+    def _receive(self, limits: Waits) -> Reply:
         try:
-            if not self._connection.poll(seconds):
-                raise self._died(timed_out=True, seconds=seconds)
+            self._wait(limits)
             reply: Reply = decode_reply(self._connection.recv_bytes())
         except (EOFError, OSError):
-            raise self._died(timed_out=False) from None
+            raise self._died() from None
         return reply
 
-    def _died(self, *, timed_out: bool, seconds: float = 0.0) -> WorkerDiedError:
-        if not timed_out:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=5.0)
+    def _wait(self, limits: Waits) -> None:
+        """Returns when there is something to receive. What takes too long is one phase, not all of them together."""
+        seen, since = activity.state_in(self._activity), time.monotonic()
+        while True:
+            now = activity.state_in(self._activity)
+            if now != seen:
+                seen, since = now, time.monotonic()
+            limit = limits.of(seen[1])
+            passed = time.monotonic() - since
+            if self._connection.poll(min(_LOOK_SECONDS, max(0.0, limit - passed))):
+                return
+            passed = time.monotonic() - since
+            if passed >= limit * busy() and activity.state_in(self._activity) == seen:
+                raise self._timed_out(seen[1], passed, is_early=limits.is_early)
+            if passed >= limit:
+                time.sleep(0.05)
+
+    def _timed_out(self, phase: Phase, waited: float, *, is_early: bool) -> WorkerDiedError:
+        self.close()
+        is_preparing = phase is Phase.PREPARING
+        where = " while it was imported or first called or a kernel was compiled" if is_preparing else ""
+        return WorkerDiedError(
+            f"no answer within {waited:.3g} s{where}; the worker was ended",
+            timed_out=True,
+            waited=waited,
+            was_preparing=is_preparing,
+            is_early=is_early and phase is Phase.CALLING,
+        )
+
+    def _died(self) -> WorkerDiedError:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5.0)
         code = self._process.poll()
         self.close()
-        if timed_out:
-            return WorkerDiedError(f"no answer within {seconds:g} s; the worker was ended", timed_out=True)
         how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
         tail = b"".join(list(self._stderr)).decode(errors="replace").strip().splitlines()
         said = f"; its last words: {' '.join(tail[-1].split())[:200]}" if tail else ""
@@ -146,17 +236,21 @@ def can_check_heap() -> bool:
     return any(library.with_name(_HEAP_CHECKER).exists() for library in libraries)
 
 
-def _start(device: DeviceChoice, theirs: Connection, *, check_heap: bool) -> subprocess.Popen[bytes]:
+def start(device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: bool) -> subprocess.Popen[bytes]:
+    """The process of a worker, in a process group of its own, that answers over ``theirs``; see ``Worker``.
+
+    ``shown`` is the descriptor of the file in which it shows what it is at (``softcheck.variants.activity``).
+    """
     environment = dict(os.environ)
     # Triton reads this when a kernel is decorated; "auto" decides in the worker, which knows whether there is a GPU.
     environment.pop("TRITON_INTERPRET", None)
     if check_heap:
         environment["MALLOC_CHECK_"] = "3"
         environment["LD_PRELOAD"] = " ".join(filter(None, [_HEAP_CHECKER, environment.get("LD_PRELOAD")]))
-    command = [sys.executable, "-m", "softcheck.run.worker", device, str(theirs.fileno())]
+    command = [sys.executable, "-m", "softcheck.run.worker", device, str(theirs.fileno()), str(shown)]
     return subprocess.Popen(  # noqa: S603 - our own module, no shell
         command,
-        pass_fds=[theirs.fileno()],
+        pass_fds=[theirs.fileno(), shown],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

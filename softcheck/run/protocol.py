@@ -61,6 +61,16 @@ class RunProbe(msgspec.Struct, frozen=True, tag=True):
     seed: int
     done: tuple[Outcome, ...] = ()
     only: int | None = None
+    widest: int | None = None
+    """Columns beyond which nothing is tried; None for no such limit."""
+
+
+class TryWidth(msgspec.Struct, frozen=True, tag=True):
+    """Call one variant on packed rows of so many columns, and say what its kernels took to compile."""
+
+    variant: str
+    dtype: str
+    columns: int
 
 
 class Search(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -79,7 +89,7 @@ class Search(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Bit patterns of the first rows to try, [any number, columns], in the format's storage type."""
 
 
-Request = Load | RunCase | Time | RunDomain | RunProbe | Search
+Request = Load | RunCase | Time | RunDomain | RunProbe | TryWidth | Search
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -171,6 +181,13 @@ class Probed(msgspec.Struct, frozen=True, tag=True):
     conclusion: Conclusion
 
 
+class WidthTried(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """What a width's kernels took to compile; None where that is not known. ``fatal`` says that the worker can't go on."""
+
+    seconds: float | None
+    fatal: bool = False
+
+
 class Searching(msgspec.Struct, frozen=True, tag=True):
     """How far a search is: rounds done, and the largest figures so far, as the device rates them."""
 
@@ -224,6 +241,7 @@ Reply = (
     | TrialStarted
     | TrialDone
     | Probed
+    | WidthTried
     | Searching
     | Searched
     | Done

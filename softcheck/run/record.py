@@ -21,6 +21,7 @@ from softcheck.run.patience import Patience
 from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Result
+from softcheck.run.widths import COMPILE_SECONDS, WidthLimit
 from softcheck.speed.samples import ShapeSamples
 
 
@@ -41,6 +42,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     seconds_per_call: float
     in_order: bool = False
     check_heap: bool = False
+    compile_seconds: float = COMPILE_SECONDS
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -94,7 +96,11 @@ class _BlameKept(msgspec.Struct, frozen=True, tag="blame"):
     blame: Blame
 
 
-_Entry = _BlameKept | _CaseKept | _TrialKept | _ProbeKept | _ExhaustedKept | Search | _SpeedsKept
+class _WidthLimitKept(msgspec.Struct, frozen=True, tag="width_limit"):
+    limit: WidthLimit
+
+
+_Entry = _WidthLimitKept | _BlameKept | _CaseKept | _TrialKept | _ProbeKept | _ExhaustedKept | Search | _SpeedsKept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +130,7 @@ class Record:
         """By dtype."""
         self.blames: dict[tuple[str, str], Blame] = {}
         """By the variant and dtype that crashed."""
+        self.width_limits: list[WidthLimit] = []
         if keeping is None or header is None:
             return
         self._journal = Journal(keeping.path, header, _Entry, resume=keeping.resume, refusal=refusal)
@@ -183,6 +190,10 @@ class Record:
         """
         self._add(_BlameKept(variant, dtype, blame))
 
+    def add_width_limit(self, limit: WidthLimit) -> None:
+        """Keeps how wide rows may be; any thread may call it."""
+        self._add(_WidthLimitKept(limit))
+
     def close(self, *, is_complete: bool) -> None:
         """Closes the journal, and removes it after a complete run."""
         if self._journal is not None:
@@ -200,6 +211,8 @@ class Record:
                 raise UsageError(f"the journal holds a result on {entry.case!r}, which is no case of this run")
             result = Result(entry.variant, cases[entry.case], entry.measurement, entry.seconds)
             self.results[entry.variant, entry.case] = result
+        elif isinstance(entry, _WidthLimitKept):
+            self.width_limits.append(entry.limit)
         elif isinstance(entry, _BlameKept):
             self.blames[entry.variant, entry.dtype] = entry.blame
         elif isinstance(entry, _TrialKept):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
@@ -14,7 +15,7 @@ from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.run.blame import again_alone, kind_of, lay_idle
 from softcheck.run.calls import Call, make, on_case, refuse_ruin
 from softcheck.run.pool import Job, Pool
-from softcheck.run.process import Worker, WorkerDiedError
+from softcheck.run.process import Waits, Worker, WorkerDiedError, waits
 from softcheck.run.protocol import (
     Declared,
     Done,
@@ -68,7 +69,8 @@ class Session(Pool):
         worker.loaded.add(spec)
         declared: Declaration | None = None
         try:
-            for reply in worker.ask(Load(spec, tuple(dtypes)), until=(Loaded, Refused, Failed), seconds=self.seconds):
+            request = Load(spec, tuple(dtypes))
+            for reply in worker.ask(request, until=(Loaded, Refused, Failed), seconds=lambda: self.waits(spec)):
                 if isinstance(reply, Declared):
                     declared = reply.declaration
                 elif isinstance(reply, Loaded):
@@ -79,8 +81,8 @@ class Session(Pool):
                     self.give(worker)
                     return reply.message
         except WorkerDiedError as died:
-            self.bury(worker, died)
-            if worker.served - {spec}:
+            self.bury(worker, died, spec)
+            if worker.served - {spec} and not died.timed_out:
                 # Another may have ended the process, or ruined it before; alone in a new one, this one shows itself.
                 answered: list[float] = []
                 found = self.load(spec, dtypes, on_first_call=answered.append, fresh=True)
@@ -102,7 +104,8 @@ class Session(Pool):
     ) -> list[Result]:
         """Results of the variants on one case, in order. A variant that ends its worker gets a finding; the rest go on.
 
-        Each result reaches ``on_result`` as soon as it is measured. ``whole`` runs every row under the interpreter too. A
+        Each result reaches ``on_result`` as soon as it is measured. A variant whose kernels would take too long to compile for
+        the case's width has one that says so. ``whole`` runs every row under the interpreter too. A
         variant that was given up (``patience``) has no result.
         Raises SoftcheckError where the case itself can't be made.
         """
@@ -111,11 +114,18 @@ class Session(Pool):
 
         def keep(result: Result) -> None:
             self.patience.count(result.variant, case.dtype, result.measurement.violations)
+            if not result.measurement.violations and result.measurement.skipped is None:
+                self.patience.answered(result.variant, case.shape[0] * case.shape[1], result.seconds)
             results.append(result)
             waiting.remove(result.variant)
             on_result(result)
 
         waiting = [name for name in variants if self.patience.over(name, case.dtype) is None]
+        for name in tuple(waiting):
+            limit = self.width_limit(name, case.dtype, case.shape[1])
+            if limit is not None:
+                why = f"{limit} (--compile-seconds {self.widths.budget:g})"
+                keep(Result(name, case, replace(unmeasured(case.shape, ()), skipped=why), 0.0))
         fresh = False
         while waiting:
             before = len(results)
@@ -127,7 +137,7 @@ class Session(Pool):
                 self._run_on(worker, request, under_way, doubtful, keep)
                 fresh = False
             except WorkerDiedError as died:
-                self.bury(worker, died)
+                self.bury(worker, died, under_way[0] if under_way else None)
                 if under_way:
                     keep(self._ended(worker, on_case(request, under_way[0]), died))
                 elif worker.calls:
@@ -136,8 +146,7 @@ class Session(Pool):
                     # No variant had started, in this process or ever: the case is to blame, and would end the next too.
                     raise SoftcheckError(f"case {case.id}: {died}") from None
                 fresh = not under_way and len(results) == before
-            for result in doubtful:
-                keep(self._again(worker, on_case(request, result.variant), result))
+            self._run_again(worker, request, doubtful, keep)
         return results
 
     def _run_on(
@@ -152,7 +161,12 @@ class Session(Pool):
 
         To ``doubtful`` goes what may be another variant's doing: no further request is made to that process.
         """
-        for reply in worker.ask(request, until=(Done, Failed), seconds=self.seconds):
+        rows, columns = request.case.shape
+
+        def limits() -> Waits:
+            return self.waits(under_way[0], rows * columns) if under_way else waits(self.seconds)
+
+        for reply in worker.ask(request, until=(Done, Failed), seconds=limits):
             if isinstance(reply, Started):
                 under_way[:] = [reply.variant]
                 worker.calls.append(on_case(request, reply.variant))
@@ -182,13 +196,20 @@ class Session(Pool):
             for violation in result.measurement.violations
         )
 
+    def _run_again(
+        self, worker: Worker, request: RunCase, doubtful: Sequence[Result], keep: Callable[[Result], None]
+    ) -> None:
+        """Keeps in place of doubtful results what the same calls come to alone."""
+        for result in doubtful:
+            keep(self._again(worker, on_case(request, result.variant), result))
+
     def _again(self, worker: Worker, call: Call, doubtful: Result) -> Result:
         """A doubtful result's call made alone in a new process; where it does not show the same there, a note says so."""
         fresh = self.take(fresh=True)
         try:
-            answer = make(fresh, call, self.seconds)
+            answer = make(fresh, call, lambda: self.waits(call.variant))
         except WorkerDiedError as died:
-            self.bury(fresh, died)
+            self.bury(fresh, died, call.variant)
             self.blames.confirm(call.variant, kind_of(died))
             return _dead(call, died)
         except SoftcheckError:
@@ -244,7 +265,7 @@ class Session(Pool):
                         raise kind(f"{variant}: {reply.message}")
                 (self.retire if is_over else self.give)(worker)
             except WorkerDiedError as died:
-                self.bury(worker, died)
+                self.bury(worker, died, variant)
                 if found is None and (has_begun or not worker.calls):
                     found = self._part(worker, call, died, (count, domain.columns))
                 elif found is None:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from softcheck.cases.case import Case
-from softcheck.contract import FindingKind
+from softcheck.contract import FindingKind, Violation
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.registry import TELLING
-from softcheck.run.model import Events, Options, Run
+from softcheck.run.model import Events, Options, Run, Standing
 from softcheck.run.plan import left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
 from softcheck.run.probing import ProbeResult, ProbeTask, is_exclusive, needs_the_device, probe_job
@@ -55,6 +55,7 @@ def load(
         if isinstance(item, Result):
             record.add_result(item)
             run.results.append(item)
+            standings.add(item.variant, item.case.dtype, item.case.id, item.measurement.violations)
         elif isinstance(item.found, str):
             run.refused[item.spec] = item.found
         else:
@@ -65,6 +66,7 @@ def load(
                 session.slow.add(item.spec)
             on_loaded(item.spec, item.found, item.is_slow)
 
+    standings = _Standings(run, events)
     places = threading.Semaphore(session.jobs // 2)
     try:
         jobs = [_loading(session, spec, run, record, places) for spec in specs]
@@ -74,6 +76,37 @@ def load(
         run.declarations = {spec: run.declarations[spec] for spec in specs if spec in run.declarations}
         run.refused = {spec: run.refused[spec] for spec in specs if spec in run.refused}
     return apart
+
+
+class _Standings:
+    """Tells the verdicts as they stand. A refusal may turn out to be a limit, and is none of its findings yet."""
+
+    def __init__(self, run: Run, events: Events) -> None:
+        self._run = run
+        self._events = events
+        self._found: dict[tuple[str, str], tuple[int, dict[str, None]]] = {}
+        for result in run.results:
+            self._count(result.variant, result.case.dtype, result.case.id, result.measurement.violations)
+
+    def add(self, variant: str, dtype: str, case_id: str, violations: Sequence[Violation]) -> None:
+        """Tells what a result changes."""
+        count, kinds = self._count(variant, dtype, case_id, violations)
+        self._events.standing(Standing(variant=variant, dtype=dtype, results=count, kinds=tuple(kinds)))
+
+    def _count(
+        self, variant: str, dtype: str, case_id: str, violations: Sequence[Violation]
+    ) -> tuple[int, dict[str, None]]:
+        count, kinds = self._found.get((variant, dtype), (0, {}))
+        defects = self._run.declarations[variant].known_defects if variant in self._run.declarations else ()
+        for violation in violations:
+            is_known = any(
+                defect.applies(dtype, self._run.ready.backend) and defect.explains(violation, case_id)
+                for defect in defects
+            )
+            if violation.refusal is None and not is_known:
+                kinds[str(violation.kind)] = None
+        self._found[variant, dtype] = count + 1, kinds
+        return count + 1, kinds
 
 
 def _loading(
@@ -137,16 +170,23 @@ def cases_and_probes(
     small = [task for task in tasks if not is_exclusive(task, session.ready)]
     done: dict[ProbeTask, Sequence[Outcome]] = {task: record.outcomes.get(task, ()) for task in tasks}
 
+    standings = _Standings(run, events)
+
     def deliver(item: Result | ProbeResult) -> None:
         if isinstance(item, Result):
             record.add_result(item)
             run.results.append(item)
+            standings.add(item.variant, item.case.dtype, item.case.id, item.measurement.violations)
         elif item.task in large and large[item.task].lacks_memory(item, session):
             done[item.task] = large.pop(item.task).kept
             alone.append(item.task)
         else:
             record.add_probed(item)
             run.probed.append(item)
+            for shown in item.conclusion.findings or (None,):
+                violations = () if shown is None else (shown.violation,)
+                where = "" if shown is None else item.case_id(shown.label)
+                standings.add(item.task.variant, item.task.dtype, where, violations)
 
     def lane(own: Session, names: Sequence[str], most: int) -> Lane[Result | ProbeResult]:
         shares = [(case, [name for name in takers if name in names]) for case, takers in cases]

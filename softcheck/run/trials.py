@@ -35,6 +35,7 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
         backend="cuda" if device.type == "cuda" else "interpreter",
         quick=request.quick,
         seed=request.seed,
+        widest=request.widest,
     )
     probe, trials = _planned(request.probe, setting)
     outcomes = list(request.done)

@@ -49,10 +49,14 @@ from softcheck.run.protocol import (
     Searched,
     Started,
     TrialDone,
+    TryWidth,
+    WidthTried,
     decode_request,
     encode_reply,
 )
+from softcheck.run.trial_widths import try_width
 from softcheck.run.trials import make_trials
+from softcheck.variants import activity, compiling
 from softcheck.variants.call import (
     Called,
     Placed,
@@ -93,6 +97,8 @@ class _Session:
             yield from self._run_domain(request)
         elif isinstance(request, RunProbe):
             yield from make_trials(request, self._variant(request.variant), self.device)
+        elif isinstance(request, TryWidth):
+            yield from try_width(request, self._variant(request.variant), self.device)
         elif isinstance(request, Search):
             yield from evolution.search(self._variant(request.variant), request, self.device)
         else:
@@ -110,8 +116,9 @@ class _Session:
     def _variant(self, spec: str) -> LoadedVariant:
         if spec not in self.loaded:
             # A module may seed generators or set defaults for a script's sake; the next variant must not see it.
-            with preserved():
+            with preserved(), activity.preparing():
                 self.loaded[spec] = load(spec)
+            activity.expect_a_first_call()
         return self.loaded[spec]
 
     def _load(self, request: Load) -> Iterator[Reply]:
@@ -145,7 +152,8 @@ class _Session:
         bits = np.zeros((2, 8), dtype=fmt.storage)
         view = place(bits, fmt, Layout(), self.device).view
         try:
-            output = variant.function(view)
+            with activity.calling():
+                output = variant.function(view)
         except Exception:  # noqa: BLE001 - reported by the first case with its input
             return None
         wrong = returned_wrongly(output, view)
@@ -314,6 +322,8 @@ def _open_device(choice: str) -> tuple[torch.device, Ready] | NoDevice:
         os.environ["TRITON_INTERPRET"] = "1"
     import triton
 
+    if on_gpu:
+        compiling.install()
     name = torch.cuda.get_device_name(0) if on_gpu else f"{platform.machine()} CPU"
     ready = Ready(
         backend="cuda" if on_gpu else "interpreter",
@@ -338,7 +348,7 @@ def _driver_version() -> str | None:
 
 def _is_fatal(reply: Reply) -> bool:
     """Whether the process can't go on after a reply."""
-    return (isinstance(reply, Measured | Loaded | Searched) and reply.fatal) or (
+    return (isinstance(reply, Measured | Loaded | Searched | WidthTried) and reply.fatal) or (
         isinstance(reply, TrialDone) and reply.outcome.fatal
     )
 
@@ -364,9 +374,10 @@ def _serve(connection: Connection, answer: Callable[[Request], Iterator[Reply]])
 
 
 def main() -> None:
-    """Entry of the process: ``python -m softcheck.run.worker DEVICE FILE_DESCRIPTOR``."""
+    """Entry of the process: ``python -m softcheck.run.worker DEVICE PIPE ACTIVITY``, the last two file descriptors."""
     choice, descriptor = sys.argv[1], int(sys.argv[2])
     connection = Connection(descriptor)
+    activity.show_in(int(sys.argv[3]))
     # The parent sends it to end a search early; that may come when the search has just ended.
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
     # Two workers on two cores: torch's own thread pool would only make them fight.

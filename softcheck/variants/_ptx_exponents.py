@@ -5,7 +5,7 @@ negated, or a product fused with either. PTX alone is read, so a factor that arr
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from softcheck.variants._ptx_code import Code, Instruction, number
@@ -43,9 +43,17 @@ class _Term:
 class Exponents:
     """Questions to the exponents of one kernel."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, starts: Iterable[Instruction] = ()) -> None:
+        """``starts`` are the instructions with which float64 exponentials begin, which are no single instruction in PTX."""
         self.code = code
         self._found: dict[str, list[Shift]] = {}
+        self._behind_operands: dict[tuple[str, ...], list[Instruction]] = {}
+        registers = [r for i in starts for r in i.results]
+        # Logits that are prefetched into shared memory would seem to come from what was last reduced there: a sum, say.
+        self._derived = {id(i) for i in code.reached(registers, lambda i: i.operation in ("div", "rcp"))}
+        self._polynomials = {
+            id(i) for i in code.reached(registers, lambda i: i.type == "f64" and not code.constants(i))
+        }
 
     def shifts(self, exponent: str) -> list[Shift]:
         """The subtractions of a maximum on the way to an exponent; none where nothing was subtracted."""
@@ -149,7 +157,11 @@ class Exponents:
 
     def _origins(self, term: _Term) -> list[Instruction]:
         """Everything that a summand was computed from, as far as loads and exponentials."""
-        return self.code.origins(term.operands, lambda i: i.operation in ("ld", "atom", "ex2"))
+        if term.operands not in self._behind_operands:
+            self._behind_operands[term.operands] = self.code.origins(
+                term.operands, lambda i: i.operation in ("ld", "atom", "ex2") or id(i) in self._polynomials
+            )
+        return self._behind_operands[term.operands]
 
     def _address(self, load: Instruction) -> frozenset[str]:
         """The pointers that a load's address was computed from, by their parameters' names."""
@@ -168,6 +180,8 @@ class Exponents:
                 continue
             met.add(register)
             for i in self.code.sources(register):
+                if id(i) in self._derived:
+                    continue
                 if i.operation in _PRODUCTS and i.type:
                     found.append((i, i.operands[:2]))
                 elif i.operation == "div" and i.type:

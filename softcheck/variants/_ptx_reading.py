@@ -88,7 +88,7 @@ class Reading:
     @cached_property
     def _exponents(self) -> list["_Exponent"]:
         """The exponent of each exponential, and how a maximum was subtracted in it."""
-        reader = Exponents(self.code)
+        reader = Exponents(self.code, self._float64_exponentials())
         found = []
         for power in self.powers:
             inner = (i for i in self.code.sources(power.operands[0]) if _LIBDEVICE_LOW in self.code.constants(i))

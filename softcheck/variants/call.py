@@ -1,18 +1,21 @@
 """Calling a variant on a case: placing the input in memory, poisoning what is uninitialised, and reading bits back."""
 
+import math
 import re
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 
 from oracles.formats import Bits, Format
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
-from softcheck.variants import launches
+from softcheck.variants import activity, launches
+from softcheck.variants.refusals import refusal_behind
 from softcheck.variants.state import Snapshot
 from softcheck.variants.unable import limit_behind
 
@@ -164,23 +167,26 @@ def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: boo
     device = placed.view.device
     before = _stored(placed).clone()
     state = Snapshot()
-    kernels = launches.interpreted()
+    kernels = launches.counted()
     try:
-        output = function(placed.view)
-        if wait:
-            synchronize(device)
+        with activity.calling():
+            output = function(placed.view)
+            if wait:
+                synchronize(device)
     except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
         changed = _state_changed(state.restore())
         limit = limit_behind(error)
         if limit is not None:
             raise limit from None
         violation, is_ruined = raised(error, device)
+        if not is_ruined:
+            violation = _refused(error, violation, placed, before, is_first=launches.counted() == kernels)
         return Launched(placed, before, None, (violation,), changed, is_ruined or not state.is_restored)
     changed = _state_changed(state.restore())
     wrong = returned_wrongly(output, placed.view)
     if wrong is not None:
         return Launched(placed, before, None, (wrong,), changed, not state.is_restored)
-    of_library = device.type == "cpu" and launches.interpreted() == kernels
+    of_library = device.type == "cpu" and launches.counted() == kernels
     return Launched(placed, before, output, (), changed, not state.is_restored, of_library)
 
 
@@ -216,7 +222,8 @@ def is_usable(device: torch.device) -> bool:
 def synchronize(device: torch.device) -> None:
     """Waits until the device has done all of its work. Raises RuntimeError where some of it has ruined the device."""
     if device.type == "cuda":
-        torch.cuda.synchronize(device)
+        with activity.calling():
+            torch.cuda.synchronize(device)
 
 
 _NO_HOST_MEMORY = "can't allocate memory"
@@ -255,6 +262,20 @@ def describe(error: BaseException) -> str:
     # Where a package is installed says nothing, and differs from machine to machine.
     file = re.sub(r".*/(site|dist)-packages/", "", frames[-1].filename)
     return f"{type(error).__name__}: {message} at {file}:{frames[-1].lineno}"
+
+
+def _refused(
+    error: Exception, violation: Violation, placed: Placed, before: torch.Tensor, *, is_first: bool
+) -> Violation:
+    """The violation with what the variant refused, if it did. ``is_first`` says that no kernel had been launched by then."""
+    *leading, columns = placed.view.shape
+    rows = math.prod(leading)
+    did_nothing = is_first and bool((before == _stored(placed)).all())
+    refusal = refusal_behind(error, (rows, columns), did_nothing=did_nothing)
+    if refusal is None:
+        return violation
+    kind = FindingKind.EMPTY_REFUSED if 0 in (rows, columns) else violation.kind
+    return msgspec.structs.replace(violation, kind=kind, refusal=refusal)
 
 
 def _stored(placed: Placed) -> torch.Tensor:

@@ -85,7 +85,11 @@ class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """Whether a broken promise on this case is the declared one: of its kinds, on its cases, and no larger."""
         if self.max_share is not None and violation.share is not None and violation.share > self.max_share:
             return False
-        return violation.kind in self.kinds and self.may_show(case_id)
+        is_of_kinds = violation.kind in self.kinds
+        if violation.refusal is not None:
+            # What refuses a size raises; who declares that need not know the narrower word.
+            is_of_kinds |= FindingKind.RAISED in self.kinds
+        return is_of_kinds and self.may_show(case_id)
 
     def may_show(self, case_id: str) -> bool:
         """Whether a case is one of those where the defect may show."""

@@ -1,13 +1,13 @@
-"""Counts the Triton kernels that this process has interpreted. Imports neither torch nor Triton."""
+"""Counts the Triton kernels that this process has interpreted or launched. Imports neither torch nor Triton."""
 
 _counter = [0]
 
 
 def note() -> None:
-    """Counts one launch under the interpreter."""
+    """Counts one launch."""
     _counter[0] += 1
 
 
-def interpreted() -> int:
-    """Launches under the interpreter so far."""
+def counted() -> int:
+    """Launches so far."""
     return _counter[0]

@@ -21,7 +21,7 @@ def limit_behind(error: BaseException) -> UninterpretableError | None:
 
     Triton wraps what is raised in a kernel, once per function, and wrappers may do so again: the first cause decides.
     """
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, UninterpretableError):
             return cause
         frames = traceback.extract_tb(cause.__traceback__)
@@ -34,7 +34,7 @@ def limit_behind(error: BaseException) -> UninterpretableError | None:
     return None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     """The error, then what it was raised from or while handling, back to the first."""
     current: BaseException | None = error
     while current is not None:

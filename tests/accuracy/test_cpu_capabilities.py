@@ -12,6 +12,8 @@ import torch
 LIBRARY = Path(__file__).parents[1] / "kernels" / "library.py"
 RIGHT = ("functional", "module", "through_the_logarithm")
 ABSORBED = "cancellation/absorbed-*"
+SUMS = [word for cases in (ABSORBED, "uniform/*", "widths/*", "layout/*") for word in ("--case", cases)]
+"""Cases whose figures hang on the order in which a row is added up."""
 
 
 def capabilities():
@@ -46,10 +48,7 @@ def verdicts(found):
 @pytest.fixture(scope="module")
 def builtin():
     names = [word for name in ("torch", "eager", "eager_compiled") for word in ("--variant", name)]
-    return {
-        capability: report(capability, *names, "--no-probes", "--dtype", "float16", "--dtype", "float32")
-        for capability in capabilities()
-    }
+    return {capability: report(capability, *names, *SUMS, "--dtype", "float32") for capability in capabilities()}
 
 
 @pytest.mark.parametrize("capability", capabilities())

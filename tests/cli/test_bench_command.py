@@ -1,15 +1,7 @@
 """softcheck bench without a GPU: it never prints a speed, and says what is wrong."""
 
-import subprocess
-import sys
-
 import pytest
-
-
-def softcheck(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "softcheck.cli.main", *arguments], capture_output=True, text=True, check=False, **options
-    )
+from command import softcheck
 
 
 @pytest.fixture(scope="module", autouse=True)

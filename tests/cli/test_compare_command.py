@@ -1,12 +1,12 @@
 """softcheck compare: planted regressions are found, changes within their doubt are not, and what is missing is named."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from command import softcheck
 
 from softcheck.contract import FindingKind
 from softcheck.report.compare import Limits, compare, quotient
@@ -131,12 +131,6 @@ def test_texts_lead_with_what_is_worse():
     assert render_markdown(found).splitlines()[2].startswith("**1 regression")
     read = json.loads(render_json(found))
     assert {c["what"] for c in read["changes"]} == {"verdict", "max ULP", "error/bound"}
-
-
-def softcheck(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "softcheck.cli.main", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_report_command import HOSTILE, softcheck
+from command import softcheck
+from test_report_command import HOSTILE
 
 BITS = "3c00 0000 bc00; 4000 3800 0000"
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from test_report_command import softcheck
+from command import softcheck
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PADDING = ["--device", "interpreter", "--dtype", "float16", "--family", "widths", "--format", "json"]

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from test_report_command import HOSTILE, softcheck
+from command import softcheck
+from test_report_command import HOSTILE
 
 from softcheck.run.journal import _MAGIC, _framed, _records
 

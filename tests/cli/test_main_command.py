@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from test_report_command import softcheck
+from command import softcheck
 
 from softcheck import __version__
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from command import softcheck
 
 from softcheck.report.json_format import render
 
@@ -20,12 +21,7 @@ from softcheck.report.plots.data import Point, front, sweeps
 
 
 def plot(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "softcheck.cli.main", "plot", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return softcheck("plot", *map(str, arguments))
 
 
 def report_with_speed():
@@ -81,10 +77,9 @@ def test_missing_matplotlib_is_said_with_the_command(saved, tmp_path, monkeypatc
     blocked = tmp_path / "blocked"
     (blocked / "matplotlib").mkdir(parents=True)
     (blocked / "matplotlib" / "__init__.py").write_text("raise ImportError('not here')")
-    monkeypatch.syspath_prepend(str(blocked))
-    root = Path(__file__).parents[2]
-    monkeypatch.setenv("PYTHONPATH", f"{blocked}:{root}")
-    done = plot(saved[0], "--output-dir", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{blocked}:{Path(__file__).parents[2]}")
+    command = [sys.executable, "-m", "softcheck.cli.main", "plot", str(saved[0]), "--output-dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install 'softcheck[plot]'" in done.stderr
 

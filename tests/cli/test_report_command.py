@@ -7,23 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from command import softcheck
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 HOSTILE = str(KERNELS / "hostile.py")
 FAST = ["--device", "interpreter", "--case", "ties/*/float16", "--dtype", "float16"]
-
-
-def softcheck(*arguments, cwd=None, **environment):
-    import os
-
-    return subprocess.run(
-        [sys.executable, "-m", "softcheck.cli.main", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
-    )
 
 
 def report_json(*arguments, **more):
@@ -161,7 +149,7 @@ def test_unknown_setting_in_pyproject_is_refused(tmp_path):
 
 def test_generated_cases_find_a_planted_fault_and_print_a_command_that_saves_it(tmp_path):
     done, report = report_json(
-        "--variant", f"{HOSTILE}:leaves_tail", "--case", "one-column/*/float16", "--generate", "60", cwd=tmp_path
+        "--variant", f"{HOSTILE}:all_zero", "--case", "empty/*/float16", "--generate", "20", cwd=tmp_path
     )
     assert done.returncode == 1
     generated = [f for f in report["variants"][0]["findings"] if f["case"].startswith("generated/")]
@@ -246,8 +234,8 @@ def test_ctrl_c_prints_the_report_so_far_and_exits_130(tmp_path):
 
 
 def test_saved_failure_is_run_by_corpus_run_and_saving_it_twice_changes_no_exit_code(tmp_path):
-    wrong = ["--variant", f"{HOSTILE}:leaves_tail", "--device", "interpreter", "--dtype", "float16"]
-    search = ["report", *wrong, "--case", "one-column/*/float16", "--generate", "40", "--save", "--format", "summary"]
+    wrong = ["--variant", f"{HOSTILE}:all_zero", "--device", "interpreter", "--dtype", "float16"]
+    search = ["report", *wrong, "--case", "empty/*/float16", "--generate", "15", "--save", "--format", "summary"]
     first = softcheck(*search, cwd=tmp_path)
     assert first.returncode == 1, first.stderr
     assert "saved regression/" in first.stderr
@@ -257,9 +245,7 @@ def test_saved_failure_is_run_by_corpus_run_and_saving_it_twice_changes_no_exit_
     run = softcheck("corpus", "run", *wrong, "--format", "json", cwd=tmp_path)
     assert run.returncode == 1, run.stderr
     row = json.loads(run.stdout)["variants"][0]
-    assert any(
-        f["kind"] == "unwritten_output" and f["reproduce"].startswith("softcheck report") for f in row["findings"]
-    )
+    assert any(f["kind"] == "sum_violation" and f["reproduce"].startswith("softcheck report") for f in row["findings"])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 import pytest
-from test_report_command import softcheck
+from command import softcheck
 
 from softcheck.cli.report import command
 from softcheck.cli.resuming import DAYS_KEPT, clear_away, take_up

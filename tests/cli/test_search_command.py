@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from test_report_command import HOSTILE, KERNELS, softcheck
+from command import softcheck
+from test_report_command import HOSTILE, KERNELS
 
 NARROW = str(KERNELS / "narrow.py")
 SAVED = ["--save", "--format", "json"]

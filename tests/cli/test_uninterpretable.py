@@ -1,13 +1,11 @@
 """What Triton's interpreter can't run is said in a note; what a kernel does wrong there stays a finding."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from command import softcheck
 
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "tests" / "kernels" / "uninterpretable.py"
@@ -17,13 +15,7 @@ needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is th
 
 def report(function, *arguments):
     command = ["report", "--variant", f"{KERNELS}:{function}", "--device", "interpreter", "--dtype", "float32"]
-    done = subprocess.run(
-        [sys.executable, "-m", "softcheck.cli.main", *command, "--format", "json", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = softcheck(*command, "--format", "json", *arguments)
     found = json.loads(done.stdout)
     [row] = found["variants"]
     return done, row, found["notes"]

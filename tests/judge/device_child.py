@@ -10,9 +10,14 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from unittest import mock
 
+from forked_workers import fork_server
+
 
 def pool(*, interpret):
-    return ProcessPoolExecutor(1, get_context("spawn"), _interpret if interpret else _compile)
+    """One child. Interpreting ones are forked where torch and Triton are imported already, for an interpreter."""
+    if interpret:
+        return ProcessPoolExecutor(1, fork_server(), _interpret)
+    return ProcessPoolExecutor(1, get_context("spawn"), _compile)
 
 
 def _interpret():

@@ -138,7 +138,7 @@ PLANTS = {
 @pytest.mark.parametrize("fmt", THREE, ids=lambda f: f.name)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_planted_faults(agree, fmt, plant):
-    bits = normal(fmt)
+    bits = normal(fmt, {FLOAT16: 300, BFLOAT16: 70, FLOAT32: 33}[fmt])
     output = rounded(bits, fmt)
     change, expected = PLANTS[plant]
     change(output, fmt)
@@ -162,8 +162,7 @@ def test_specials_and_masks(agree):
             assert wrong.special_mismatches == 2
 
 
-@pytest.mark.parametrize("columns", [600, 1024])
-@pytest.mark.parametrize("fmt", THREE, ids=lambda f: f.name)
+@pytest.mark.parametrize(("fmt", "columns"), [(FLOAT16, 600), (BFLOAT16, 1024), (FLOAT32, 600)], ids=str)
 def test_specials_masks_and_negative_logits_in_wide_rows(agree, fmt, columns):
     values = np.random.default_rng(columns).standard_normal((9, columns))
     values[1, 3], values[2, 3], values[3, 3], values[4, 3] = NAN, NAN, INF, -INF
@@ -234,7 +233,7 @@ def test_layouts(agree, layout):
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 8, 33, 512, 1025, 3000])
 def test_widths(agree, columns):
-    for fmt in (FLOAT16, FLOAT32):
+    for fmt in (FLOAT16, FLOAT32) if columns < 1000 else (FLOAT32,):
         bits = normal(fmt, columns, 70 if columns < 9 else 3)
         output = rounded(bits, fmt)
         assert agree(bits, output, fmt).violations == ()
@@ -242,8 +241,11 @@ def test_widths(agree, columns):
         assert agree(bits, output, fmt).max_ulp.row == len(bits) - 1
 
 
-@pytest.mark.parametrize("fmt", [FLOAT16, BFLOAT16, FLOAT32], ids=str)
-@pytest.mark.parametrize("columns", [9, 600, 4096])
+@pytest.mark.parametrize(
+    ("fmt", "columns"),
+    [(FLOAT16, 9), (BFLOAT16, 9), (FLOAT32, 9), (FLOAT16, 600), (FLOAT32, 600), (FLOAT32, 4096)],
+    ids=str,
+)
 def test_logits_far_below_many_maxima(agree, child, fmt, columns):
     """Where r is least, on both sides of where kernels clamp distances: every part of an element's arithmetic stays in range."""
     far = np.repeat(np.linspace(55, 130, 6)[:, None], columns, axis=1)
@@ -257,8 +259,7 @@ def test_logits_far_below_many_maxima(agree, child, fmt, columns):
         assert child.submit(device_child.left, bits, output, fmt.name).result() == []
 
 
-@pytest.mark.parametrize("fmt", [FLOAT16, BFLOAT16, FLOAT32], ids=str)
-@pytest.mark.parametrize("columns", [600, 1024])
+@pytest.mark.parametrize(("fmt", "columns"), [(FLOAT16, 1024), (BFLOAT16, 600), (FLOAT32, 600)], ids=str)
 @pytest.mark.parametrize("far", [30.0, 60.0, 90.0, 110.0, 140.0])
 def test_the_maximums_ulp_is_that_below_one_where_all_others_vanish_beside_it(agree, fmt, columns, far):
     logits = np.full((2, columns), -far)
@@ -405,7 +406,7 @@ def test_rows_in_doubt_are_judged_again(agree):
 
 def test_ordinary_rows_pass_the_scan(child):
     for fmt in THREE:
-        bits = normal(fmt, 256, 40)
+        bits = normal(fmt, 256, 20)
         assert len(child.submit(device_child.left, bits, rounded(bits, fmt), fmt.name).result()) <= 2
 
 

@@ -80,11 +80,20 @@ def test_leaves_special_rows_and_wild_outputs_to_the_judge(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("arithmetic", [Arithmetic(), Arithmetic(intermediate="input")])
+@pytest.mark.parametrize(
+    "arithmetic",
+    [
+        Arithmetic(),
+        Arithmetic(intermediate="input"),
+        Arithmetic(exp="prescaled_ex2_approx", flush_to_zero=True),
+        Arithmetic(scaled_logits=True),
+    ],
+)
 def test_passes_right_rows_of_every_spread_and_no_wrong_ones(dtype, arithmetic):
     fmt = FORMATS[dtype]
     bits = np.random.default_rng(3).integers(0, 1 << 16, (4000, 2)).astype(np.uint16)
     bits = bits[np.isfinite(decode(bits, fmt)).all(axis=1)]
+    bits[:9, 0] = {"float16": 0xFC00, "bfloat16": 0xFF80}[dtype]
     x = to_tensor(bits, fmt, torch.device("cpu"))
     y = to_tensor(encode(torch.softmax(x.double(), dim=1).numpy(), fmt), fmt, torch.device("cpu"))
     assert passing(x, y, fmt, arithmetic).all()

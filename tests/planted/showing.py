@@ -7,23 +7,20 @@ from planted import PROBE_PREFIX, Planted
 from softcheck.cases.case import Case
 from softcheck.run.probing import ProbeTask, run_probe
 from softcheck.run.session import Session
+from softcheck.run.size_limits import size_limits
 
 
 def kinds_shown(session: Session, planted: Planted, dtype: str) -> dict[str, set[str]]:
-    """Kinds of findings by what of ``shown_by`` showed them, run in its order."""
-    found = {}
+    """Kinds of findings by what of ``shown_by`` showed them, run in its order; last, limits of sizes that all show together."""
+    found: dict[str, set[str]] = {}
+    results = []
     for shown in planted.shown_by:
         if shown.startswith(PROBE_PREFIX):
             found[shown] = kinds_by_probe(session, planted, dtype, shown.removeprefix(PROBE_PREFIX))
         else:
-            found[shown] = kinds_by_case(session, planted, planted.case_of(shown, dtype))
-    return found
-
-
-def kinds_by_case(session: Session, planted: Planted, case: Case) -> set[str]:
-    """What the judge finds on one case."""
-    (result,) = session.run_case(case, [planted.spec])
-    return {str(violation.kind) for violation in result.measurement.violations}
+            results += session.run_case(planted.case_of(shown, dtype), [planted.spec])
+            found[shown] = {str(violation.kind) for violation in results[-1].measurement.violations}
+    return {**found, "all": {str(limit.kind) for limit in size_limits(results, [])}}
 
 
 def kinds_by_probe(session: Session, planted: Planted, dtype: str, probe: str, *, quick: bool = False) -> set[str]:

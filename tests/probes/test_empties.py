@@ -42,7 +42,7 @@ def test_right_function_is_left_alone_and_every_trial_made(dtype):
 @pytest.mark.parametrize(
     ("function", "kind", "label"),
     [
-        (takes_the_maximum_of_nothing, "raised", "5x0"),
+        (takes_the_maximum_of_nothing, "empty_refused", "5x0"),
         (has_at_least_one_column, "wrong_shape", "5x0"),
         (answers_in_float32_when_empty, "wrong_dtype", "0x5"),
         (stores_its_first_tile_unmasked, "out_of_bounds_write", "no-rows-inside"),

@@ -69,4 +69,4 @@ def test_grid_limits_on_a_gpu():
 
 def test_no_rows():
     found = {s.violation.kind: s.violation.message for s in conclusion("grid_limits", refuses_no_rows).findings}
-    assert "rows = 0 (1 of 7" in found[FindingKind.RAISED]
+    assert "rows = 0 (1 of 7" in found[FindingKind.EMPTY_REFUSED]

@@ -138,8 +138,14 @@ def swept(make, device, dtype="float16", *, most=MOST):
         return sweep.sweep(subject, WIDTHS, lambda n: telling_rows(n, FORMATS[dtype], rows=4, seed=0))
 
 
-@pytest.mark.parametrize("planted", BROKEN, ids=lambda planted: planted.__name__)
-@pytest.mark.parametrize("dtype", ["float16", "float64"])
+@pytest.mark.parametrize(
+    ("planted", "dtype"),
+    # float64 is judged elsewhere on a GPU; that groups are taken apart as they should is the same code.
+    [
+        *(pytest.param(planted, "float16", id=f"float16-{planted.__name__}") for planted in BROKEN),
+        *(pytest.param(planted, "float64", id=f"float64-{planted.__name__}") for planted in list(BROKEN)[:3]),
+    ],
+)
 def test_a_group_breaks_the_promises_that_its_calls_break_one_by_one(planted, dtype, device):
     grouped, alone = (swept(planted, device, dtype, most=most) for most in (MOST, 1))
     assert grouped == alone

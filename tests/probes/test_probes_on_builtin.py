@@ -1,4 +1,4 @@
-"""Built-in variants, one of each family, under the interpreter: nothing is found that is not declared."""
+"""Built-in variants under the interpreter: what is declared of three is found, and nothing else. tests/accuracy probes them all."""
 
 import pytest
 from probing_child import ask
@@ -11,7 +11,7 @@ PROBES = [
     *("sizes", "grid_limits", "determinism", "batch_invariance", "shifts", "permutations", "appended_masks"),
     *("fusion", "launch_options"),
 ]
-NAMES = ("torch", "eager", "one_block", "hybrid_tiled", "notebook_basic", "online", "multi_row", "exp2_prescaled")
+NAMES = ("one_block", "notebook_basic", "exp2_prescaled")
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forked_workers import from_nothing
 from test_session import case_of, hostile
 
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind
+from softcheck.run import process
 from softcheck.run.probing import ProbeTask, run_probe
 from softcheck.run.process import can_check_heap
 from softcheck.run.session import Session
@@ -36,11 +38,18 @@ def run(cases, variants, *, seconds=60.0):
         session.close()
 
 
+@pytest.fixture
+def own_heap(monkeypatch):
+    """Workers that are started from nothing."""
+    monkeypatch.setattr(process, "start", from_nothing)
+
+
 def kinds(results):
     return {violation.kind for result in results for violation in result.measurement.violations}
 
 
 @pytest.mark.skipif(not can_check_heap(), reason="glibc's heap checks are not there")
+@pytest.mark.usefixtures("own_heap")
 def test_write_beyond_memory_is_laid_at_the_call_that_wrote_and_not_where_the_process_ended():
     name = faulty("writes_beyond_a_tensor_of_strided_input")
     found, (blame,), notes = run([TWO, *STRIDED, FIVE, THIRTY, FOUR], [name])
@@ -110,12 +119,13 @@ def test_exception_that_shows_alone_too_is_a_finding():
 
 
 def test_hang_on_what_an_earlier_call_locked_is_no_fault_of_the_call_that_waits():
-    found, (blame,), _ = run([TWO, THREE, FOUR], [faulty("leaves_a_lock_held")], seconds=6.0)
+    found, (blame,), _ = run([TWO, THREE, FOUR], [faulty("leaves_a_lock_held")], seconds=3.0)
     assert kinds(found.values()) == set()
     assert blame.violation.kind is FindingKind.TIMEOUT
 
 
 @pytest.mark.skipif(not can_check_heap(), reason="glibc's heap checks are not there")
+@pytest.mark.usefixtures("own_heap")
 def test_trial_that_corrupts_memory_is_named():
     name = faulty("writes_beyond_a_tensor_of_strided_input")
     session = Session("interpreter", jobs=1, seconds_per_call=60.0)

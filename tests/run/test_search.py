@@ -58,8 +58,7 @@ def test_right_function_is_left_alone(session):
     assert outcome.found.violations == outcome.random.violations == outcome.violations == ()
 
 
-@pytest.mark.parametrize("objective", ["bound", "ulp"])
-@pytest.mark.parametrize(("variant", "columns"), [("torch", 65), ("eager", 128)])
+@pytest.mark.parametrize(("variant", "columns", "objective"), [("torch", 65, "bound"), ("eager", 128, "ulp")])
 def test_search_beats_random_sampling_of_as_many_elements(session, variant, columns, objective):
     outcome = found(session, variant, columns=columns, rounds=150, objective=objective, shrinks=False)
     assert outcome.elements == 150 * outcome.rows_per_launch * columns
@@ -131,7 +130,7 @@ def test_what_can_not_be_searched_is_refused(session, options, said):
         search(session, Options(**wanted), declaration, lambda _: None)
 
 
-@pytest.mark.parametrize("columns", [1, 7, 1025])
+@pytest.mark.parametrize("columns", [1, 1025])
 def test_seeds_come_from_every_family_and_fit_the_row(columns):
     fmt = FORMATS["float16"]
     rows = seeds(fmt, columns, 0, 1 << 22)

@@ -385,16 +385,17 @@ def test_a_declared_weaker_contract_stands_beside_the_verdict():
 
 
 def test_what_a_library_errs_beyond_the_standard_contract_is_a_note():
-    beyond = msgspec.structs.replace(measured(), max_standard_share=1.5, of_cpu_library=True)
+    beyond = msgspec.structs.replace(measured(), max_standard_share=1.5, contract=Arithmetic(lanes=1))
     report = report_of(Declaration(), [(case("ties"), beyond), (case("ramp"), measured())])
     assert report.variants[0].verdict == "pass"
     (note,) = report.notes
-    assert "on 1 cases, 1.5 times its bound on ties/a/float16" in note
+    assert "in 1 case, 1.5 times its bound on ties/a/float16: no Triton kernel took the sum" in note
 
 
-def test_what_a_kernel_that_rescales_errs_beyond_the_standard_contract_is_laid_to_no_library():
-    beyond = msgspec.structs.replace(measured(), max_standard_share=1.5)
-    assert report_of(Declaration(), [(case("ties"), beyond)]).notes == ()
+def test_what_a_rescaled_sum_errs_beyond_the_standard_contract_is_a_note():
+    beyond = msgspec.structs.replace(measured(), max_standard_share=1.2, contract=Arithmetic(rescales=True))
+    (note,) = report_of(Declaration(), [(case("ties"), beyond)]).notes
+    assert note.endswith("its kernels rescale a running sum")
 
 
 def blamed_report(*measurements, **more):

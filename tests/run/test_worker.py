@@ -11,12 +11,10 @@ from oracles.formats import FLOAT16
 from softcheck.cases.exhaustive import domain
 from softcheck.cases.importing import case_from_bits
 from softcheck.errors import UsageError
-from softcheck.judge.judge import judge
+from softcheck.judge.judge import STANDARD, judge
 from softcheck.run import worker
 from softcheck.run.protocol import Failed, RunCase, RunDomain, Started, decode_reply, encode_request
 from softcheck.variants.call import to_bits
-from softcheck.variants.declaration import Declaration
-from softcheck.variants.registry import LoadedVariant
 
 SCARCE = [torch.OutOfMemoryError("of 40 GB"), MemoryError("of 40 GB"), RuntimeError("can't allocate memory: of 40 GB")]
 """As a GPU's allocator, numpy and torch's allocator for the CPU say it."""
@@ -79,7 +77,7 @@ def judging(rows, most, monkeypatch):
     """The worker's measurement of so many pairs, on a pretended GPU that judges at most so many at once."""
     calls = []
 
-    def judge_trusted(x, y, fmt, *, fully_masked):
+    def judge_trusted(x, y, fmt, *, fully_masked, arithmetic):
         calls.append(len(x))
         if len(x) > most:
             raise torch.OutOfMemoryError("of 2 GB")
@@ -92,9 +90,8 @@ def judging(rows, most, monkeypatch):
     x = torch.arange(2 * rows).view(rows, 2).remainder(7).to(torch.float16)
     y = torch.softmax(x.double(), dim=-1).to(torch.float16)
     y[rows - 2, 1] = 0.75
-    variant = LoadedVariant("v", torch.softmax, Declaration())
     return (
-        session._judge_where_it_is(x, y, FLOAT16, variant),
+        session._judge_where_it_is(x, y, FLOAT16, "nan", STANDARD),
         judge(to_bits(x, FLOAT16), to_bits(y, FLOAT16), FLOAT16),
         calls,
     )

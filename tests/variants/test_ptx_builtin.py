@@ -9,12 +9,14 @@ from softcheck.variants.registry import BUILTIN
 WITHOUT_KERNELS = ("eager", "torch", "eager_compiled")
 NAMES = [name for name in BUILTIN if name not in WITHOUT_KERNELS]
 COLUMNS = 781
+FLOAT64 = ("one_block", "persistent", "online", "tiled_float64_sum", "exp2_prescaled")
+"""One of each design; ``persistent`` prefetches its logits into shared memory, through which it reduces too."""
 
 
 @pytest.fixture(scope="module")
 def compiled_all(tmp_path_factory):
     requests = [(name, dtype, COLUMNS) for name in NAMES for dtype in ("float16", "bfloat16", "float32")]
-    requests += [(name, "float64", COLUMNS) for name in ("one_block", "online", "tiled_float64_sum", "exp2_prescaled")]
+    requests += [(name, "float64", COLUMNS) for name in FLOAT64]
     return compile_all(requests, tmp_path_factory.mktemp("builtin-ptx"))
 
 
@@ -38,14 +40,14 @@ def test_each_shows_its_own_steps(observed, name, dtype):
     assert found.flushing == (("ex2.approx.ftz.f32",) if prescaled else ())
 
 
-@pytest.mark.parametrize("name", ["one_block", "online", "tiled_float64_sum", "exp2_prescaled"])
+@pytest.mark.parametrize("name", FLOAT64)
 def test_float64_shows_only_float64(observed, name):
     found = observed[name, "float64"]
     prescaled = name == "exp2_prescaled"
     assert found.exponentials == ("libdevice_float64", "prescaled_float64")[: 1 + prescaled]
     assert found.divisions == ("div_rn_float64",)
     assert found.sums == ("float64",)
-    assert found.flushing == found.narrow_operations == ()
+    assert found.flushing == found.narrow_operations == found.scaled_logits == ()
 
 
 @pytest.mark.parametrize("name", NAMES)

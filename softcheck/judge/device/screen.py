@@ -20,6 +20,9 @@ shows beside half an ULP of a format."""
 _REFERENCE = 2.0**-30
 """Relative error of torch's float64 softmax, and of its sums of up to 2^21 terms, generously."""
 
+_MOST = 1e300
+"""Finite, and far above any logarithmic error with a meaning."""
+
 _ARITHMETIC = 1.0 - 2.0**-10
 
 _FRACTION_BITS, _BIAS = 52, 1023
@@ -59,7 +62,8 @@ def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmet
     exponent, exponential = constants.exponent * _ARITHMETIC, constants.exponential * _ARITHMETIC
     if constants.rounds_logits:
         per_logit = constants.scaling * _ARITHMETIC + (exponent if constants.prescaled else 0.0)
-        above = (logits.abs() + top.abs()) * per_logit + exponential
+        # A masked logit weighs nothing, and infinity times nothing would be NaN.
+        above = ((logits.abs() + top.abs()) * per_logit + exponential).clamp(max=_MOST)
         if not constants.prescaled:
             above += distance * exponent
     else:
@@ -75,6 +79,7 @@ def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmet
         # Underflow of 16-bit steps shows in half of all rows. The judge allows no error above 2, and calls what is far from
         # [0, 1] out of range.
         allowed = (allowed + constants.underflow * _ARITHMETIC).clamp(max=1.0)
+        allowed = allowed.masked_fill(logits == -float("inf"), 0.0)
     right = ((output - exact).abs() <= allowed) & (output >= 0)
 
     of_sum = half_ulp.sum(dim=1) * (1.0 - _REFERENCE) + (additions * _ARITHMETIC - 2 * _REFERENCE)

@@ -39,6 +39,7 @@ def by_weaker(
     kept = tuple(v for v in standard.violations if v.kind not in BOUNDED_KINDS)
     found = msgspec.structs.replace(
         standard,
+        contract=arithmetic,
         max_standard_share=None if share is None else share.value,
         max_bound_share=share if share is not None and share.value <= 1 else None,
         violations=kept,
@@ -46,8 +47,9 @@ def by_weaker(
     )
     if len(kept) == len(standard.violations):
         return found
-    # Rows with NaN or +inf have no bound.
-    left = torch.nonzero(~passing(x, y, fmt, arithmetic) & (x < float("inf")).all(dim=1)).flatten()
+    # Rows with NaN or +inf have no bound, and what gave NaN or an infinity is found already.
+    bounded = (x < float("inf")).all(dim=1) & torch.isfinite(y).all(dim=1)
+    left = torch.nonzero(~passing(x, y, fmt, arithmetic) & bounded).flatten()
     chosen = left[: max(1, _MOST_ELEMENTS // x.shape[1])]
     rows = chosen.tolist()
     if not rows:

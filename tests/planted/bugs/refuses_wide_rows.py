@@ -7,8 +7,8 @@ import torch
 import triton
 import triton.language as tl
 
-EXPECTED = ("raised",)
-SHOWN_BY = ("wide/102400",)
+EXPECTED = ("size_refused",)
+SHOWN_BY = ("uniform/65536", "wide/102400")
 DTYPES = ("float16",)
 BACKENDS = ("interpreter", "cuda")
 

@@ -4,7 +4,7 @@ import json
 
 import click
 import pytest
-from test_report_command import softcheck
+from command import softcheck
 
 from softcheck.cli.config import INTERNAL, ConfiguredCommand, settings_of, variable
 from softcheck.cli.main import cli

@@ -1,0 +1,122 @@
+"""What a report says beside its figures: one line for each, in the order in which they stand in the report."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from softcheck.cases.case import Case
+from softcheck.contract import FindingKind
+from softcheck.judge.contracts import weaker_by_design
+from softcheck.judge.fitting import in_words
+from softcheck.judge.measurement import Measurement
+from softcheck.judge.merge import merge
+from softcheck.report import probes
+from softcheck.report.figures import plural
+from softcheck.report.model import VariantResult
+from softcheck.run.model import Run
+from softcheck.run.probing import ProbeResult
+from softcheck.run.session import rows_to_run
+from softcheck.variants.declaration import Declaration, KnownDefect
+from softcheck.variants.ptx import contradictions
+
+Measured = Sequence[tuple[Case, Measurement]]
+
+
+def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Sequence[str]) -> list[str]:
+    """All notes of a run; ``of_rows`` are those of single variants in single dtypes."""
+    return [
+        *_truncation(run),
+        *_unable(run),
+        *run.notes,
+        *of_rows,
+        *_symptoms(run, rows),
+        *probes.skip_notes(run),
+        *_not_timed(run),
+    ]
+
+
+def unseen_defect(defect: KnownDefect) -> str:
+    """Says that a declared defect did not show, and what to do about it."""
+    what = f"declares a defect that was not found ({', '.join(defect.kinds)} on {', '.join(defect.cases)}: {defect.reason})"
+    if not defect.always:
+        return f"{what}, which need not show everywhere"
+    return f"{what}; remove it from the declaration if it is mended, or declare always=False if it need not show everywhere"
+
+
+def fitting_declaration(
+    measured: Measured, probed: Sequence[ProbeResult], declaration: Declaration, dtype: str
+) -> str | None:
+    """Names a declaration that explains all errors beyond the standard contract; None where the kernels show another, or none does."""
+    if declaration.arithmetic is not None or not measured:
+        return None
+    fits = merge(m for _, m in measured).fits or ()
+    read = probes.arithmetic_of(probed)
+    if read is not None and read.observed is not None:
+        observed = read.observed
+        fits = tuple(a for a in fits if not contradictions(a, observed, dtype))
+    if not fits:
+        return None
+    return (
+        "all errors beyond the standard contract in cases are within what a weaker one allows; if that is what the kernel is "
+        f"meant to do, declare it: @variant({in_words(fits[0])})"
+    )
+
+
+def beyond_the_standard(measured: Measured, declaration: Declaration, dtype: str) -> str | None:
+    """Says how far a variant that declares nothing weaker goes beyond the standard contract, and what gives it the right to."""
+    if weaker_by_design(declaration.arithmetic, dtype) is not None:
+        return None
+    shares = [(m.max_standard_share, case.id, m.contract) for case, m in measured if m.max_standard_share is not None]
+    beyond = [(share, case_id, contract) for share, case_id, contract in shares if share > 1 and contract is not None]
+    if not beyond:
+        return None
+    share, case_id, contract = max(beyond, key=lambda item: item[0])
+    why = (
+        "its kernels rescale a running sum"
+        if contract.rescales
+        else "no Triton kernel took the sum, and a library on a CPU may add up a row one number after the other"
+    )
+    return f"beyond the standard contract in {plural(len(beyond), 'case')}, {share:.3g} times its bound on {case_id}: {why}"
+
+
+def _not_timed(run: Run) -> list[str]:
+    return [
+        f"{timed.name}, {samples.dtype}: not timed: {timed.reason}"
+        for samples in run.speeds
+        for timed in samples.variants
+        if timed.reason is not None
+    ] + [f"{samples.dtype} timing: {alarm.message}" for samples in run.speeds for alarm in samples.alarms]
+
+
+def _symptoms(run: Run, rows: Sequence[VariantResult]) -> list[str]:
+    """One line per variant and dtype whose writes out of bounds ended processes."""
+    named = {
+        (row.name, row.dtype): finding
+        for row in rows
+        for finding in reversed(row.findings)
+        if finding.kind is FindingKind.OUT_OF_BOUNDS_WRITE
+    }
+    return [
+        f"{blame.variant}, {blame.dtype}: {blame.crashes} process{'' if blame.crashes == 1 else 'es'} ended in calls that pass "
+        f"alone; that is what the out_of_bounds_write at {named[blame.variant, blame.dtype].case} does"
+        for blame in run.blames
+        if (blame.variant, blame.dtype) in named
+    ]
+
+
+def _unable(run: Run) -> list[str]:
+    """One line per variant, dtype and reason for the cases that it could not be run on here."""
+    counts = Counter(
+        (r.variant, r.case.dtype, r.measurement.skipped) for r in run.results if r.measurement.skipped is not None
+    )
+    return [f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in counts.items()]
+
+
+def _truncation(run: Run) -> tuple[str, ...]:
+    cut = {
+        r.case.id
+        for r in run.results
+        if r.measurement.skipped is None and rows_to_run(r.case, run.ready.backend) is not None
+    }
+    if not cut:
+        return ()
+    return (f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole",)

@@ -1,0 +1,64 @@
+"""Shares a machine's cores between the reports that run on it at once. Imports no torch."""
+
+import contextlib
+import fcntl
+import math
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+
+def default_folder() -> Path:
+    """Where a user's running reports have a file each."""
+    return Path(tempfile.gettempdir()) / f"softcheck-running-{os.getuid()}"
+
+
+class Share:
+    """One report's share. Its file is locked while it runs, so that a killed one is not counted."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Joins the others. Where no file can be made or locked there, it counts as the only one."""
+        self._folder = folder or default_folder()
+        self._lock = threading.Lock()
+        self._file: int | None = None
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._file, name = tempfile.mkstemp(dir=self._folder)
+            self._path = Path(name)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def reports(self) -> int:
+        """Reports that run now, this one among them. Removes what killed ones left."""
+        if self._file is None:
+            return 1
+        count = 1
+        with contextlib.suppress(OSError):
+            for other in self._folder.iterdir():
+                if other != self._path:
+                    count += _is_running(other)
+        return count
+
+    def of(self, jobs: int) -> int:
+        """How many of so many jobs this report may run at once."""
+        return max(1, math.ceil(jobs / self.reports()))
+
+    def leave(self) -> None:
+        """Leaves the cores to the others. Safe to call twice."""
+        with self._lock:
+            if self._file is not None:
+                self._path.unlink(missing_ok=True)
+                os.close(self._file)
+                self._file = None
+
+
+def _is_running(path: Path) -> bool:
+    try:
+        with path.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

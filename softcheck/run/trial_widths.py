@@ -1,0 +1,53 @@
+"""Answers a request to call a variant at one width and to say what its kernels took to compile."""
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from oracles.formats import FORMATS
+from softcheck.cases.case import PACKED
+from softcheck.errors import UninterpretableError
+from softcheck.run.protocol import Reply, TryWidth, WidthTried
+from softcheck.variants.call import Launched, launch, place
+from softcheck.variants.compiling import METER
+from softcheck.variants.registry import LoadedVariant
+
+_ROWS = 2
+
+
+def try_width(request: TryWidth, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
+    """Calls the variant on two rows of zeros, no wider than it declares. What the call breaks is for cases and probes to find.
+
+    Seconds are what its Triton kernels took to compile or, where it launches none, by how much the first call took longer than
+    a second one.
+    """
+    fmt = FORMATS[request.dtype]
+    promised = variant.declaration.column_limit(request.dtype)
+    columns = request.columns if promised is None else min(request.columns, promised)
+    if 2 * columns <= request.columns:
+        yield WidthTried(seconds=None)
+        return
+    placed = place(np.zeros((_ROWS, columns), dtype=fmt.storage), fmt, PACKED, device)
+
+    def call() -> tuple[Launched | None, float]:
+        begun = time.perf_counter()
+        try:
+            launched = launch(variant.function, placed, wait=True)
+        except UninterpretableError:
+            launched = None
+        return launched, time.perf_counter() - begun
+
+    METER.reset()
+    launched, first = call()
+    if launched is None or launched.output is None or launched.fatal:
+        yield WidthTried(seconds=None, fatal=launched is not None and launched.fatal)
+        return
+    seconds: float | None
+    if METER.kernels:
+        seconds = None if METER.has_unknown else METER.seconds
+    else:
+        launched, again = call()
+        seconds = max(0.0, first - again)
+    yield WidthTried(seconds=seconds, fatal=launched is not None and launched.fatal)

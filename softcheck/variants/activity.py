@@ -1,0 +1,83 @@
+"""Shows another process what this one is doing: its own work, a variant's call, or what a call has to wait for at first.
+
+Eight bytes of memory that both share hold it. The parent reads them while it waits, also where a call holds Python's lock. Imports
+neither torch nor Triton.
+"""
+
+import mmap
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+SIZE = 8
+_STATE = struct.Struct("=Q")
+
+
+class Phase(IntEnum):
+    """What goes on. It says whose the time is."""
+
+    OWN = 0
+    """softcheck makes inputs or judges."""
+    CALLING = 1
+    """The variant's function runs, or the device works on what it launched."""
+    PREPARING = 2
+    """A variant is imported, called for the first time in a process, or a kernel of it is compiled."""
+
+
+class _Shown:
+    def __init__(self) -> None:
+        self.memory: mmap.mmap | None = None
+        self.phase = Phase.OWN
+        self.changes = 0
+        self.is_first = False
+
+    def show(self, phase: Phase) -> Phase:
+        before, self.phase = self.phase, phase
+        if self.memory is not None:
+            self.changes += 1
+            _STATE.pack_into(self.memory, 0, self.changes << 2 | phase)
+        return before
+
+
+_shown = _Shown()
+
+
+def show_in(descriptor: int) -> None:
+    """Shows what goes on in this file of ``SIZE`` bytes from now on."""
+    _shown.memory = mmap.mmap(descriptor, SIZE)
+
+
+def state_in(memory: mmap.mmap) -> tuple[int, Phase]:
+    """How often the phase has changed in the process that shows it there, and which it is."""
+    (state,) = _STATE.unpack_from(memory, 0)
+    return state >> 2, Phase(state & 3)
+
+
+def expect_a_first_call() -> None:
+    """The next call is a variant's first in this process, which may import and compile much."""
+    _shown.is_first = True
+
+
+@contextmanager
+def calling() -> Iterator[None]:
+    """A variant's function runs, or what it launched."""
+    first, _shown.is_first = _shown.is_first, False
+    with _during(Phase.PREPARING if first else Phase.CALLING):
+        yield
+
+
+@contextmanager
+def preparing() -> Iterator[None]:
+    """Something is imported or compiled."""
+    with _during(Phase.PREPARING):
+        yield
+
+
+@contextmanager
+def _during(phase: Phase) -> Iterator[None]:
+    before = _shown.show(phase)
+    try:
+        yield
+    finally:
+        _shown.show(before)

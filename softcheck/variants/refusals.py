@@ -1,0 +1,66 @@
+"""Tells from an exception whether a variant refused a size before it did anything. Imports no Triton."""
+
+import dis
+import re
+import sysconfig
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import torch
+
+from softcheck.contract import Refusal
+from softcheck.variants.unable import causes
+
+_TENSOR = re.compile(r"numel \((\d+)\) exceeds triton maximum tensor numel \((\d+)\)")
+"""What Triton says of a tensor that it can't compile, whatever compiles or interprets the kernel."""
+
+_RAISES = dis.opmap["RAISE_VARARGS"]
+
+_LIBRARIES = tuple(
+    f"{Path(found).as_posix()}/"
+    for found in (
+        Path(torch.__file__).parent,
+        Path(np.__file__).parent,
+        Path(torch.__file__).parent.parent / "triton",
+        Path(__file__).parents[1] / "probes",
+    )
+)
+_STANDARD = f"{Path(sysconfig.get_paths()['stdlib']).as_posix()}/"
+
+
+def refusal_behind(error: BaseException, shape: tuple[int, int], *, did_nothing: bool) -> Refusal | None:
+    """What was refused, where an exception says that no input of this shape is taken; None for any other exception.
+
+    One says so that code of the variant's own raises by a statement of its own before any kernel was launched or the input written
+    to (``did_nothing``). For an input without elements it may also be an operation that raises there, as a division by 0. The
+    largest tensor that Triton compiles is such a limit whenever it shows.
+    """
+    rows, columns = shape
+    for cause in causes(error):
+        found = _TENSOR.search(str(cause))
+        if found is not None:
+            return Refusal(
+                rows=rows,
+                columns=columns,
+                error=f"a tensor of {found[1]} elements, and Triton compiles at most {found[2]}",
+                place="Triton",
+            )
+    last = _last(error.__traceback__)
+    if not did_nothing or last is None:
+        return None
+    code, line = last.tb_frame.f_code, last.tb_lineno
+    file = Path(code.co_filename).as_posix()
+    is_library = file.startswith(_LIBRARIES) or (file.startswith(_STANDARD) and "/site-packages/" not in file)
+    raises = code.co_code[last.tb_lasti] == _RAISES
+    if is_library or not (raises or 0 in shape):
+        return None
+    message = " ".join("".join(traceback.format_exception_only(error)).split())[:200]
+    return Refusal(rows=rows, columns=columns, error=message, place=f"{Path(file).name}:{line}")
+
+
+def _last(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace

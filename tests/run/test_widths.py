@@ -1,0 +1,168 @@
+"""Widths are tried upwards, and one that is foretold to take too long to compile is not tried."""
+
+import threading
+import time
+
+import pytest
+
+from softcheck.run.process import WorkerDiedError
+from softcheck.run.protocol import Failed, WidthTried
+from softcheck.run.session import Session
+from softcheck.run.widths import FREE, WIDEST, WidthLimit, Widths
+
+BY_FOUR_WARPS = {4096: 0.2, 8192: 0.35, 16384: 0.8, 32768: 2.4, 65536: 8.2, 131072: 31.0, 262144: 192.0}
+"""Seconds for sm_90 by block, as Triton 3.6 took them."""
+
+BY_32_WARPS = {16384: 0.1, 32768: 0.2, 65536: 0.4, 131072: 1.5, 262144: 3.3, 524288: 9.4, 1048576: 42.0}
+
+
+class Worker:
+    def __init__(self, pool):
+        self.pool, self.loaded, self.calls = pool, set(), []
+
+    def ask(self, request, *, until, seconds):
+        self.pool.tried.append(request.columns)
+        yield self.pool.answer(request.columns)
+
+
+class Pool:
+    """Workers whose variant takes the seconds of a table to compile."""
+
+    def __init__(self, answer):
+        self.tried, self.closed, self.seconds = [], False, 60.0
+        self.answer = answer
+
+    def take(self):
+        return Worker(self)
+
+    def give(self, worker):
+        pass
+
+    retire = give
+
+    def bury(self, worker, died, variant=None):
+        pass
+
+
+def taking(seconds, *, fatal=False):
+    return Pool(lambda columns: WidthTried(seconds=seconds.get(columns, 0.1), fatal=fatal))
+
+
+def test_a_width_beyond_the_budget_is_foretold_and_not_tried():
+    pool, widths = taking(BY_FOUR_WARPS), Widths(10.0)
+    limit = widths.limit(pool, "v", "float16", 2**17 + 1)
+    assert limit is not None
+    assert (limit.columns, limit.holds_to) == (131072, 65536)
+    assert limit.seconds == pytest.approx(31.0, rel=0.25)
+    assert max(pool.tried) == 65536
+    assert pool.tried == sorted(set(pool.tried)), "each width once, upwards"
+    assert str(limit) == "131072 would take 28 s to compile"
+    assert widths.limits() == [limit]
+
+
+def test_rows_within_the_limit_are_run():
+    widths = Widths(10.0)
+    pool = taking(BY_FOUR_WARPS)
+    assert widths.limit(pool, "v", "float16", 2**20) is not None
+    assert widths.limit(pool, "v", "float16", 65536) is None
+    assert widths.limit(pool, "v", "float16", 65537) is not None
+
+
+@pytest.mark.parametrize(("budget", "holds_to"), [(1.0, 16384), (3.0, 32768), (100.0, 131072), (2000.0, None)])
+def test_the_budget_decides(budget, holds_to):
+    seconds = {**BY_FOUR_WARPS, 2**19: 200.0, 2**20: 210.0}
+    limit = Widths(budget).limit(taking(seconds), "v", "float16", 2**20)
+    assert (None if limit is None else limit.holds_to) == holds_to
+
+
+def test_more_warps_hold_further():
+    limit = Widths(10.0).limit(taking(BY_32_WARPS), "v", "float16", 2**20)
+    assert limit is not None
+    assert limit.holds_to == 524288
+
+
+def test_narrow_rows_compile_nothing_first():
+    pool = taking(BY_FOUR_WARPS)
+    assert Widths(10.0).limit(pool, "v", "float16", FREE) is None
+    assert pool.tried == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 25.0, None])
+def test_what_does_not_grow_with_the_width_is_no_limit(seconds):
+    """As a tiled kernel, compiled once, or torch.compile, which takes as long for any width; None: found in Triton's cache."""
+    pool = Pool(lambda _: WidthTried(seconds=seconds))
+    assert Widths(10.0).limit(pool, "v", "float16", 2**20) is None
+    assert max(pool.tried) == WIDEST
+
+
+def test_a_kernel_of_unknown_cost_is_foretold_from_narrower_ones():
+    known = {**BY_FOUR_WARPS, 32768: None}
+    limit = Widths(3.0).limit(taking(known), "v", "float16", 2**20)
+    assert limit is not None
+    assert limit.columns == 65536
+
+
+def test_one_that_does_not_end_in_time_is_the_limit():
+    def answer(columns):
+        if columns == 8192:
+            raise WorkerDiedError("no answer", timed_out=True, was_preparing=True)
+        return WidthTried(seconds=0.1)
+
+    limit = Widths(10.0).limit(Pool(answer), "v", "float16", 2**15)
+    assert limit is not None
+    assert str(limit) == "8192 was not compiled within 60 s"
+
+
+def test_a_crash_is_left_to_cases_and_probes():
+    def answer(columns):
+        raise WorkerDiedError("gone", timed_out=False)
+
+    pool, widths = Pool(answer), Widths(10.0)
+    assert widths.limit(pool, "v", "float16", 2**17) is None
+    assert widths.limit(pool, "v", "float16", 2**18) is None
+    assert len(pool.tried) == 1
+
+
+def test_an_input_without_room_is_no_limit():
+    assert Widths(10.0).limit(Pool(lambda _: Failed("no memory", for_memory=True)), "v", "float16", 2**20) is None
+
+
+def test_many_threads_try_each_width_once():
+    pool = Pool(lambda columns: time.sleep(0.002) or WidthTried(seconds=BY_FOUR_WARPS.get(columns, 0.1)))
+    widths, found = Widths(10.0), []
+    threads = [
+        threading.Thread(target=lambda n=n: found.append(widths.limit(pool, "v", "float16", n)))
+        for n in (4096, 8192, 65536, 65537, 2**20, 2**20, 2**17)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(pool.tried) == len(set(pool.tried))
+    assert sum(limit is not None for limit in found) == 4
+
+
+def test_a_resumed_run_keeps_its_limit():
+    pool, widths = taking(BY_FOUR_WARPS), Widths(10.0)
+    widths.know(WidthLimit(variant="v", dtype="float16", columns=32768, seconds=20.0))
+    assert widths.limit(pool, "v", "float16", 2**17) is not None
+    assert widths.limit(pool, "v", "float16", 16384) is None
+    assert pool.tried == []
+
+
+def test_a_worker_says_what_the_first_call_of_a_width_takes(tmp_path):
+    """A variant that sleeps on each new width, four times as long on twice the width, in place of a compiler."""
+    module = tmp_path / "sleeping.py"
+    module.write_text(
+        "import time, torch\nseen = set()\n\ndef f(x):\n    n = x.shape[1]\n    if n not in seen:\n"
+        "        seen.add(n)\n        time.sleep(0.05 * (n / 4096) ** 2)\n    return torch.softmax(x, -1)\n"
+    )
+    spec = f"{module}:f"
+    session = Session("interpreter", jobs=1)
+    try:
+        limit = Widths(0.6).limit(session, spec, "float32", 2**17)
+        assert limit is not None
+        assert limit.holds_to in {8192, 16384}
+        assert session.width_limit(spec, "float32", 2**17) is None, "nothing is compiled without a GPU"
+    finally:
+        session.close()
