@@ -147,7 +147,7 @@ class Session(Pool):
                     raise SoftcheckError(f"case {case.id}: {died}") from None
                 fresh = not under_way and len(results) == before
             self._run_again(worker, request, doubtful, keep)
-        return results
+        return sorted(results, key=lambda result: variants.index(result.variant))
 
     def _run_on(
         self,
