@@ -54,8 +54,9 @@ class Block:
 
     @cached_property
     def bounds(self) -> bounds.Bounds:
-        """What the arithmetic allows."""
-        return bounds.bounds(self.logits, self.exact, self.answer, self.model)
+        """What the arithmetic allows, on the side of the exact answer on which each output lies."""
+        allowed = bounds.bounds(self.logits, self.exact, self.answer, self.model)
+        return allowed.of(self.output, self.answer)
 
     @cached_property
     def shares(self) -> Values:
@@ -69,7 +70,7 @@ class Block:
 
     def largest_share(self, constants: Model) -> float | None:
         """Largest error over what another arithmetic would allow, of elements and of sums; None where nothing is bounded."""
-        allowed = bounds.bounds(self.logits, self.exact, self.answer, constants)
+        allowed = bounds.bounds(self.logits, self.exact, self.answer, constants).of(self.output, self.answer)
         bounded = self.specials.bounded
         with np.errstate(over="ignore", invalid="ignore"):
             shares = (self.errors / allowed.elements)[bounded]

@@ -7,15 +7,18 @@ and logarithmic errors throughout (a relative error e is at most -log(1 - e) in 
     C   = log(sum_i g_i exp(A_i)) + h u + eta_d + n tau
     B_j = A_j + C
     |y_j - g_j| <= g_j (exp(B_j) - 1) + tau exp(h u + eta_d + n tau) + rounding to the output format
+
+Where B_j is large that is more than g_j, and an output of 0 would keep it; an output below g_j is then held to
+g_j (1 - exp(-B_j)) in place of the first term.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
-from softcheck.judge.ulp import Scaled, scale
+from softcheck.judge.ulp import Flags, Scaled, scale
 from softcheck.variants.declaration import WARP, Arithmetic
 
 _LOG2E_CONSTANT = 0.224
@@ -30,6 +33,10 @@ _VANISHED = 800.0
 
 _LARGEST_EXPONENT = 700.0
 """exp of it is finite in float64."""
+
+_ONE_SIDED = 0.125
+"""B beyond which an output may be farther above g than below it. Up to there exp(B) - 1 serves both sides: it is an eighth
+larger than 1 - exp(-B) at most. No float32 arithmetic that subtracts a maximum gets there on rows of up to 2^21 columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,8 @@ class Model:
     """Partial sums that a wide row is spread over, at least."""
     scaling: float = 0.0
     """Error of the exponent per unit of |x| + |max x| where scaled logits are rounded before the maximum is subtracted."""
+    largest_sum: float = FLOAT32.max
+    """Largest finite number of the types that sums are formed and kept in."""
 
     @property
     def rounds_logits(self) -> bool:
@@ -70,13 +79,21 @@ class Bounds:
     """What an arithmetic allows. NaN or without meaning in rows that are not ordinary and at masked elements."""
 
     elements: Values
-    """Largest error of each element in units of ulp(g), shape [rows, columns]."""
+    """Largest error of each element in units of ulp(g), shape [rows, columns]; of outputs above g where ``below`` differs."""
     rounding: Values
     """The cost of rounding to the output format (in ``elements`` only where ``rounds_result``), 0 for masked elements, shape [rows, columns] or [1, 1]."""
     rounds_result: bool
     """Whether the quotient is rounded once more, to a narrower output format."""
     sums: Values
     """Largest |sum - 1| of each row, shape [rows]."""
+    below: Values | None = None
+    """Largest error of outputs below g, as ``elements``; None where it is the same."""
+
+    def of(self, output: Values, probabilities: Values) -> "Bounds":
+        """The bounds with ``elements`` on the side of the exact softmax, ``probabilities``, on which each output lies."""
+        if self.below is None:
+            return self
+        return replace(self, elements=np.where(output < probabilities, self.below, self.elements))
 
 
 def depth(columns: int, lanes: int = WARP) -> int:
@@ -121,6 +138,7 @@ def model(arithmetic: Arithmetic, fmt: Format) -> Model:
         prescaled=arithmetic.exp == "prescaled_ex2_approx",
         scaling=(_log_error(u) + stored) * (1 + exponent) if arithmetic.scaled_logits else 0.0,
         lanes=min(WARP, arithmetic.lanes),
+        largest_sum=min(total.max, inner.max),
     )
 
 
@@ -142,9 +160,11 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
         logarithmic += common[:, None]
         limit = np.expm1(np.minimum(logarithmic, _LARGEST_EXPONENT))
         limit *= exact.high
+        far = logarithmic > _ONE_SIDED
+        underflown = exact.in_ulps(constants.underflow) * _smallest_sum_inverse(values, common - weighted, constants)
         if constants.rounds_logits:
             _add_underflown(limit, values, probabilities, logarithmic, exact)
-        limit += exact.in_ulps(constants.underflow) * _smallest_sum_inverse(values, common - weighted, constants)
+        limit += underflown
         # Errors too large for this arithmetic promise nothing, however small g is.
         limit[(logarithmic > _LARGEST_EXPONENT) & ~masked] = np.finfo(np.float64).max
         rounding = _rounding(limit, logarithmic, constants)
@@ -153,10 +173,14 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
         elements = limit + rounding if constants.rounds_result else limit
         # An output lies in [0, 1] or is out of range, so errors above 1 and sums above n need no bound of their own.
         np.minimum(elements, exact.in_ulps(2.0), out=elements)
+        below = None
+        if far.any():
+            far &= ~_may_overflow(values, probabilities, weighted + additions, constants)
+            below = np.where(far, np.minimum(_below(logarithmic, underflown, exact, constants), elements), elements)
         rescaling = 2 * weighted + longest * constants.rescale if constants.rescale else np.zeros(len(weighted))
         sums = sum_allowance((rounding * exact.ulp).sum(axis=1), columns, rescaling + additions, constants)
         np.minimum(sums, columns + 1.0, out=sums)
-    return Bounds(elements, rounding, constants.rounds_result, sums)
+    return Bounds(elements, rounding, constants.rounds_result, sums, below)
 
 
 def sum_allowance(roundings: Values, columns: int, additions: Values, constants: Model) -> Values:
@@ -206,10 +230,17 @@ def _smallest_sum_inverse(values: Values, common: Values, constants: Model) -> V
     fused scaling leaves an exponent there: the rounding error of one product, less than c/2 times the logit where that
     is the product with log2(e), and ``scaling`` times the logit where it is one before.
     """
-    if constants.rounds_logits:
-        left = constants.scaling + (0.5 * constants.exponent if constants.prescaled else 0.0)
-        common = common + left * np.abs(values.max(axis=1)) + constants.exponential
+    common = common + _left_at_maximum(values, constants)
     return np.exp(np.minimum(common, _LARGEST_EXPONENT))[:, None]
+
+
+def _left_at_maximum(values: Values, constants: Model) -> Values:
+    """How far the largest logit's own exponential may be from 1, in the logarithm, [rows]."""
+    if not constants.rounds_logits:
+        return np.zeros(len(values))
+    left = constants.scaling + (0.5 * constants.exponent if constants.prescaled else 0.0)
+    errors: Values = left * np.abs(values.max(axis=1)) + constants.exponential
+    return errors
 
 
 def _add_underflown(limit: Values, values: Values, probabilities: Values, logarithmic: Values, exact: Scaled) -> None:
@@ -217,6 +248,27 @@ def _add_underflown(limit: Values, values: Values, probabilities: Values, logari
     distance = np.minimum(values.max(axis=1, keepdims=True) - values, np.finfo(np.float64).max)
     reachable = scale(np.exp(np.minimum(logarithmic - distance, 0.0)), -exact.quantum, exact.fmt)
     np.copyto(limit, np.maximum(limit, reachable), where=(probabilities == 0) & np.isfinite(values))
+
+
+def _below(logarithmic: Values, underflown: Values, exact: Scaled, constants: Model) -> Values:
+    """Largest errors of outputs below g: g - g exp(-B), what underflows, and the rounding of g exp(-B), in units of ulp(g)."""
+    least = exact.high * np.exp(-logarithmic)
+    errors = exact.high - least + underflown
+    if constants.rounds_result:
+        errors += least * exact.fmt.unit_roundoff + exact.in_ulps(0.5 * exact.fmt.least_subnormal)
+    return errors
+
+
+def _may_overflow(values: Values, probabilities: Values, additions: Values, constants: Model) -> Flags:
+    """Rows whose sum may be infinite in the type of the sum, and every output 0 then, [rows, 1].
+
+    The exact sum is 1 over the largest probability; ``additions`` is how far the computed one may rise, in the logarithm.
+    """
+    # 0 where a row is masked as a whole.
+    largest = probabilities.max(axis=1)
+    rises = additions - np.log(np.fmax(largest, np.finfo(np.float64).tiny)) + _left_at_maximum(values, constants)
+    overflows: Flags = (rises >= math.log(constants.largest_sum))[:, None]
+    return overflows
 
 
 def _rounding(limit: Values, logarithmic: Values, constants: Model) -> Values:

@@ -73,7 +73,7 @@ def beyond_the_standard(measured: Measured, declaration: Declaration, dtype: str
     why = (
         "its kernels rescale a running sum"
         if contract.rescales
-        else "no Triton kernel ran, and a library on a CPU may add up a row one number after the other"
+        else "no Triton kernel took the sum, and a library on a CPU may add up a row one number after the other"
     )
     return f"beyond the standard contract in {plural(len(beyond), 'case')}, {share:.3g} times its bound on {case_id}: {why}"
 

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
-from softcheck.contract import Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.run.blame import again_alone, kind_of, lay_idle
-from softcheck.run.calls import on_case, refuse_ruin
+from softcheck.run.calls import make, on_case, refuse_ruin
 from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Waits, Worker, WorkerDiedError, waits
 from softcheck.run.protocol import (
@@ -34,6 +34,9 @@ from softcheck.run.protocol import (
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.statistics import PRECISE
 from softcheck.variants.declaration import Declaration
+
+CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)
+"""What shows in a variant's call where another that ran in the process before wrote beyond its memory, or goes on in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +132,11 @@ class Session(Pool):
         while waiting:
             before = len(results)
             under_way: list[str] = []
+            doubtful: list[Result] = []
             worker = self.take(fresh=fresh)
             request = RunCase(case, tuple(waiting), first_rows)
             try:
-                self._run_on(worker, request, under_way, keep)
+                self._run_on(worker, request, under_way, doubtful, keep)
                 fresh = False
             except WorkerDiedError as died:
                 self.bury(worker, died, under_way[0] if under_way else None)
@@ -144,10 +148,21 @@ class Session(Pool):
                     # No variant had started, in this process or ever: the case is to blame, and would end the next too.
                     raise SoftcheckError(f"case {case.id}: {died}") from None
                 fresh = not under_way and len(results) == before
-        return results
+            self._run_again(worker, request, doubtful, keep)
+        return sorted(results, key=lambda result: variants.index(result.variant))
 
-    def _run_on(self, worker: Worker, request: RunCase, under_way: list[str], keep: Callable[[Result], None]) -> None:
-        """Asks a worker; ``under_way`` holds the variant that is running, if any, when this raises."""
+    def _run_on(
+        self,
+        worker: Worker,
+        request: RunCase,
+        under_way: list[str],
+        doubtful: list[Result],
+        keep: Callable[[Result], None],
+    ) -> None:
+        """Asks a worker; ``under_way`` holds the variant that is running, if any, when this raises.
+
+        To ``doubtful`` goes what may be another variant's doing: no further request is made to that process.
+        """
         rows, columns = request.case.shape
 
         def limits() -> Waits:
@@ -160,25 +175,69 @@ class Session(Pool):
             elif isinstance(reply, Measured):
                 refuse_ruin(reply)
                 under_way.clear()
-                keep(Result(reply.variant, request.case, reply.measurement, reply.seconds))
+                result = Result(reply.variant, request.case, reply.measurement, reply.seconds)
+                if self._may_be_anothers(worker, result):
+                    doubtful.append(result)
+                else:
+                    keep(result)
                 if reply.fatal:
                     self.retire(worker)
                     return
             elif isinstance(reply, Failed):
                 self.give(worker)
                 raise SoftcheckError(f"case {request.case.id}: {reply.message}")
-        self.give(worker)
+        (self.retire if doubtful else self.give)(worker)
+
+    def _may_be_anothers(self, worker: Worker, result: Result) -> bool:
+        """Whether something was found that a variant which ran in the same process before may have caused.
+
+        That is an exception, or global state that changed, as long as no process of the variant's own has shown it.
+        """
+        return bool(worker.served - {result.variant}) and any(
+            violation.kind in CAUSED_FROM_AFAR and not self.blames.is_confirmed(result.variant, violation.kind)
+            for violation in result.measurement.violations
+        )
+
+    def _run_again(
+        self, worker: Worker, request: RunCase, doubtful: Sequence[Result], keep: Callable[[Result], None]
+    ) -> None:
+        """Keeps in place of doubtful results what the same calls come to alone."""
+        for result in doubtful:
+            keep(self._again(worker, on_case(request, result.variant), result))
+
+    def _again(self, worker: Worker, call: Call, doubtful: Result) -> Result:
+        """A doubtful result's call made alone in a new process; where it does not show the same there, a note says so."""
+        fresh = self.take(fresh=True)
+        try:
+            answer = make(fresh, call, lambda: self.waits(call.variant))
+        except WorkerDiedError as died:
+            self.bury(fresh, died, call.variant)
+            self.blames.confirm(call.variant, kind_of(died))
+            return _dead(call, died)
+        except SoftcheckError:
+            self.retire(fresh)
+            raise
+        self.retire(fresh)
+        assert isinstance(answer, Measured)
+        shown = {violation.kind for violation in answer.measurement.violations}
+        for violation in doubtful.measurement.violations:
+            if violation.kind in shown:
+                self.blames.confirm(call.variant, violation.kind)
+            elif violation.kind in CAUSED_FROM_AFAR:
+                others = ", ".join(sorted(worker.served - {call.variant}))
+                self.blames.notes.append(
+                    f"{call.variant}, {call.name}: {violation.kind} ({violation.message}) in a process in which other variants had run "
+                    f"({others}), and not alone in a new one: one of these left something behind"
+                )
+        return Result(call.variant, doubtful.case, answer.measurement, answer.seconds)
 
     def _ended(self, worker: Worker, call: Call, died: WorkerDiedError) -> Result:
         """What a case whose worker died comes to: its own result alone in a new process, or how it ends that one too."""
         assert isinstance(call.request, RunCase)
-        case, first_rows = call.request.case, call.request.first_rows
         answer = again_alone(self, worker, call, died, Measured)
         if isinstance(answer, Measured):
-            return Result(call.variant, case, answer.measurement, answer.seconds)
-        rows, columns = case.shape
-        shape = min(rows, first_rows or rows), columns
-        return Result(call.variant, case, unmeasured(shape, (death(answer),)), 0.0)
+            return Result(call.variant, call.request.case, answer.measurement, answer.seconds)
+        return _dead(call, answer)
 
     def run_domain(self, variant: str, domain: Domain, start: int, count: int) -> Measurement:
         """The measurement of one variant on a part of a domain.
@@ -294,6 +353,15 @@ def rows_to_run(case: Case, backend: str) -> int | None:
     rows, columns = case.shape
     limit = max(2, min(_INTERPRETER_ROWS, _INTERPRETER_ELEMENTS // max(1, columns)))
     return None if rows <= limit else limit
+
+
+def _dead(call: Call, died: WorkerDiedError) -> Result:
+    """The result of a call on a case that ends its process alone too."""
+    assert isinstance(call.request, RunCase)
+    case, first_rows = call.request.case, call.request.first_rows
+    rows, columns = case.shape
+    shape = min(rows, first_rows or rows), columns
+    return Result(call.variant, case, unmeasured(shape, (death(died),)), 0.0)
 
 
 def death(died: WorkerDiedError, expected: str = "expected an output") -> Violation:

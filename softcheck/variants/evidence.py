@@ -1,4 +1,4 @@
-"""The arithmetic that a variant's own kernels show when it is called: evidence for a bound that it did not ask for.
+"""What a variant shows when it is called, its kernels' arithmetic or torch's: evidence for a bound that it did not ask for.
 
 On a GPU the kernels are those that Triton launches in a call. Where Triton interprets kernels they are compiled ahead, in
 another process, for ``ahead.TARGET``. Imports Triton on a GPU alone.
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from oracles.formats import FORMATS
 from softcheck.variants.ahead import TARGET, AheadError, Wanted, compile_ahead
@@ -20,6 +21,18 @@ _Key = tuple[int, str, tuple[int, int]]
 
 _known: dict[_Key, tuple[Callable[..., Any], Arithmetic | None]] = {}
 """What each function, by its identity, showed for a dtype and a shape. The function is kept, so that no other gets its id."""
+
+_summed: dict[_Key, tuple[Callable[..., Any], bool]] = {}
+"""Whether torch summed for each function, kept as in ``_known``."""
+
+_SUMS = frozenset(
+    {
+        *("_softmax", "_log_softmax", "_safe_softmax", "logsumexp", "_logcumsumexp"),
+        *("sum", "nansum", "cumsum", "mean", "linalg_vector_norm"),
+        *("dot", "mv", "mm", "bmm", "addmv", "addmm", "baddbmm"),
+    }
+)
+"""Torch's own operations that add up numbers, by their names in ``aten``."""
 
 
 def shown(
@@ -63,3 +76,31 @@ def _read(kernels: Sequence[Compiled], dtype: str) -> Arithmetic | None:
         return shown_arithmetic(observed, dtype)
     except ValueError:
         return None
+
+
+class _Watching(TorchDispatchMode):
+    """Notices whether torch adds up anything while it is on."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.has_summed = False
+
+    def __torch_dispatch__(
+        self, operation: Any, _types: Any, arguments: tuple[Any, ...] = (), options: dict[str, Any] | None = None
+    ) -> Any:
+        self.has_summed |= operation.overloadpacket.__name__ in _SUMS
+        return operation(*arguments, **(options or {}))
+
+
+def torch_sums(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> bool:
+    """Whether torch adds up numbers where a variant is called with a contiguous input of a dtype and a shape.
+
+    The variant is called once on zeros on ``device``. Each question is answered once per process.
+    """
+    key = (id(variant.function), dtype, shape)
+    if key not in _summed:
+        x = torch.zeros(shape, dtype=TORCH_DTYPES[dtype], device=device)
+        with _Watching() as watching:
+            call_on_device(variant.function, Placed(x, x.view(-1), FORMATS[dtype]))
+        _summed[key] = (variant.function, watching.has_summed)
+    return _summed[key][1]

@@ -8,7 +8,8 @@ from pathlib import Path
 _LIBRARIES = frozenset({"torch", "triton", "concurrent", "multiprocessing", "tqdm"})
 """Packages that patch torch's names and keep threads for purposes of their own."""
 
-_INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib"))
+INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib"))
+"""Where Python keeps its own modules and installed packages."""
 
 
 def is_of_library(value: object) -> bool:
@@ -20,7 +21,7 @@ def is_installed(value: object) -> bool:
     """Whether an object's module lies where Python keeps its own modules or installed packages."""
     module = sys.modules.get(_module_name(value))
     file = Path(getattr(module, "__file__", None) or "nowhere").resolve()
-    return any(file.is_relative_to(folder) for folder in _INSTALLED)
+    return any(file.is_relative_to(folder) for folder in INSTALLED)
 
 
 def _module_name(value: object) -> str:

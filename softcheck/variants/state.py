@@ -6,7 +6,6 @@ names that a lazy import adds, is no variant's doing and is left alone.
 
 import builtins
 import math
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from softcheck.variants import process_settings, seeds, settings
-from softcheck.variants.ownership import is_installed, is_of_library
+from softcheck.variants import left_running, process_settings, seeds, settings
+from softcheck.variants.ownership import is_of_library
 
 _NAMESPACES: tuple[tuple[str, Any], ...] = (
     ("torch", torch),
@@ -78,7 +77,8 @@ class Snapshot:
         self._names = [(name, owner, _copied(name, owner)) for name, owner in _NAMESPACES]
         self._hooks = {name: dict(hooks) for name, hooks in _global_hooks()}
         self._modes = _mode_depths()
-        self._threads = set(threading.enumerate())
+        self._threads = left_running.threads()
+        self._at_work = left_running.at_work()
         self.is_restored = True
         """Whether ``restore`` could put everything back."""
 
@@ -105,11 +105,13 @@ class Snapshot:
         changed += self._restore_names()
         changed += self._restore_hooks()
         changed += self._unwind_modes()
-        left = [thread for thread in threading.enumerate() if thread not in self._threads and _is_foreign(thread)]
+        left = [t.name for t in left_running.threads() - self._threads if left_running.is_foreign(t)]
+        if not left:
+            left = [f"one in {name}" for key, name in left_running.at_work().items() if key not in self._at_work]
         if left:
             # What it writes to, and when, nobody knows.
             self.is_restored = False
-            changed.append(f"running threads ({', '.join(thread.name for thread in left)} was left behind)")
+            changed.append(f"running threads ({', '.join(sorted(left))} was left behind)")
         _lost.is_lost |= not self.is_restored
         return changed
 
@@ -171,9 +173,3 @@ def _mode_depths() -> tuple[int, int]:
 def _global_hooks() -> list[tuple[str, dict[int, Any]]]:
     module = torch.nn.modules.module
     return [(name, getattr(module, name)) for name in ("_global_forward_hooks", "_global_forward_pre_hooks")]
-
-
-def _is_foreign(thread: threading.Thread) -> bool:
-    """Whether a thread runs code of the variant's, not of an installed library, which may keep some of its own."""
-    runs = getattr(thread, "function", None) or getattr(thread, "_target", None) or type(thread)
-    return thread.is_alive() and not is_of_library(runs) and not is_installed(runs)

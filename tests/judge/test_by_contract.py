@@ -1,4 +1,4 @@
-"""A running sum that is rescaled gets its term of the bound where the kernel shows it, and nowhere else."""
+"""What a variant shows when it is called gets its term of the bound, and nothing else does: rescaling, and torch's sums."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 CHILD = Path(__file__).with_name("by_contract_child.py")
 
 
-def test_the_term_of_rescaling_is_given_to_kernels_that_show_it():
+def test_each_term_of_the_bound_is_given_to_variants_that_show_it():
     """In a process of its own, since kernels are interpreted there."""
     done = subprocess.run(
         [sys.executable, str(CHILD)],
@@ -22,4 +22,6 @@ def test_the_term_of_rescaling_is_given_to_kernels_that_show_it():
         "multi_row undeclared: ['ulp_exceeds_bound']",
         "torch: ['ulp_exceeds_bound']",
         "online far beyond: ['ulp_exceeds_bound']",
+        "torch sums after a kernel: []",
+        "a kernel sums after torch: ['sum_violation', 'ulp_exceeds_bound']",
     ], done.stderr

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from oracles.formats import FLOAT16, FLOAT32, FORMATS, encode
+from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FORMATS, encode
 from softcheck.contract import FindingKind
 from softcheck.judge.bounds import depth, model
 from softcheck.judge.contracts import contract_of, weaker_by_design
+from softcheck.judge.device.screen import passing
 from softcheck.judge.device.weaker import by_weaker
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.variants.call import to_bits, to_tensor
@@ -117,6 +118,42 @@ def test_a_contract_of_any_order_does_not_let_lost_terms_through():
         v.kind for v in judge(encode(x.astype(np.float64), FLOAT32), output, FLOAT32, arithmetic=SERIAL).violations
     }
     assert {FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION} <= kinds
+
+
+@pytest.mark.parametrize(("fmt", "columns"), [(FLOAT16, 65537), (BFLOAT16, 16384)], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("intermediate", ["float32", "input"])
+def test_no_sum_in_16_bits_explains_a_row_of_zeros(fmt, columns, intermediate):
+    """The sum may be wrong by a factor of 2 and more there, and still no quotient vanishes."""
+    declared = Arithmetic(accumulation="input", intermediate=intermediate)
+    bits = encode(np.random.default_rng(3).standard_normal((2, columns)), fmt)
+    output = encode(np.zeros((2, columns)), fmt)
+    found = judge(bits, output, fmt, arithmetic=declared)
+    assert FindingKind.ULP_EXCEEDS_BOUND in {v.kind for v in found.violations}
+    x, y = (to_tensor(each, fmt, torch.device("cpu")) for each in (bits, output))
+    assert not passing(x, y, fmt, declared).any()
+
+
+def test_a_sum_that_overflows_in_its_own_type_explains_zeros():
+    declared = Arithmetic(accumulation="input")
+    zeros = encode(np.zeros((1, 70000)), FLOAT16)
+    assert judge(zeros, zeros, FLOAT16, arithmetic=declared).violations == ()
+
+
+@pytest.mark.parametrize("fmt", [FLOAT16, BFLOAT16], ids=["float16", "bfloat16"])
+def test_serial_sums_in_16_bits_keep_their_own_bound_however_many_terms_they_lose(fmt):
+    """Both on rows whose sum stagnates, with outputs far above, and on those that round up, with outputs below."""
+    declared = Arithmetic(accumulation="input", lanes=1)
+    generator = np.random.default_rng(4)
+    rows = [np.zeros(3000), generator.standard_normal(3000), np.log(generator.uniform(0.5, 1.0, 3000))]
+    rows.append(np.log(np.where(np.arange(3000) % 200 == 0, 1.0, 0.503)))
+    bits = encode(np.stack(rows), fmt)
+    x = to_tensor(bits, fmt, torch.device("cpu"))
+    e = torch.exp(x.float() - x.float().amax(dim=1, keepdim=True))
+    total = torch.zeros(len(x), 1, dtype=x.dtype)
+    for column in range(e.shape[1]):
+        total += e[:, column : column + 1].to(x.dtype)
+    found = judge(bits, to_bits((e / total).to(x.dtype), fmt), fmt, arithmetic=declared)
+    assert found.violations == ()
 
 
 def test_the_standard_contract_measures_no_second_share():

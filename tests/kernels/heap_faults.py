@@ -87,3 +87,23 @@ def yields(x):
     """Right, and the victim of the one above."""
     os.sched_yield()
     return torch.softmax(x, dim=-1)
+
+
+def leaves_a_mark(x):
+    """Something that no call before a later one looks at, and that softcheck does not watch."""
+    os.environ["MARKED_BY_A_VARIANT"] = "1"
+    return torch.softmax(x, dim=-1)
+
+
+def raises_where_marked(x):
+    """Right in a process of its own."""
+    if "MARKED_BY_A_VARIANT" in os.environ:
+        raise RuntimeError("found a mark")
+    return torch.softmax(x, dim=-1)
+
+
+def raises_on_three_columns(x):
+    """Wrong in any process."""
+    if x.shape[-1] == 3:
+        raise RuntimeError("three columns")
+    return torch.softmax(x, dim=-1)

@@ -104,6 +104,20 @@ def test_crash_between_several_variants_that_nothing_shows_again_is_a_note(tmp_p
     assert hostile("healthy") in note
 
 
+def test_exception_that_shows_only_beside_another_variant_is_a_note():
+    culprit, victim = faulty("leaves_a_mark"), faulty("raises_where_marked")
+    found, blames, notes = run([TWO, THREE], [culprit, victim])
+    assert (len(found), kinds(found.values()), blames) == (4, set(), [])
+    assert all(culprit in note and "found a mark" in note for note in notes)
+    assert notes
+
+
+def test_exception_that_shows_alone_too_is_a_finding():
+    found, _, notes = run([TWO, THREE], [faulty("leaves_a_mark"), faulty("raises_on_three_columns")])
+    assert {case_id for (_, case_id), r in found.items() if r.measurement.violations} == {THREE.id}
+    assert (kinds(found.values()), notes) == ({FindingKind.RAISED}, [])
+
+
 def test_hang_on_what_an_earlier_call_locked_is_no_fault_of_the_call_that_waits():
     found, (blame,), _ = run([TWO, THREE, FOUR], [faulty("leaves_a_lock_held")], seconds=3.0)
     assert kinds(found.values()) == set()

@@ -5,6 +5,7 @@ import sys
 import sysconfig
 import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -139,3 +140,29 @@ def test_thread_of_ones_own_is_named_however_it_is_started(started):
     finally:
         done.set()
         thread.join()
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_task_that_goes_on_in_a_pool_is_named_and_the_pool_itself_is_not(is_idle):
+    """The pool's threads run the standard library's code; only what they are at tells whose work it is."""
+    done = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        before = Snapshot()
+        task = pool.submit(lambda: is_idle or done.wait(60))
+        if is_idle:
+            task.result(60)
+        try:
+            assert any("running threads" in changed for changed in before.restore()) != is_idle
+            assert before.is_restored == is_idle
+        finally:
+            done.set()
+
+
+def test_task_that_went_on_before_is_nobodys_change():
+    done = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: done.wait(60))
+        try:
+            assert Snapshot().restore() == []
+        finally:
+            done.set()

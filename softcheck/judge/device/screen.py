@@ -69,7 +69,12 @@ def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmet
     else:
         above = torch.add(distance * exponent, distance > 0, alpha=exponential)
     logarithmic = above + ((exact * above).sum(dim=1, keepdim=True) + (additions * _ARITHMETIC - _REFERENCE))
-    allowed = torch.addcmul(half_ulp, exact, logarithmic) if constants.rounds_result else exact * logarithmic
+    rounding = half_ulp
+    if arithmetic != STANDARD:
+        # Where B is large the judge allows less below g than above it: what g exp(-B) and its own rounding leave.
+        rounding = half_ulp * torch.exp(-logarithmic)
+        logarithmic = -torch.expm1(-logarithmic)
+    allowed = torch.addcmul(rounding, exact, logarithmic) if constants.rounds_result else exact * logarithmic
     if arithmetic != STANDARD:
         # Underflow of 16-bit steps shows in half of all rows. The judge allows no error above 2, and calls what is far from
         # [0, 1] out of range.
