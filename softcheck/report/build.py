@@ -143,6 +143,7 @@ class _Row:
             verdict=verdict,
             reason=reason,
             cases_run=len(self.results),
+            cases_unable=len(self.unable),
             probes_run=probes_run,
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),

@@ -132,12 +132,15 @@ def place(witness: Witness | Finding) -> str:
 def kinds(result: VariantResult) -> str:
     """Kinds of findings with the number of cases, those that a declared defect explains last.
 
-    How far the verdict holds, and the words of a weaker contract, follow.
+    How far the verdict holds, how many cases could not be run here, and the words of a weaker contract, follow.
     """
     if not result.was_run:
         return _kinds(result)
     weaker = result.weaker_contract and f"weaker contract: {result.weaker_contract}"
-    return "; ".join(filter(None, (_kinds(result), result.holds and f"holds {result.holds}", weaker)))
+    # Widths that take too long to compile are cases that were not run too, and named by the width alone.
+    holds = f"holds {result.holds}" if result.holds else None
+    missed = f"{figures.plural(result.cases_unable, 'case')} not run" if result.cases_unable and not holds else None
+    return "; ".join(filter(None, (_kinds(result), holds, missed, weaker)))
 
 
 def _kinds(result: VariantResult) -> str:

@@ -86,6 +86,8 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """Why the verdict is unsupported or error."""
     cases_run: int = 0
+    cases_unable: int = 0
+    """Cases that could not be run here, as where Triton's interpreter can't; the notes say why."""
     probes_run: dict[str, int] = {}
     """By probe the number of trials that were made; a probe that was not run is absent."""
     properties: dict[str, bool] = {}

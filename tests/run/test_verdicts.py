@@ -428,3 +428,13 @@ def test_crashes_are_symptoms_where_a_write_out_of_bounds_was_found():
     report = blamed_report(Violation(FindingKind.OUT_OF_BOUNDS_WRITE, "beside the input"))
     assert [f.kind for f in report.variants[0].findings] == [FindingKind.OUT_OF_BOUNDS_WRITE]
     assert any("3 processes ended in calls that pass alone" in note for note in report.notes)
+
+
+def test_cases_that_could_not_be_run_stand_beside_the_verdict():
+    unable = msgspec.structs.replace(
+        unmeasured((1, 2), ()), skipped="Triton's interpreter can't run this: inline assembly"
+    )
+    report = report_of(Declaration(), [(case("ties"), measured()), (case("ramp"), unable)])
+    (row,) = report.variants
+    assert (row.verdict, row.cases_run, row.cases_unable) == ("pass", 1, 1)
+    assert "none; 1 case not run" in render(report, "summary", Display())
