@@ -343,6 +343,7 @@ def test_probe_finding_exits_1_and_its_command_shows_it_again():
 def test_finding_of_a_probe_is_no_case_to_save(tmp_path):
     target = tmp_path / "report.json"
     arguments = ["--variant", f"{HOSTILE}:raises_on_no_columns", "--probe", "empties", "--output", str(target)]
+    arguments.append("--require-all-sizes")
     softcheck("report", "--device", "interpreter", "--dtype", "float16", "--format", "json", *arguments)
     finding = json.loads(target.read_text())["variants"][0]["findings"][0]
     done = softcheck("corpus", "add", "--finding", finding["id"], "--report", str(target))

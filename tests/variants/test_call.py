@@ -1,5 +1,8 @@
 """Calls and transfers: what they say of a call, and the bits that they bring to the host."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -84,3 +87,20 @@ def test_a_tensor_has_memory_of_its_own():
     tensor = to_tensor(bits, FORMATS["float32"], CPU)
     bits[:] = 0
     assert to_bits(tensor, FORMATS["float32"]).tolist() == [[0, 1], [2, 3]]
+
+
+def test_a_call_keeps_nothing_alive():
+    """An output's memory is free before the answer is sent: a fault that shows then is this call's."""
+    kept = []
+
+    def softmax(x):
+        output = torch.softmax(x, dim=-1)
+        kept.append(weakref.ref(output))
+        return output
+
+    gc.disable()
+    try:
+        call(softmax, place(np.zeros((2, 3), dtype=np.uint16), FORMATS["float16"], Layout(), CPU))
+        assert [reference() for reference in kept] == [None]
+    finally:
+        gc.enable()
