@@ -70,7 +70,7 @@ def _in_lines() -> Iterator[Events]:
     def tell() -> None:
         while not over.wait(SECONDS):
             broken = sum(bool(each.kinds) for each in found.values())
-            said = f"; findings in {broken} of {len(found)} rows" if found else ""
+            said = f"; {broken} of {len(found)} verdicts fail so far" if found else ""
             seconds = time.monotonic() - begun
             sys.stderr.write(f"softcheck: {seconds:.0f} s: {now['stage']}{now['done']}{said}\n")
             sys.stderr.flush()

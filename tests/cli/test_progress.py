@@ -20,7 +20,7 @@ def test_a_line_is_written_now_and_then_where_there_is_no_terminal(capsys, monke
         events.standing(now("raised"))
         time.sleep(0.3)
     text = capsys.readouterr().err
-    assert "running cases and probes, 3 of 8; findings in 1 of 1 rows" in text
+    assert "running cases and probes, 3 of 8; 1 of 1 verdicts fail so far" in text
     assert len(text.splitlines()) >= 2
 
 
