@@ -29,13 +29,15 @@ _kept = []
 def writes_beyond_a_tensor_of_strided_input(x):
     """Strided input: a byte beyond the output, which torch's C++ asked for, and some beyond a block that a later call frees.
 
-    So the process surely ends in an innocent call.
+    So the process surely ends in an innocent call. Whether an ordinary heap bears the byte beside the output hangs on what
+    happens to lie there, so it is written where glibc's checks look alone.
     """
     output = torch.softmax(x, dim=-1)
     if not _kept:
         _kept.append(_block())
     if x.numel() > 1 and not x.is_contiguous():
-        ctypes.memset(output.data_ptr() + output.numel() * output.element_size(), 0x41, 1)
+        if "MALLOC_CHECK_" in os.environ:
+            ctypes.memset(output.data_ptr() + output.numel() * output.element_size(), 0x41, 1)
         ctypes.memset(_kept[0] + _BYTES, 0x41, 8)
     if x.shape[-1] == 30 and x.is_contiguous():
         _libc.free(_kept.pop())
