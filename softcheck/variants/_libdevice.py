@@ -65,7 +65,6 @@ def _functions() -> dict[str, Callable[..., Any]]:
     found["__nv_fast_fdividef"] = np.divide
     for name, function in _ROUNDED.items():
         found[f"__nv_d{name}_rn"] = found[f"__nv_f{name}_rn"] = function
-    found["__nv_ddiv_rn"], found["__nv_fdiv_rn"] = np.divide, np.divide
     for letter in "df":
         found[f"__nv_{letter}rcp_rn"] = lambda x: np.divide(x.dtype.type(1), x)
         found[f"__nv_{letter}sqrt_rn"] = np.sqrt
