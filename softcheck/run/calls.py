@@ -22,6 +22,15 @@ from softcheck.run.protocol import (
 )
 
 
+class DeviceRuinedError(WorkerDiedError):
+    """The device can't be used any more in a worker's process, though the process itself still answered."""
+
+    def __init__(self, message: str, reply: Measured | TrialDone) -> None:
+        super().__init__(message, timed_out=False)
+        self.reply = reply
+        """The last answer, which tells more of the crash than the message: at which sizes of a trial, say."""
+
+
 def on_case(request: RunCase, variant: str) -> Call:
     """The call of one of a request's variants on its case."""
     case = request.case
@@ -69,11 +78,11 @@ def is_fatal(reply: Measured | TrialDone) -> bool:
 
 
 def refuse_ruin(reply: Measured | TrialDone) -> None:
-    """Raises WorkerDiedError where a reply tells of a crash that the process outlived but can't go on after.
+    """Raises DeviceRuinedError where a reply tells of a crash that the process outlived but can't go on after.
 
     That is how an illegal access on a GPU ends.
     """
     violations = reply.measurement.violations if isinstance(reply, Measured) else reply.outcome.violations
     for violation in violations if is_fatal(reply) else ():
         if violation.kind is FindingKind.CRASH:
-            raise WorkerDiedError(violation.message.removesuffix("; expected an output"), timed_out=False)
+            raise DeviceRuinedError(violation.message.removesuffix("; expected an output"), reply)

@@ -9,7 +9,7 @@ from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.registry import EXCLUSIVE, WIDE, WIDEST
 from softcheck.run.blame import again_alone, lay_idle
-from softcheck.run.calls import in_trial, refuse_ruin
+from softcheck.run.calls import DeviceRuinedError, in_trial, refuse_ruin
 from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Worker, WorkerDiedError
 from softcheck.run.protocol import Failed, Probed, ProbePlanned, Ready, RunProbe, TrialDone, TrialStarted
@@ -108,7 +108,11 @@ def _widest(pool: Pool, task: ProbeTask) -> int | None:
 def _ended(pool: Pool, worker: Worker, died: WorkerDiedError) -> Outcome:
     """What a trial whose worker died comes to: its own outcome alone in a new process, or how it ends that one too."""
     answer = again_alone(pool, worker, worker.calls[-1], died, TrialDone)
-    return answer.outcome if isinstance(answer, TrialDone) else Outcome(violations=(death(answer),), fatal=True)
+    told = answer.reply if isinstance(answer, DeviceRuinedError) else answer
+    if isinstance(told, TrialDone):
+        return told.outcome
+    assert isinstance(answer, WorkerDiedError)
+    return Outcome(violations=(death(answer),), fatal=True)
 
 
 def probe_job(

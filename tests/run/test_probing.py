@@ -5,10 +5,13 @@ import pytest
 from test_session import TWO, hostile
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.run.patience import MOST_TIMEOUTS
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.run.blames import Blames
+from softcheck.run.patience import MOST_TIMEOUTS, Patience
 from softcheck.run.pool import Lane, spread
 from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, ProbeTask, needs_the_device, probe_job, run_probe
-from softcheck.run.protocol import Ready
+from softcheck.run.process import Waits
+from softcheck.run.protocol import Load, Probed, ProbePlanned, Ready, TrialDone, TrialStarted
 from softcheck.run.session import Session
 
 ALL = 10
@@ -68,6 +71,55 @@ def test_variant_that_shared_a_process_with_a_culprit_is_not_blamed(session):
         assert shown(run_probe(alone, task("slow"))) == []
     finally:
         alone.close()
+
+
+def test_a_trial_that_ruins_its_device_keeps_the_sizes_at_which_it_did():
+    ruin = Violation(FindingKind.CRASH, "an illegal memory access; expected an output")
+    ruined = Outcome(violations=(ruin,), tried=(31, 32, 33), failing={FindingKind.CRASH: (33,)}, fatal=True)
+    kept = []
+    run_probe(RuinedPool(ruined), task("healthy"), on_outcome=lambda _, outcome: kept.append(outcome))
+    assert kept == [ruined], "the outcome with its sizes, not only the message of the crash"
+
+
+class RuinedPool:
+    """A pool whose workers answer a probe's only trial with one outcome, in which the device is ruined."""
+
+    closed, seconds = False, 60.0
+
+    def __init__(self, outcome):
+        self.outcome, self.patience, self.blames = outcome, Patience(), Blames()
+
+    def take(self, *, fresh=False):
+        return RuinedWorker(self.outcome)
+
+    def give(self, worker):
+        """Nothing to do: no worker is used twice."""
+
+    retire = give
+
+    def bury(self, worker, died, variant=None):
+        """Nothing to do, likewise."""
+
+    def waits(self, variant, elements=None):
+        return Waits(calling=60.0, preparing=60.0)
+
+    def width_limit(self, variant, dtype, columns):
+        return None
+
+
+class RuinedWorker:
+    def __init__(self, outcome):
+        self.outcome, self.loaded, self.calls = outcome, set(), []
+
+    def ask(self, request, *, until, seconds):
+        if isinstance(request, Load):
+            return
+        yield ProbePlanned(("columns-31-33",))
+        if request.done:
+            yield Probed(Conclusion())
+            return
+        yield TrialStarted(0)
+        yield TrialDone(0, self.outcome)
 
 
 def test_outcomes_that_are_there_already_are_not_made_again(session):
