@@ -136,5 +136,5 @@ def test_trial_that_corrupts_memory_is_named():
         (blame,) = session.blames.all()
     finally:
         session.close()
-    assert blame.case.startswith("probe/layouts/")
+    assert blame.case.startswith("probe/layouts/"), blame.violation.message
     assert (blame.command.probes, blame.command.check_heap) == (("layouts",), True)
