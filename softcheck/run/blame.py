@@ -203,7 +203,9 @@ class _Search:
         end = self._replay(self._pool.take_checked, calls)
         if end is None:
             return None
-        for suspect in reversed(calls[max(0, end.index - 1) : end.index + 1]):
+        suspects = calls[max(0, end.index - 1) : end.index + 1]
+        # What glibc expects beside a block hangs on its address, so that a wrong byte may pass for the right one by chance.
+        for suspect in (*reversed(suspects), *reversed(suspects)):
             alone = self._replay(self._pool.take_checked, [suspect])
             if alone is not None:
                 return self._blame(

@@ -9,6 +9,8 @@ import torch
 _libc = ctypes.CDLL(None)
 _libc.malloc.restype = ctypes.c_void_p
 _libc.free.argtypes = [ctypes.c_void_p]
+_libc.malloc_usable_size.argtypes = [ctypes.c_void_p]
+_libc.malloc_usable_size.restype = ctypes.c_size_t
 _BYTES = 4008
 _blocks = []
 
@@ -27,9 +29,10 @@ _kept = []
 
 
 def writes_beyond_a_tensor_of_strided_input(x):
-    """Strided input: a byte beyond the output, which torch's C++ asked for, and some beyond a block that a later call frees.
+    """Strided input: a zero byte beyond the output, which torch asked for, and some beyond a block that a later call frees.
 
-    So the process surely ends in an innocent call. Whether an ordinary heap bears the byte beside the output hangs on what
+    Glibc's checks take any other byte for a distance to one that they expect, and find that one by chance now and then. The
+    process surely ends in an innocent call. Whether an ordinary heap bears the byte beside the output hangs on what
     happens to lie there, so it is written where glibc's checks look alone.
     """
     output = torch.softmax(x, dim=-1)
@@ -37,8 +40,8 @@ def writes_beyond_a_tensor_of_strided_input(x):
         _kept.append(_block())
     if x.numel() > 1 and not x.is_contiguous():
         if "MALLOC_CHECK_" in os.environ:
-            ctypes.memset(output.data_ptr() + output.numel() * output.element_size(), 0x41, 1)
-        ctypes.memset(_kept[0] + _BYTES, 0x41, 8)
+            ctypes.memset(output.data_ptr() + output.numel() * output.element_size(), 0, 1)
+        ctypes.memset(_kept[0] + _libc.malloc_usable_size(_kept[0]), 0x41, 8)
     if x.shape[-1] == 30 and x.is_contiguous():
         _libc.free(_kept.pop())
     return output
