@@ -18,8 +18,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -95,21 +95,16 @@ def run(name: str, command: str, caches: str, folder: str) -> Timed:
 
 
 def at_once(dtype: str, folder: str) -> list[Timed]:
-    """Four reports of one variant each, alone one after the other, and then all at the same time; all with warm caches."""
+    """Four reports of one variant each, at once with empty caches, then alone, then at once again, both with warm ones."""
     named = [(spec, f"softcheck report --variant {spec} --dtype {dtype}") for spec in _AT_ONCE]
-    for name, command in named:
-        run(name, command, "cold", folder)
-    alone = [run(name, command, "alone", folder) for name, command in named]
-    together: list[Timed] = []
-    threads = [
-        threading.Thread(target=lambda n=name, c=command: together.append(run(n, c, "four at once", folder)))
-        for name, command in named
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [*alone, *together]
+
+    def together(caches: str) -> list[Timed]:
+        with ThreadPoolExecutor(len(named)) as threads:
+            return list(threads.map(lambda each: run(*each, caches, folder), named))
+
+    cold = together("four at once, cold")
+    alone = [run(*each, "alone", folder) for each in named]
+    return [*cold, *alone, *together("four at once")]
 
 
 def table(done: list[Timed]) -> list[str]:
