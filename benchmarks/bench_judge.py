@@ -34,11 +34,11 @@ import triton.language as tl
 
 from oracles.formats import FORMATS, Format
 from softcheck.judge import bounds
-from softcheck.judge.device import bins, choice, rates, table
+from softcheck.judge.device import bins, dispatch, rates, table
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
-from softcheck.judge.device.finish import Numbers, Scan
 from softcheck.judge.device.judge import judge_on_device
+from softcheck.judge.device.reduction import Numbers, Scan
 from softcheck.judge.device.tiles import tile
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.variants.call import TORCH_DTYPES, to_bits
@@ -83,7 +83,7 @@ def operations(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> tuple[torch.Ten
 
 def scanned(x: torch.Tensor, y: torch.Tensor, constants: Constants) -> Scan:
     """The judge's first look."""
-    return choice.scan_in(choice.arithmetic_of(constants, x.device), x, y, constants, masked_gives_zero=False)
+    return dispatch.scan_in(dispatch.arithmetic_of(constants, x.device), x, y, constants, masked_gives_zero=False)
 
 
 def launched(x: torch.Tensor, y: torch.Tensor, constants: Constants) -> None:
@@ -230,11 +230,11 @@ def main() -> int:
     )
     parser.add_argument("--output", type=Path, help="write the figures as JSON")
     parser.add_argument(
-        "--arithmetic", choices=get_args(choice.JudgedIn), help="of the scan; default the faster by measured rates"
+        "--arithmetic", choices=get_args(dispatch.JudgedIn), help="of the scan; default the faster by measured rates"
     )
     options = parser.parse_args()
     if options.arithmetic:
-        os.environ[choice.VARIABLE] = options.arithmetic
+        os.environ[dispatch.VARIABLE] = options.arithmetic
     if not torch.cuda.is_available():
         sys.stderr.write("no CUDA device; nothing was run\n")
         return 3

@@ -44,8 +44,8 @@ from softcheck.report import compare, compare_text, formats, json_format
 from softcheck.run.journal import read_header
 from softcheck.run.probing import ProbeTask
 from softcheck.run.protocol import Ready
-from softcheck.run.record import Asked, Header, Keeping, Record, digest_of
-from softcheck.run.session import Result
+from softcheck.run.record import Asked, Keeping, Record, RunHeader, digest_of
+from softcheck.run.session import CaseMeasurement
 from softcheck.variants.registry import known_names, resolve
 
 HOSTILE: tuple[Any, ...] = (
@@ -179,7 +179,7 @@ def comparison_target(folder: Path) -> Target:
         found = json_format.load_any(path)
         for other in kept:
             for pair in ((other, found), (found, other)):
-                comparison = compare.compare(*pair, compare.Limits())
+                comparison = compare.compare(*pair, compare.Tolerances())
                 for draw in compare_text.FORMATS.values():
                     draw(comparison)
 
@@ -232,10 +232,10 @@ def journal_target(folder: Path) -> Target:
     )
     ready = Ready(backend="interpreter", device="CPU", torch="2", triton="3", python="3", driver=None)
     settings = {"variant": ["one_block"], "dtype": [case.dtype], "seed": 0, "quick": False, "time_limit": 120.0}
-    header = Header(softcheck="0", ready=ready, asked=asked, sources={"softcheck": "0"}, settings=settings)
+    header = RunHeader(softcheck="0", ready=ready, asked=asked, sources={"softcheck": "0"}, settings=settings)
     violation = Violation(FindingKind.CRASH, "ended", row=0, column=1, input_bits="3c00", share=1.5)
     first = Record(Keeping(path=path), header, (case,))
-    first.add_result(Result("one_block", case, unmeasured(case.shape, (violation,)), 0.5))
+    first.add_result(CaseMeasurement("one_block", case, unmeasured(case.shape, (violation,)), 0.5))
     task = ProbeTask(variant="one_block", dtype=case.dtype, probe="empties")
     for index in range(3):
         first.add_outcome(task, index, Outcome(violations=(violation,), fatal=index == 1))
@@ -243,7 +243,7 @@ def journal_target(folder: Path) -> Target:
 
     def read(content: bytes) -> None:
         path.write_bytes(content)
-        read_header(path, Header)
+        read_header(path, RunHeader)
         report_command.command.make_context("report", ["--resume", str(path)])
         Record(Keeping(path=path, resume=True), header, (case,)).close(is_complete=False)
 

@@ -28,7 +28,7 @@ import torch
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.contract import FindingKind
-from softcheck.judge.device import choice
+from softcheck.judge.device import dispatch
 from softcheck.judge.device.agreement import differing, without_order
 from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.judge import judge
@@ -110,11 +110,11 @@ def main() -> int:
     parser.add_argument("--elements", type=int, default=1 << 18, help="cases are cut to so many elements")
     parser.add_argument("--output", type=Path, help="write what was found as JSON")
     parser.add_argument(
-        "--arithmetic", choices=get_args(choice.JudgedIn), help="of the scan; default the faster by measured rates"
+        "--arithmetic", choices=get_args(dispatch.JudgedIn), help="of the scan; default the faster by measured rates"
     )
     options = parser.parse_args()
     if options.arithmetic:
-        os.environ[choice.VARIABLE] = options.arithmetic
+        os.environ[dispatch.VARIABLE] = options.arithmetic
     if not torch.cuda.is_available():
         sys.stderr.write("no CUDA device; nothing was run\n")
         return 3

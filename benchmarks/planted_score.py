@@ -35,7 +35,7 @@ from softcheck.probes.registry import EXCLUSIVE, PROBES
 from softcheck.run.plan import plan
 from softcheck.run.probing import ProbeTask, run_probe
 from softcheck.run.protocol import Ready
-from softcheck.run.session import Result, Session
+from softcheck.run.session import CaseMeasurement, Session
 from softcheck.run.size_limits import size_limits
 
 from planted import Planted, bugs, controls  # isort: skip - peer_judges puts its folder on the path
@@ -113,7 +113,7 @@ class _Check:
         if isinstance(declaration, str):
             self.score.error = f"refused: {declaration}"
             return
-        results: list[Result] = []
+        results: list[CaseMeasurement] = []
         for case, takers in plan(cases, {spec: declaration}, self.planted.dtypes).tasks:
             for result in session.run_case(case, takers) if takers else ():
                 self.score.cases += 1
@@ -126,7 +126,7 @@ class _Check:
         if not self._ends():
             self._probe(session, probes)
 
-    def _note_limits(self, results: list[Result]) -> None:
+    def _note_limits(self, results: list[CaseMeasurement]) -> None:
         """Sizes that are refused, which no case shows alone."""
         for dtype in self.planted.dtypes:
             for limit in size_limits([result for result in results if result.case.dtype == dtype], []):

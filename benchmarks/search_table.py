@@ -19,7 +19,7 @@ from softcheck.report import figures, json_format
 from softcheck.report.build import exit_code
 from softcheck.report.model import Report
 from softcheck.report.search import build
-from softcheck.run.search import SEARCHED, Options, Outcome, search
+from softcheck.run.search import SEARCHED, SearchOptions, SearchOutcome, search
 from softcheck.run.session import Session
 from softcheck.variants.registry import BUILTIN
 
@@ -60,7 +60,7 @@ def main() -> int:
     except NothingRunError as error:
         sys.stderr.write(f"search_table.py: {error}\n")
         return error.exit_code
-    outcomes: list[Outcome] = []
+    outcomes: list[SearchOutcome] = []
     refused: dict[tuple[str, str], str] = {}
     command = ["search_table.py", *sys.argv[1:]]
     seconds = 20.0 if options.seconds is None and options.rounds is None else options.seconds
@@ -70,7 +70,7 @@ def main() -> int:
         for dtype in options.dtypes.split(","):
             for name in options.variants.split(","):
                 for objective in options.objectives.split(","):
-                    wanted = Options(
+                    wanted = SearchOptions(
                         variant=name,
                         dtype=dtype,
                         columns=options.columns,
@@ -91,7 +91,9 @@ def main() -> int:
     return 130 if interrupted else exit_code(report)
 
 
-def _one(session: Session, wanted: Options, outcomes: list[Outcome], refused: dict[tuple[str, str], str]) -> None:
+def _one(
+    session: Session, wanted: SearchOptions, outcomes: list[SearchOutcome], refused: dict[tuple[str, str], str]
+) -> None:
     declaration = session.load(wanted.variant, (wanted.dtype,))
     if isinstance(declaration, str):
         refused[wanted.variant, wanted.dtype] = declaration

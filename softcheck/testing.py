@@ -12,7 +12,7 @@ from softcheck.run.check import explanation
 from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
 from softcheck.run.probing import ProbeTask, run_probe
-from softcheck.run.session import Result, Session
+from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
 
@@ -36,11 +36,11 @@ class _Subject:
             pytest.skip(f"{self.variant} declares {', '.join(declaration.dtypes)}, not {self.dtype}")
         return declaration
 
-    def explained(self, result: Result, violation: Violation, declaration: Declaration) -> str | None:
+    def explained(self, result: CaseMeasurement, violation: Violation, declaration: Declaration) -> str | None:
         """The reason of the declared defect behind a violation, or None."""
         return explanation(violation, result.case.id, self.dtype, declaration, self.session.ready.backend)
 
-    def describe(self, result: Result, violation: Violation) -> str:
+    def describe(self, result: CaseMeasurement, violation: Violation) -> str:
         """Kind, case, what the judge says, and the command that shows it again."""
         command = reproduce_command(self.variant, result.case, self.session.ready.backend)
         return f"  {violation.kind} on {result.case.id}\n    {violation.message}\n    {command}"
@@ -148,7 +148,7 @@ class GeneratedAccuracy(_Subject):
         """Judges generated cases; fails with the smallest failing one and the command that saves it as a regression."""
         declaration = self.declaration()
 
-        def undeclared(result: Result) -> list[Violation]:
+        def undeclared(result: CaseMeasurement) -> list[Violation]:
             return [v for v in result.measurement.violations if self.explained(result, v, declaration) is None]
 
         found = generate(

@@ -8,7 +8,7 @@ import click
 
 from softcheck.cli.config import ConfiguredCommand, NumberRange
 from softcheck.cli.options import format_option, output_option
-from softcheck.report.compare import Limits, compare
+from softcheck.report.compare import Tolerances, compare
 from softcheck.report.compare_text import FORMATS
 from softcheck.report.json_format import load_any
 from softcheck.report.output import check_writable, write
@@ -20,7 +20,7 @@ NOTHING_COMPARED = 3
 
 def limit_options(function: Decorated) -> Decorated:
     """--max-ulp-increase and --max-slowdown."""
-    defaults = Limits()
+    defaults = Tolerances()
     ulp = click.option(
         "--max-ulp-increase",
         type=NumberRange(min=0),
@@ -52,7 +52,9 @@ def command(
     Speed is compared relative to the device copy of each run. What is ambiguous is neither a pass nor a fail.
     """
     check_writable(output)
-    found = compare(load_any(old), load_any(new), Limits(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown))
+    found = compare(
+        load_any(old), load_any(new), Tolerances(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown)
+    )
     write(FORMATS[output_format](found), output)
     if not found.changes:
         click.echo("softcheck: nothing was compared: the results have no variant and no shape in common", err=True)

@@ -15,7 +15,7 @@ from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.output import check_writable, display_of, write
-from softcheck.run.exhaust import ROWS_AT_ONCE, Exhausted, Header, Parts, exhaust
+from softcheck.run.exhaust import ROWS_AT_ONCE, Exhausted, ExhaustHeader, Parts, exhaust
 from softcheck.run.fingerprint import fingerprints
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
@@ -91,7 +91,7 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
     if judged.dtype not in declaration.dtypes:
         raise UsageError(f"{name} declares {', '.join(declaration.dtypes)}, not {judged.dtype}")
     ready = session.ready
-    header = Header(
+    header = ExhaustHeader(
         variant=name,
         domain=judged,
         device=ready.device,

@@ -16,14 +16,14 @@ from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report.build import build, command_line, exit_code
-from softcheck.report.compare import Limits, compare
+from softcheck.report.compare import Tolerances, compare
 from softcheck.report.compare_text import render_table as render_comparison
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.check import check
-from softcheck.run.model import Options, Run
+from softcheck.run.model import Run, RunOptions
 from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.process import DeviceChoice, can_check_heap
 from softcheck.run.regression import named
@@ -169,7 +169,7 @@ def command(
     """
     check_writable(output)
     before = None if baseline is None else load_any(baseline)
-    limits = Limits(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown)
+    limits = Tolerances(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown)
     dtypes = dtype or tuple(DTYPES)
     with_cases, probes = _stages(probe, no_probes=no_probes)
     cases = (
@@ -183,7 +183,7 @@ def command(
     if check_heap and not can_check_heap():
         raise UsageError("--check-heap: this machine has no libc_malloc_debug.so.0 beside its C library; leave it out")
     whole_corpus = with_cases and not (globs or family or tag or corpus)
-    options = Options(
+    options = RunOptions(
         variants=tuple(dict.fromkeys(resolve(spec).name for spec in (variant or BUILTIN))),
         dtypes=dtypes,
         cases=tuple(cases),
@@ -225,7 +225,7 @@ def _say_timings(report: Report) -> None:
     click.echo(f"softcheck: {report.seconds:8.1f} s  in all", err=True)
 
 
-def _is_worse(before: Report | SpeedReport, report: Report, limits: Limits) -> bool:
+def _is_worse(before: Report | SpeedReport, report: Report, limits: Tolerances) -> bool:
     """Compares a report with its baseline on standard error, since standard output may be the report's."""
     comparison = compare(before, report, limits)
     click.echo(render_comparison(comparison), err=True, nl=False)

@@ -15,7 +15,7 @@ import click
 from softcheck.cli.config import checked
 from softcheck.errors import UsageError
 from softcheck.run.journal import read_header
-from softcheck.run.record import Header, Keeping
+from softcheck.run.record import Keeping, RunHeader
 
 _NOT_KEPT = ("output", "output_format", "journal", "resume", "jobs", "save")
 """Options on which no figure depends."""
@@ -37,7 +37,7 @@ def take_up(context: click.Context, _option: click.Parameter, value: Path | None
     Raises UsageError where the file can't be read, is no journal, or holds options that this command does not take.
     """
     if value is not None:
-        settings = _checked(context.command, value, read_header(value, Header).settings)
+        settings = _checked(context.command, value, read_header(value, RunHeader).settings)
         with contextlib.suppress(OSError):
             os.utime(value)
         context.meta[_META_KEY] = settings

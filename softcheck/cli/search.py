@@ -24,7 +24,7 @@ from softcheck.run.model import Events
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Searching
 from softcheck.run.regression import named
-from softcheck.run.search import SEARCHED, Options, Outcome, search
+from softcheck.run.search import SEARCHED, SearchOptions, SearchOutcome, search
 from softcheck.run.session import Session
 from softcheck.search.objective import Objective
 from softcheck.variants.registry import resolve
@@ -92,7 +92,7 @@ def command(
     names = [resolve(spec).name for spec in dict.fromkeys(variants)]
     session = Session(device, jobs=1, seconds_per_call=time_limit)
     interruption = Interruption("\nsoftcheck: ending after this round; Ctrl-C again ends at once\n")
-    outcomes: list[Outcome] = []
+    outcomes: list[SearchOutcome] = []
     refused: dict[tuple[str, str], str] = {}
     try:
         with progress.shown() as events, interruption.watching():
@@ -103,7 +103,7 @@ def command(
                 if isinstance(declaration, str):
                     refused[name, dtype] = declaration
                     continue
-                options = Options(
+                options = SearchOptions(
                     variant=name,
                     dtype=dtype,
                     columns=columns,
@@ -135,7 +135,7 @@ def _cut_short(report: Report, left: list[str]) -> Report:
     return msgspec.structs.replace(report, interrupted=True, notes=(*report.notes, *notes))
 
 
-def _watching(events: Events, options: Options) -> Callable[[Searching], None]:
+def _watching(events: Events, options: SearchOptions) -> Callable[[Searching], None]:
     """Shows rounds, or seconds where only they are limited, and the largest figures so far."""
     begun = time.monotonic()
     shown = ""
@@ -154,7 +154,7 @@ def _watching(events: Events, options: Options) -> Callable[[Searching], None]:
     return show
 
 
-def _save(outcomes: list[Outcome]) -> None:
+def _save(outcomes: list[SearchOutcome]) -> None:
     for outcome in outcomes:
         found = kept(outcome)
         if found is None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, Values, decode
 from oracles.reference import Reference
-from softcheck.judge import bounds, doubt, order, special, sums, ulp
+from softcheck.judge import bounds, order, special, sums, ulp, uncertainty
 from softcheck.judge.bounds import Model
 
 
@@ -125,11 +125,11 @@ class Block:
 
     def doubtful_rows(self) -> NDArray[np.int64]:
         """Rows whose verdict or ULP figures the reference's uncertainty could change."""
-        sides = doubt.sides(self.logits, self.exact)
-        elements = doubt.verdicts(self.errors, self.bounds, self.exact, sides) & self.specials.bounded
-        elements |= doubt.figures(self.errors, self.output, self.exact, sides)
+        sides = uncertainty.sides(self.logits, self.exact)
+        elements = uncertainty.verdicts(self.errors, self.bounds, self.exact, sides) & self.specials.bounded
+        elements |= uncertainty.figures(self.errors, self.output, self.exact, sides)
         rows = elements.any(axis=1)
-        rows |= doubt.sums(self.sum_deviations, self.bounds, self.exact, sides)
+        rows |= uncertainty.sums(self.sum_deviations, self.bounds, self.exact, sides)
         return np.flatnonzero(rows)
 
     def with_reference(self, rows: NDArray[np.int64], better: Reference) -> "Block":

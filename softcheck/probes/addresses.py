@@ -19,7 +19,7 @@ from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.kit import call_on, concluded, free_bytes, only, ordinary_rows, prefixed, wrong_values
+from softcheck.probes.helpers import call_on, concluded, free_bytes, only, ordinary_rows, prefixed, wrong_values
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.call import TORCH_DTYPES, Placed, Returned, call_on_device, is_out_of_memory, to_bits, to_tensor

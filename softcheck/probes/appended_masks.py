@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oracles.formats import encode
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.kit import ordinary_rows
+from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.relations import compared, conclude_by_kind
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.departure import departure
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
-from softcheck.probes.kit import call_on, ordinary_rows
+from softcheck.probes.helpers import call_on, ordinary_rows
 from softcheck.probes.outcome import Conclusion, KernelArithmetic, Outcome, Shown
-from softcheck.variants.ahead import TARGET, AheadError, Wanted, compile_ahead
+from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
 from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.ptx import (
     Compiled,
@@ -91,7 +91,7 @@ def _kernels(subject: Subject, reading: _Reading) -> Sequence[Compiled]:
     if not subject.setting.on_gpu:
         shape = (_ROWS, reading.columns)
         try:
-            return compile_ahead(Wanted(subject.variant.name, TARGET, reading.dtype, shape))
+            return compile_ahead(CompileRequest(subject.variant.name, TARGET, reading.dtype, shape))
         except AheadError as error:
             raise _UnreadError(f"not compiled ahead of time: {error}") from None
     # Imports Triton, which a machine without a GPU needs in the compiling process alone.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.kit import call_on, differing, ordinary_rows
+from softcheck.probes.helpers import call_on, differing, ordinary_rows
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.relations import conclude_by_kind
 

@@ -11,7 +11,7 @@ from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes import on_streams
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.kit import call_on, differing, ordinary_rows, same_bits, wrong_values
+from softcheck.probes.helpers import call_on, differing, ordinary_rows, same_bits, wrong_values
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.tuning import untuned

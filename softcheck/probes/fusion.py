@@ -13,8 +13,8 @@ from triton.runtime.jit import JITFunction
 from oracles.formats import Bits, encode
 from softcheck.contract import Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.helpers import ordinary_rows, prefixed, same_bits
 from softcheck.probes.judged import Judged, judged
-from softcheck.probes.kit import ordinary_rows, prefixed, same_bits
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.relations import conclude_by_kind
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.kit import ordinary_rows
+from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.sweep import conclude_sweep, sweep
 

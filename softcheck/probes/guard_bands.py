@@ -15,8 +15,8 @@ from softcheck.contract import FindingKind
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.bands import CANARIES, Bands, margin_bytes, place_in_bands
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.hole import Hole
-from softcheck.probes.kit import concluded, differing, only, ordinary_rows, same_bits, shapes, stopped
+from softcheck.probes.freed_block import Hole
+from softcheck.probes.helpers import concluded, differing, only, ordinary_rows, same_bits, shapes, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.call import Called, Returned, all_to_bits, call, call_on_device, to_bits

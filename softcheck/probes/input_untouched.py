@@ -15,7 +15,7 @@ from oracles.formats import Bits
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.kit import concluded, differing, only, ordinary_rows, same_bits, stopped
+from softcheck.probes.helpers import concluded, differing, only, ordinary_rows, same_bits, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.call import Returned, call, call_on_device, place, to_bits

@@ -67,7 +67,7 @@ class _Made:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Observed:
     """What is known of a call once its group is done."""
 
     flags: Flags | None = None
@@ -167,17 +167,17 @@ class Calls:
         seen = [self._look_at(*each) for each in zip(made, self._arrivals.take(len(made)), strict=True)]
         return self._settled(made, seen) if crash is None else self._until_crash(made, seen, crash)
 
-    def _look_at(self, made: _Made, arrived: Flags | Echo | None) -> _Seen:
+    def _look_at(self, made: _Made, arrived: Flags | Echo | None) -> _Observed:
         if arrived is None:
-            return _Seen()
+            return _Observed()
         if isinstance(arrived, Flags):
-            return _Seen(arrived)
+            return _Observed(arrived)
         setting, placed = self._subject.setting, made.launched.placed
         modified = modifications(made.bits.ravel(), to_bits(arrived.storage, setting.fmt), placed)
         x = to_tensor(made.bits, setting.fmt, torch.device("cpu"))
         passes = setting.on_gpu and bool(screen.passing(x, arrived.output, setting.fmt).all())
         output = None if passes else to_bits(arrived.output, setting.fmt)
-        return _Seen(Flags(unchanged=not modified, passes=passes), modified, output)
+        return _Observed(Flags(unchanged=not modified, passes=passes), modified, output)
 
     def _flags(self, launched: Launched) -> torch.Tensor:
         """Whether the input is unchanged, and whether all rows of the output pass: bool of shape [2], on the device."""
@@ -188,7 +188,7 @@ class Calls:
         passes = screen.passing(x, output, setting.fmt).all() if setting.on_gpu else torch.zeros_like(unchanged)
         return torch.stack([unchanged, passes])
 
-    def _settled(self, made: Sequence[_Made], seen: Sequence[_Seen]) -> list[tuple[int, Judged]]:
+    def _settled(self, made: Sequence[_Made], seen: Sequence[_Observed]) -> list[tuple[int, Judged]]:
         unread = [
             one.launched.output for one, what in zip(made, seen, strict=True) if one.has_output and what.is_unread
         ]
@@ -205,7 +205,9 @@ class Calls:
             settled.append((one.size, one.judged(violations, fatal=one.launched.fatal)))
         return settled
 
-    def _until_crash(self, made: Sequence[_Made], seen: Sequence[_Seen], crash: Violation) -> list[tuple[int, Judged]]:
+    def _until_crash(
+        self, made: Sequence[_Made], seen: Sequence[_Observed], crash: Violation
+    ) -> list[tuple[int, Judged]]:
         """The first call of which nothing arrived lost the device; where all did, the last, by work on another stream."""
         lost = next((index for index, what in enumerate(seen) if what.flags is None), len(made) - 1)
         settled = []

@@ -14,8 +14,8 @@ import msgspec
 from oracles.formats import Bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.helpers import only, ordinary_rows, prefixed
 from softcheck.probes.judged import judged
-from softcheck.probes.kit import only, ordinary_rows, prefixed
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.relations import conclude_by_kind
 from softcheck.probes.tuning import watching

@@ -16,7 +16,7 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.diagnose import differ_grossly
-from softcheck.probes.kit import call_on, concluded, ordinary_rows, prefixed, stopped, wrong_values
+from softcheck.probes.helpers import call_on, concluded, ordinary_rows, prefixed, stopped, wrong_values
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.call import Placed, call, to_tensor

@@ -7,7 +7,7 @@ import numpy as np
 from oracles.formats import Bits, encode
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.kit import call_on, concluded, differing, ordinary_rows, same_bits, stopped
+from softcheck.probes.helpers import call_on, concluded, differing, ordinary_rows, same_bits, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.variants.call import Called
 

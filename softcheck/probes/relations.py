@@ -7,8 +7,8 @@ import msgspec
 from oracles.formats import Bits
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Subject, Trial, properties_of, skipped_of
+from softcheck.probes.helpers import call_on, prefixed, same_bits
 from softcheck.probes.judged import judged
-from softcheck.probes.kit import call_on, prefixed, same_bits
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 
 

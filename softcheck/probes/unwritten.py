@@ -14,7 +14,7 @@ from oracles.formats import Bits, bits_hex, encode
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.kit import concluded, ordinary_rows, same_bits, shapes, stopped
+from softcheck.probes.helpers import concluded, ordinary_rows, same_bits, shapes, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import dirty, filled, filled_with_bytes, nan_filled
 from softcheck.variants.call import Called, call, place

@@ -14,7 +14,7 @@ from softcheck.judge.merge import merge
 from softcheck.report import exhaustive, notes, probes
 from softcheck.report.environment import environment
 from softcheck.report.figures_of import with_figures
-from softcheck.report.limits import Limits
+from softcheck.report.limits import SizeLimits
 from softcheck.report.model import (
     CaseResult,
     CopyBaseline,
@@ -31,7 +31,7 @@ from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.check import explanation
 from softcheck.run.model import GivenUp, Run
 from softcheck.run.probing import ProbeTask
-from softcheck.run.session import Result
+from softcheck.run.session import CaseMeasurement
 from softcheck.variants.declaration import Declaration, KnownDefect
 
 
@@ -91,13 +91,13 @@ class _Row:
         self.corpora = corpora
         own = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
         self.probed = [p for p in run.probed if p.task.variant == name and p.task.dtype == dtype]
-        self.limits = Limits(run, name, dtype, own, self.probed) if name in run.declarations else None
+        self.limits = SizeLimits(run, name, dtype, own, self.probed) if name in run.declarations else None
         self.results = [r for r in own if r.measurement.skipped is None and not self._is_beyond(r)]
         self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
         self.exhausted = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
         self.measured = [(r.case, r.measurement) for r in self.results]
 
-    def _is_beyond(self, result: Result) -> bool:
+    def _is_beyond(self, result: CaseMeasurement) -> bool:
         """Whether all that a case shows is that the variant refuses such a size."""
         found = result.measurement.violations
         return bool(found) and all(self._is_limited(v, result.case.id) for v in found)
@@ -311,7 +311,7 @@ def _witness(case: Case, extreme: Extreme, declaration: Declaration) -> Witness:
 
 def _cases(run: Run) -> tuple[CaseResult, ...]:
     builtin = {case.digest for case in load(builtin_names())}
-    seen: dict[str, Result] = {}
+    seen: dict[str, CaseMeasurement] = {}
     for result in run.results:
         if result.measurement.skipped is None:
             seen.setdefault(result.case.id, result)

@@ -15,7 +15,7 @@ Result = Report | SpeedReport
 Word = Literal["REGRESSION", "better", "same", "changed", "AMBIGUOUS"]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Tolerances(msgspec.Struct, frozen=True, kw_only=True):
     """How much worse is still the same."""
 
     max_ulp_increase: float = 0.01
@@ -48,7 +48,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     only_old: tuple[str, ...]
     """Variants, shapes and dtypes that the new result lacks."""
     only_new: tuple[str, ...]
-    limits: Limits
+    limits: Tolerances
 
     @property
     def regressions(self) -> list[Change]:
@@ -56,7 +56,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return [change for change in self.changes if change.word == "REGRESSION"]
 
 
-def compare(old: Result, new: Result, limits: Limits) -> Comparison:
+def compare(old: Result, new: Result, limits: Tolerances) -> Comparison:
     """Compares every variant and shape that both results have; the others are named."""
     before, after = _rows(old), _rows(new)
     shapes_before, shapes_after = _speeds(old), _speeds(new)
@@ -110,7 +110,7 @@ def _warnings(a: Environment, b: Environment, old: Result, new: Result) -> Itera
             yield f"the {name} result is of an interrupted run"
 
 
-def _accuracy(old: VariantResult, new: VariantResult, limits: Limits) -> Iterator[Change]:
+def _accuracy(old: VariantResult, new: VariantResult, limits: Tolerances) -> Iterator[Change]:
     yield _verdict(old, new)
     if old.cases_run and new.cases_run:
         yield _figure("max ULP", new, (old.max_ulp, new.max_ulp), limits.max_ulp_increase)
@@ -163,7 +163,7 @@ def _findings(old: VariantResult, new: VariantResult) -> Iterator[Change]:
             yield Change(variant=new.name, dtype=new.dtype, what=f"finding: {kind}", old="", new=text, word=word)
 
 
-def _speed(key: _Key, old: SpeedFigures, new: SpeedFigures, limits: Limits) -> Change:
+def _speed(key: _Key, old: SpeedFigures, new: SpeedFigures, limits: Tolerances) -> Change:
     what = f"speed {key[2]}x{key[3]}"
     if old.copy_share is None or new.copy_share is None:
         lost = old.copy_share is not None

@@ -9,16 +9,16 @@ from softcheck.report.reproduce import finding_id, reproduce_command
 from softcheck.run.check import explanation
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
-from softcheck.run.session import Result
+from softcheck.run.session import CaseMeasurement
 from softcheck.run.size_limits import SizeLimit, size_limits
 from softcheck.run.widths import WidthLimit
 
 
-class Limits:
+class SizeLimits:
     """Of one variant in one dtype. What a declared defect explains, or what is promised, is a finding and no limit."""
 
     def __init__(
-        self, run: Run, name: str, dtype: str, results: Sequence[Result], probed: Sequence[ProbeResult]
+        self, run: Run, name: str, dtype: str, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]
     ) -> None:
         self._run = run
         self._name = name

@@ -167,7 +167,7 @@ class Exhaustive(msgspec.Struct, frozen=True, kw_only=True):
     """``numpy``, or on a GPU the arithmetic of the judge's first look: ``float64`` or ``double-float32``."""
 
 
-class Search(msgspec.Struct, frozen=True, kw_only=True):
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """A search for the worst row, beside random sampling of as many elements. All figures are lower bounds."""
 
     name: str
@@ -218,7 +218,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     variants: tuple[VariantResult, ...]
     cases: tuple[CaseResult, ...]
     exhaustive: tuple[Exhaustive, ...] = ()
-    searches: tuple[Search, ...] = ()
+    searches: tuple[SearchResult, ...] = ()
     speed: tuple[CopyBaseline, ...] = ()
     timings: tuple[ShapeSpeed, ...] = ()
     """What stands behind the columns of speed."""

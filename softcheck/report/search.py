@@ -10,11 +10,11 @@ from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
 from softcheck.report.environment import environment
-from softcheck.report.model import CaseResult, Finding, Report, Search, VariantResult, Verdict, Witness
+from softcheck.report.model import CaseResult, Finding, Report, SearchResult, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import add_command, bits_command, finding_id
 from softcheck.run.check import explanation
 from softcheck.run.protocol import Ready
-from softcheck.run.search import FAMILY, Outcome, Row
+from softcheck.run.search import FAMILY, Row, SearchOutcome
 from softcheck.search.objective import badness, extreme
 
 TAG = "search"
@@ -22,7 +22,7 @@ TAG = "search"
 
 
 def build(
-    outcomes: Sequence[Outcome], ready: Ready, *, command: Sequence[str], refused: Mapping[tuple[str, str], str]
+    outcomes: Sequence[SearchOutcome], ready: Ready, *, command: Sequence[str], refused: Mapping[tuple[str, str], str]
 ) -> Report:
     """The report of searches on one device.
 
@@ -42,24 +42,24 @@ def build(
     )
 
 
-def kept(outcome: Outcome) -> Case | None:
+def kept(outcome: SearchOutcome) -> Case | None:
     """The case to save: the smaller input where there is one."""
     best = outcome.smaller or outcome.found
     return None if best is None else best.case
 
 
-def origin(outcome: Outcome) -> str:
+def origin(outcome: SearchOutcome) -> str:
     """Provenance of a saved case."""
     what = "error over bound" if outcome.options.objective == "bound" else "ULP error"
     return f"largest {what} that softcheck search found on {outcome.options.variant}"
 
 
-def _rows(outcome: Outcome) -> list[Row]:
+def _rows(outcome: SearchOutcome) -> list[Row]:
     """Rows that were judged, the simplest first."""
     return [row for row in (outcome.smaller, outcome.found, outcome.random) if row is not None]
 
 
-def _row(outcome: Outcome, ready: Ready) -> VariantResult:
+def _row(outcome: SearchOutcome, ready: Ready) -> VariantResult:
     options = outcome.options
     rows = _rows(outcome)
     findings = tuple(_findings(outcome, ready))
@@ -86,7 +86,7 @@ def _largest(found: Iterator[tuple[Case, Extreme | None]]) -> tuple[Case, Extrem
     return max(present, key=lambda pair: pair[1].value, default=None)
 
 
-def _findings(outcome: Outcome, ready: Ready) -> Iterator[Finding]:
+def _findings(outcome: SearchOutcome, ready: Ready) -> Iterator[Finding]:
     """One finding per kind, on the simplest input that shows it."""
     seen = set()
     for row in _rows(outcome):
@@ -101,7 +101,7 @@ def _findings(outcome: Outcome, ready: Ready) -> Iterator[Finding]:
             yield _finding(outcome, violation, None, ready)
 
 
-def _finding(outcome: Outcome, violation: Violation, case: Case | None, ready: Ready) -> Finding:
+def _finding(outcome: SearchOutcome, violation: Violation, case: Case | None, ready: Ready) -> Finding:
     """A finding on a case, or on a launch of the search that no single row shows."""
     options = outcome.options
     case_id = f"{FAMILY}/search-{options.columns}-columns/{options.dtype}" if case is None else case.id
@@ -120,7 +120,7 @@ def _finding(outcome: Outcome, violation: Violation, case: Case | None, ready: R
     )
 
 
-def _again(outcome: Outcome, ready: Ready) -> str:
+def _again(outcome: SearchOutcome, ready: Ready) -> str:
     """The command that makes the same rounds again."""
     options = outcome.options
     # A round that ended the worker is not among those that were finished.
@@ -130,7 +130,7 @@ def _again(outcome: Outcome, ready: Ready) -> str:
     return shlex.join([*words, "--seed", str(options.seed), "--device", ready.backend])
 
 
-def _witness(case: Case, worst: Extreme, outcome: Outcome) -> Witness:
+def _witness(case: Case, worst: Extreme, outcome: SearchOutcome) -> Witness:
     return Witness(
         case=case.id,
         # In its case it is the only row, whatever it was in its launch.
@@ -144,10 +144,10 @@ def _witness(case: Case, worst: Extreme, outcome: Outcome) -> Witness:
     )
 
 
-def _search(outcome: Outcome) -> Search:
+def _search(outcome: SearchOutcome) -> SearchResult:
     options, found, smaller = outcome.options, outcome.found, outcome.smaller
     worst = None if found is None else extreme(found.worse, options.objective)
-    return Search(
+    return SearchResult(
         name=options.variant,
         dtype=options.dtype,
         columns=options.columns,
@@ -165,14 +165,14 @@ def _search(outcome: Outcome) -> Search:
     )
 
 
-def _figure(row: Row | None, outcome: Outcome) -> float | None:
+def _figure(row: Row | None, outcome: SearchOutcome) -> float | None:
     if row is None:
         return None
     figure = row.figure(outcome.options.objective)
     return figure if figure >= 0 else None
 
 
-def _save(outcome: Outcome) -> str | None:
+def _save(outcome: SearchOutcome) -> str | None:
     """The command that adds what was found to the corpora: where a promise is broken, shrunk by that promise."""
     case = kept(outcome)
     if case is None:
@@ -185,7 +185,7 @@ def _save(outcome: Outcome) -> str | None:
     return shlex.join([*shlex.split(bits), "--no-shrink", "--tag", TAG, "--provenance", origin(outcome)])
 
 
-def _notes(outcome: Outcome) -> Iterator[str]:
+def _notes(outcome: SearchOutcome) -> Iterator[str]:
     options, found = outcome.options, outcome.found
     if found is None:
         return

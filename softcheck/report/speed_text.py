@@ -15,7 +15,7 @@ Row = list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """Cells with a title and a heading; the first column is text, the others are figures."""
 
     title: str
@@ -37,12 +37,12 @@ _COLUMNS: tuple[tuple[str, Callable[[SpeedFigures], str]], ...] = (
 )
 
 
-def tables(report: SpeedReport) -> list[Table]:
+def tables(report: SpeedReport) -> list[TextTable]:
     """A table per shape, and the geometric means over shapes last."""
-    found = [Table(shape_title(shape), [t for t, _ in _COLUMNS], _rows(shape)) for shape in report.shapes]
+    found = [TextTable(shape_title(shape), [t for t, _ in _COLUMNS], _rows(shape)) for shape in report.shapes]
     if len(report.shapes) > 1:
         found.append(
-            Table(
+            TextTable(
                 f"geometric mean over shapes, times faster than {content.one_line(report.reference)}",
                 ["variant", "dtype", "shapes", "times faster [low, high]", "of copy"],
                 [_mean_row(mean) for mean in report.means],
@@ -200,7 +200,7 @@ def _mean_row(mean: SpeedMean) -> Row:
     return [content.one_line(mean.variant), mean.dtype, f"{mean.shapes}{left_out}", times(mean.times_faster), share]
 
 
-def _aligned(table: Table) -> list[str]:
+def _aligned(table: TextTable) -> list[str]:
     columns = list(zip(table.heading, *table.rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     return [

@@ -8,10 +8,10 @@ from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
 from softcheck.run.every_pair import WORKERS, EveryPair, wanted
 from softcheck.run.generate import generate
-from softcheck.run.model import Events, GivenUp, Options, Run
+from softcheck.run.model import Events, GivenUp, Run, RunOptions
 from softcheck.run.plan import covered
-from softcheck.run.record import Asked, Keeping, Record, Search, digest_of, header_of
-from softcheck.run.session import Result, Session
+from softcheck.run.record import Asked, Keeping, Record, SearchRecord, digest_of, header_of
+from softcheck.run.session import CaseMeasurement, Session
 from softcheck.run.stages import cases_and_probes, load
 from softcheck.speed.shapes import DEFAULT
 from softcheck.variants.declaration import Backend, Declaration
@@ -45,7 +45,7 @@ class _Stages:
             self._now = None
 
 
-def check(options: Options, events: Events | None = None, keeping: Keeping | None = None) -> Run:
+def check(options: RunOptions, events: Events | None = None, keeping: Keeping | None = None) -> Run:
     """Runs everything that the options ask for. Ctrl-C ends it early and returns what was measured, ``interrupted``.
 
     ``keeping`` names a journal, which is removed after a complete run. Raises NothingRunError where the device that was
@@ -105,7 +105,7 @@ def check(options: Options, events: Events | None = None, keeping: Keeping | Non
     return run
 
 
-def _most_at_once(options: Options) -> int:
+def _most_at_once(options: RunOptions) -> int:
     """Workers beyond which some would find nothing to do."""
     return max(len(options.variants), len(options.cases) + len(options.probes) * len(options.variants))
 
@@ -125,7 +125,7 @@ def explanation(
     return None
 
 
-def _open(options: Options, session: Session, keeping: Keeping | None) -> Record:
+def _open(options: RunOptions, session: Session, keeping: Keeping | None) -> Record:
     """The run's record; what timed out before a kill counts on."""
     if keeping is None:
         return Record(None, None)
@@ -170,7 +170,7 @@ def _sort(run: Run) -> None:
     run.errors = sorted(set(run.errors))
 
 
-def _adding(pairs: EveryPair, options: Options) -> Callable[[str, Declaration, bool], None]:
+def _adding(pairs: EveryPair, options: RunOptions) -> Callable[[str, Declaration, bool], None]:
     """Begins with a variant's pairs."""
 
     def add(name: str, declaration: Declaration, is_slow: bool) -> None:  # noqa: FBT001 - a callback
@@ -234,7 +234,7 @@ def _generate(session: Session, run: Run, events: Events, record: Record) -> Non
             continue
         before = len(run.results)
 
-        def is_failure(result: Result, dtype: str = dtype, declaration: Declaration = declaration) -> bool:
+        def is_failure(result: CaseMeasurement, dtype: str = dtype, declaration: Declaration = declaration) -> bool:
             return any(
                 unexplained(violation, result.case.id, dtype, declaration, run.ready.backend)
                 for violation in result.measurement.violations
@@ -253,7 +253,7 @@ def _generate(session: Session, run: Run, events: Events, record: Record) -> Non
         run.generated.append(found)
         if found.failure is not None:
             run.results.append(found.failure)
-        record.add_search(Search(found, tuple(run.results[before:])))
+        record.add_search(SearchRecord(found, tuple(run.results[before:])))
         events.progress(done, len(searches))
 
 

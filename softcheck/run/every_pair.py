@@ -19,7 +19,7 @@ SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PairsTask:
     """A variant and the pairs to judge it on."""
 
     variant: str
@@ -27,10 +27,10 @@ class Wanted:
     domain: Domain
 
 
-def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> list[Wanted]:
+def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> list[PairsTask]:
     """The pairs of each 16-bit dtype that it declares, if it declares rows of two columns."""
     return [
-        Wanted(variant, declaration, domain(dtype, 2))
+        PairsTask(variant, declaration, domain(dtype, 2))
         for dtype in dtypes
         if FORMATS[dtype].width == 16 and dtype in declaration.dtypes and (declaration.column_limit(dtype) or 2) >= 2
     ]
@@ -49,10 +49,10 @@ class EveryPair:
         self._own = threading.local()
         self._apart: list[Session] = []
         self._threads = ThreadPoolExecutor(WORKERS, initializer=self._set_apart)
-        self._waiting: collections.deque[Wanted] = collections.deque()
+        self._waiting: collections.deque[PairsTask] = collections.deque()
         self._found: list[Future[tuple[Exhausted | None, str | None]]] = []
 
-    def add(self, each: Wanted, *, next_of_all: bool = False) -> None:
+    def add(self, each: PairsTask, *, next_of_all: bool = False) -> None:
         """Judges this too, after or before all that has not begun.
 
         One whose first call is slow should not be the last: while it gets ready, the other worker keeps the GPU busy.
@@ -90,7 +90,7 @@ class EveryPair:
     def _judge_next(self) -> tuple[Exhausted | None, str | None]:
         return self._judge(self._waiting.popleft())
 
-    def _judge(self, each: Wanted) -> tuple[Exhausted | None, str | None]:
+    def _judge(self, each: PairsTask) -> tuple[Exhausted | None, str | None]:
         variant, dtype = each.variant, each.domain.dtype
         kept = self._record.exhausted.get((variant, dtype))
         if kept is not None or self._session.patience.over(variant, dtype) is not None:

@@ -22,7 +22,7 @@ from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import STANDARD
 from softcheck.probes.poison import nan_filled
 from softcheck.run.interruption import Interruption
-from softcheck.run.protocol import Candidate, Reply, Search, Searched, Searching
+from softcheck.run.protocol import Candidate, Reply, RunSearch, Searched, Searching
 from softcheck.search.fitness import rate
 from softcheck.search.mutation import MUTATIONS, Parents, mutate
 from softcheck.search.objective import Objective, badness
@@ -215,7 +215,7 @@ def _shares(success: dict[str, float], first_row: int, end_row: int) -> list[tup
     return [(name, first, end) for name, (first, end) in zip(success, pairwise(cuts), strict=True) if end > first]
 
 
-def search(variant: LoadedVariant, request: Search, device: torch.device) -> Iterator[Reply]:
+def search(variant: LoadedVariant, request: RunSearch, device: torch.device) -> Iterator[Reply]:
     """Yields Searching after every round, and Searched at the end: after ``rounds``, or ``seconds`` from the first round on.
 
     SIGINT ends it after the round that is under way. In each round as many random rows are rated as evolved ones.
@@ -251,7 +251,7 @@ def search(variant: LoadedVariant, request: Search, device: torch.device) -> Ite
 class _Run:
     """Search and random sampling, round by round, each with random numbers of its own."""
 
-    def __init__(self, variant: LoadedVariant, request: Search, fmt: Format, device: torch.device) -> None:
+    def __init__(self, variant: LoadedVariant, request: RunSearch, fmt: Format, device: torch.device) -> None:
         self.request, self.fmt = request, fmt
         self.target = _Target(variant, fmt, request.objective)
         generators = [torch.Generator(device).manual_seed(2 * request.seed + i) for i in (0, 1)]
@@ -274,12 +274,12 @@ class _Run:
         self.elements += rows * columns
 
 
-def _seeds(request: Search, fmt: Format, device: torch.device) -> torch.Tensor:
+def _seeds(request: RunSearch, fmt: Format, device: torch.device) -> torch.Tensor:
     bits = np.frombuffer(request.seeds, dtype=fmt.storage).reshape(-1, request.columns)
     return to_tensor(bits, fmt, device)
 
 
-def _is_over(request: Search, rounds: int, seconds: float) -> bool:
+def _is_over(request: RunSearch, rounds: int, seconds: float) -> bool:
     return (request.rounds is not None and rounds >= request.rounds) or (
         request.seconds is not None and seconds >= request.seconds
     )

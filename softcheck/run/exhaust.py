@@ -23,7 +23,7 @@ ROWS_AT_ONCE = {"interpreter": 2**10, "cuda": 2**26}
 """Rows of one part: under the interpreter about a second of one program per row; on a GPU a few gigabytes in all."""
 
 
-class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ExhaustHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """First record of a journal: what its parts are parts of."""
 
     variant: str
@@ -46,12 +46,12 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Parts:
     """The parts that are measured, each journalled."""
 
-    def __init__(self, path: Path, header: Header, *, resume: bool) -> None:
+    def __init__(self, path: Path, header: ExhaustHeader, *, resume: bool) -> None:
         """Opens the journal.
 
         Raises UsageError where ``resume`` finds a journal of another run, or where the file can't be written.
         """
-        self._journal: Journal[Header, Part] = Journal(
+        self._journal: Journal[ExhaustHeader, Part] = Journal(
             path, header, Part, resume=resume, refusal=_refusal, is_synced=True
         )
         self.path = path
@@ -67,7 +67,7 @@ class Parts:
         self._journal.close()
 
 
-def _refusal(found: Header, now: Header) -> str | None:
+def _refusal(found: ExhaustHeader, now: ExhaustHeader) -> str | None:
     if msgspec.structs.replace(found, sources=now.sources) == now:
         return changed(found.sources, now.sources)
     return (

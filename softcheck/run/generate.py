@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from softcheck.cases.case import Case
 from softcheck.run.drawing import no_constants
-from softcheck.run.session import Result, Session
+from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
 
@@ -16,7 +16,7 @@ class Generated:
     variant: str
     dtype: str
     examples: int
-    failure: Result | None
+    failure: CaseMeasurement | None
 
 
 _MOST_COLUMNS = 1100
@@ -35,8 +35,8 @@ def generate(
     examples: int,
     seed: int,
     declaration: Declaration,
-    is_failure: Callable[[Result], bool],
-    on_result: Callable[[Result], None],
+    is_failure: Callable[[CaseMeasurement], bool],
+    on_result: Callable[[CaseMeasurement], None],
 ) -> Generated:
     """Judges a variant on generated cases until one fails or ``examples`` have passed.
 
@@ -47,7 +47,7 @@ def generate(
 
     from softcheck import strategies
 
-    smallest: list[Result] = []
+    smallest: list[CaseMeasurement] = []
     count = 0
     limit = min(_MOST_COLUMNS, declaration.column_limit(dtype) or _MOST_COLUMNS)
 

@@ -11,14 +11,14 @@ from softcheck.run.patience import HANG_SECONDS, Over
 from softcheck.run.probing import ProbeResult
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Ready
-from softcheck.run.session import Result
+from softcheck.run.session import CaseMeasurement
 from softcheck.run.widths import COMPILE_SECONDS, WidthLimit
 from softcheck.speed.samples import ShapeSamples
 from softcheck.variants.declaration import Declaration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class RunOptions:
     """What to check. ``cases`` are already selected; ``whole_corpus`` says that no edge case was left out of them."""
 
     variants: tuple[str, ...]
@@ -63,12 +63,12 @@ class GivenUp:
 class Run:
     """Everything measured, as it came."""
 
-    options: Options
+    options: RunOptions
     ready: Ready
     declarations: dict[str, Declaration] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     """Variants that can't be judged at all, with the reason."""
-    results: list[Result] = field(default_factory=list)
+    results: list[CaseMeasurement] = field(default_factory=list)
     probed: list[ProbeResult] = field(default_factory=list)
     exhausted: list[Exhausted] = field(default_factory=list)
     generated: list[Generated] = field(default_factory=list)

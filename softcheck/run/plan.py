@@ -12,14 +12,14 @@ NARROW = 2**12
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CasePlan:
     """Tasks in order, each a case with the variants that promise to take it, and notes on what is left out."""
 
     tasks: tuple[tuple[Case, tuple[str, ...]], ...]
     notes: tuple[str, ...]
 
 
-def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes: Sequence[str]) -> Plan:
+def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes: Sequence[str]) -> CasePlan:
     """Every case of the dtypes with every variant whose declaration covers it, narrow cases first."""
     beyond: dict[tuple[str, str, str], int] = {}
     tasks = []
@@ -39,7 +39,7 @@ def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes:
         tasks.append((case, tuple(takers)))
     tasks.sort(key=lambda task: _turn(task[0]))
     notes = tuple(f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in beyond.items())
-    return Plan(tuple(tasks), notes)
+    return CasePlan(tuple(tasks), notes)
 
 
 def _turn(case: Case) -> tuple[bool, int]:

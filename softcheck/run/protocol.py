@@ -75,7 +75,7 @@ class TryWidth(msgspec.Struct, frozen=True, tag=True):
     columns: int
 
 
-class Search(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class RunSearch(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Look for the rows on which one variant errs most, for so many rounds or seconds, or what ends first."""
 
     variant: str
@@ -102,7 +102,7 @@ class Call:
     request: RunCase | RunDomain | RunProbe
 
 
-Request = Load | RunCase | Time | RunDomain | RunProbe | TryWidth | Search
+Request = Load | RunCase | Time | RunDomain | RunProbe | TryWidth | RunSearch
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):

@@ -20,7 +20,7 @@ from softcheck.run.journal import Journal
 from softcheck.run.patience import Patience
 from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready
-from softcheck.run.session import Result
+from softcheck.run.session import CaseMeasurement
 from softcheck.run.widths import COMPILE_SECONDS, WidthLimit
 from softcheck.speed.samples import ShapeSamples
 
@@ -45,7 +45,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     compile_seconds: float = COMPILE_SECONDS
 
 
-class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """First record of a journal."""
 
     softcheck: str
@@ -74,11 +74,11 @@ class _ProbeKept(msgspec.Struct, frozen=True, tag="probe"):
     result: ProbeResult
 
 
-class Search(msgspec.Struct, frozen=True, tag="search"):
+class SearchRecord(msgspec.Struct, frozen=True, tag="search"):
     """A finished search and the examples that it judged."""
 
     generated: Generated
-    results: tuple[Result, ...]
+    results: tuple[CaseMeasurement, ...]
 
 
 class _ExhaustedKept(msgspec.Struct, frozen=True, tag="exhausted"):
@@ -100,7 +100,9 @@ class _WidthLimitKept(msgspec.Struct, frozen=True, tag="width_limit"):
     limit: WidthLimit
 
 
-_Entry = _WidthLimitKept | _BlameKept | _CaseKept | _TrialKept | _ProbeKept | _ExhaustedKept | Search | _SpeedsKept
+_Entry = (
+    _WidthLimitKept | _BlameKept | _CaseKept | _TrialKept | _ProbeKept | _ExhaustedKept | SearchRecord | _SpeedsKept
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,16 +117,16 @@ class Keeping:
 class Record:
     """Measurements of this run and, where it goes on with a journal, those of the one before."""
 
-    def __init__(self, keeping: Keeping | None, header: Header | None, cases: tuple[Case, ...] = ()) -> None:
+    def __init__(self, keeping: Keeping | None, header: RunHeader | None, cases: tuple[Case, ...] = ()) -> None:
         """Opens the journal. Raises UsageError where it can't be written or belongs to another run."""
-        self._journal: Journal[Header, _Entry] | None = None
-        self.results: dict[tuple[str, str], Result] = {}
+        self._journal: Journal[RunHeader, _Entry] | None = None
+        self.results: dict[tuple[str, str], CaseMeasurement] = {}
         """By variant and case id."""
         self.outcomes: dict[ProbeTask, list[Outcome]] = {}
         self.probed: dict[ProbeTask, ProbeResult] = {}
         self.exhausted: dict[tuple[str, str], Exhausted] = {}
         """By variant and dtype."""
-        self.searches: dict[tuple[str, str], Search] = {}
+        self.searches: dict[tuple[str, str], SearchRecord] = {}
         """By variant and dtype."""
         self.speeds: dict[str, ShapeSamples] = {}
         """By dtype."""
@@ -159,7 +161,7 @@ class Record:
             for result in search.results:
                 patience.count(result.variant, result.case.dtype, result.measurement.violations)
 
-    def add_result(self, result: Result) -> None:
+    def add_result(self, result: CaseMeasurement) -> None:
         """Keeps a measurement on a saved case."""
         self._add(_CaseKept(result.variant, result.case.id, result.measurement, result.seconds))
 
@@ -175,7 +177,7 @@ class Record:
         """Keeps what was found among all rows of two columns."""
         self._add(_ExhaustedKept(result))
 
-    def add_search(self, search: Search) -> None:
+    def add_search(self, search: SearchRecord) -> None:
         """Keeps a finished search; one that was cut short is made again from its seed."""
         self._add(search)
 
@@ -209,7 +211,7 @@ class Record:
         if isinstance(entry, _CaseKept):
             if entry.case not in cases:
                 raise UsageError(f"the journal holds a result on {entry.case!r}, which is no case of this run")
-            result = Result(entry.variant, cases[entry.case], entry.measurement, entry.seconds)
+            result = CaseMeasurement(entry.variant, cases[entry.case], entry.measurement, entry.seconds)
             self.results[entry.variant, entry.case] = result
         elif isinstance(entry, _WidthLimitKept):
             self.width_limits.append(entry.limit)
@@ -223,15 +225,15 @@ class Record:
             self.probed[entry.result.task] = entry.result
         elif isinstance(entry, _ExhaustedKept):
             self.exhausted[entry.result.variant, entry.result.domain.dtype] = entry.result
-        elif isinstance(entry, Search):
+        elif isinstance(entry, SearchRecord):
             self.searches[entry.generated.variant, entry.generated.dtype] = entry
         else:
             self.speeds[entry.speeds.dtype] = entry.speeds
 
 
-def header_of(asked: Asked, ready: Ready, keeping: Keeping) -> Header:
+def header_of(asked: Asked, ready: Ready, keeping: Keeping) -> RunHeader:
     """The header of a run's journal."""
-    return Header(
+    return RunHeader(
         softcheck=__version__,
         ready=ready,
         asked=asked,
@@ -246,7 +248,7 @@ def digest_of(cases: tuple[Case, ...]) -> str:
     return hashlib.sha256(named.encode()).hexdigest()[:16]
 
 
-def refusal(found: Header, now: Header) -> str | None:
+def refusal(found: RunHeader, now: RunHeader) -> str | None:
     """Why a journal can't be gone on with, or None: every figure in a report must come from one and the same set-up."""
     for what, before, after in (
         ("softcheck's version", found.softcheck, now.softcheck),

@@ -20,7 +20,7 @@ from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.run.drawing import no_constants
 from softcheck.run.interruption import Interruption
 from softcheck.run.process import WorkerDiedError
-from softcheck.run.protocol import Candidate, Failed, Search, Searched, Searching
+from softcheck.run.protocol import Candidate, Failed, RunSearch, Searched, Searching
 from softcheck.run.session import Session
 from softcheck.run.shrink import shrink
 from softcheck.search.objective import Objective, badness
@@ -45,7 +45,7 @@ _SHRINK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SearchOptions:
     """What to search for. ``rounds`` and ``seconds`` end the search, whichever is first; one of them is given."""
 
     variant: str
@@ -89,10 +89,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SearchOutcome:
     """What a search found; rows are None where the variant gave no output."""
 
-    options: Options
+    options: SearchOptions
     declaration: Declaration
     rows_per_launch: int
     rounds: int
@@ -109,11 +109,11 @@ class Outcome:
 
 def search(
     session: Session,
-    options: Options,
+    options: SearchOptions,
     declaration: Declaration,
     progress: Callable[[Searching], None],
     interruption: Interruption | None = None,
-) -> Outcome:
+) -> SearchOutcome:
     """Searches, judges what was found and shrinks it. An interruption cuts the search and the shrinking short.
 
     Raises UsageError where the declaration does not cover the dtype or the width, and for float64, which the device can't
@@ -124,7 +124,7 @@ def search(
     backend = session.ready.backend
     fmt = FORMATS[options.dtype]
     rows = options.rows or _rows_per_launch(options.columns, backend)
-    request = Search(
+    request = RunSearch(
         variant=options.variant,
         dtype=options.dtype,
         columns=options.columns,
@@ -139,7 +139,7 @@ def search(
     searched = _evolved(session, request, progress, interruption)
     found = _row(session, options, searched.found)
     smaller = _shrunk(session, options, found, interruption) if found is not None and options.shrinks else None
-    return Outcome(
+    return SearchOutcome(
         options=options,
         declaration=declaration,
         rows_per_launch=rows,
@@ -168,7 +168,7 @@ def seeds(fmt: Format, columns: int, seed: int, most_elements: int) -> Bits:
 
 
 def _evolved(
-    session: Session, request: Search, progress: Callable[[Searching], None], interruption: Interruption
+    session: Session, request: RunSearch, progress: Callable[[Searching], None], interruption: Interruption
 ) -> Searched:
     """What a worker finds; a variant that ends it gives a violation and no rows.
 
@@ -234,7 +234,7 @@ def _generated(dtype: str, columns: int, seed: int) -> list[Bits]:
     return rows
 
 
-def _check(options: Options, declaration: Declaration) -> None:
+def _check(options: SearchOptions, declaration: Declaration) -> None:
     name, dtype = options.variant, options.dtype
     if dtype not in SEARCHED:
         raise UsageError(
@@ -253,7 +253,7 @@ def _rows_per_launch(columns: int, backend: str) -> int:
     return max(_FEWEST_ROWS, min(_MOST_ROWS[backend], _ELEMENTS_PER_LAUNCH[backend] // columns))
 
 
-def _row(session: Session, options: Options, candidate: Candidate | None) -> Row | None:
+def _row(session: Session, options: SearchOptions, candidate: Candidate | None) -> Row | None:
     """What was found, run and judged once more, alone."""
     if candidate is None:
         return None
@@ -265,13 +265,13 @@ def _row(session: Session, options: Options, candidate: Candidate | None) -> Row
     return Row(case, candidate.measurement, _alone(session, options, case))
 
 
-def _alone(session: Session, options: Options, case: Case) -> Measurement:
+def _alone(session: Session, options: SearchOptions, case: Case) -> Measurement:
     results = session.run_case(case, [options.variant], whole=True)
     # A variant that ran out of time too often is not called again.
     return results[0].measurement if results else unmeasured(case.shape, ())
 
 
-def _shrunk(session: Session, options: Options, found: Row, interruption: Interruption) -> Row | None:
+def _shrunk(session: Session, options: SearchOptions, found: Row, interruption: Interruption) -> Row | None:
     """A smaller row that keeps the figure and breaks the same promises; None where nothing smaller does."""
     wanted = KEPT * badness(found.alone, options.objective)
     broken = {violation.kind for violation in found.alone.violations}

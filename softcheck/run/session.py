@@ -40,7 +40,7 @@ CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CaseMeasurement:
     """One variant's measurement on one case."""
 
     variant: str
@@ -102,8 +102,8 @@ class Session(Pool):
         variants: Sequence[str],
         *,
         whole: bool = False,
-        on_result: Callable[[Result], None] = lambda _: None,
-    ) -> list[Result]:
+        on_result: Callable[[CaseMeasurement], None] = lambda _: None,
+    ) -> list[CaseMeasurement]:
         """Results of the variants on one case, in order. A variant that ends its worker gets a finding; the rest go on.
 
         Each result reaches ``on_result`` as soon as it is measured. A variant whose kernels would take too long to compile for
@@ -111,10 +111,10 @@ class Session(Pool):
         variant that was given up (``patience``) has no result.
         Raises SoftcheckError where the case itself can't be made.
         """
-        results: list[Result] = []
+        results: list[CaseMeasurement] = []
         first_rows = None if whole else rows_to_run(case, self.ready.backend)
 
-        def keep(result: Result) -> None:
+        def keep(result: CaseMeasurement) -> None:
             self.patience.count(result.variant, case.dtype, result.measurement.violations)
             if not result.measurement.violations and result.measurement.skipped is None:
                 self.patience.answered(result.variant, case.shape[0] * case.shape[1], result.seconds)
@@ -127,12 +127,12 @@ class Session(Pool):
             limit = self.width_limit(name, case.dtype, case.shape[1])
             if limit is not None:
                 why = f"{limit} (--compile-seconds {self.widths.budget:g})"
-                keep(Result(name, case, replace(unmeasured(case.shape, ()), skipped=why), 0.0))
+                keep(CaseMeasurement(name, case, replace(unmeasured(case.shape, ()), skipped=why), 0.0))
         fresh = False
         while waiting:
             before = len(results)
             under_way: list[str] = []
-            doubtful: list[Result] = []
+            doubtful: list[CaseMeasurement] = []
             worker = self.take(fresh=fresh)
             request = RunCase(case, tuple(waiting), first_rows)
             try:
@@ -156,8 +156,8 @@ class Session(Pool):
         worker: Worker,
         request: RunCase,
         under_way: list[str],
-        doubtful: list[Result],
-        keep: Callable[[Result], None],
+        doubtful: list[CaseMeasurement],
+        keep: Callable[[CaseMeasurement], None],
     ) -> None:
         """Asks a worker; ``under_way`` holds the variant that is running, if any, when this raises.
 
@@ -175,7 +175,7 @@ class Session(Pool):
             elif isinstance(reply, Measured):
                 refuse_ruin(reply)
                 under_way.clear()
-                result = Result(reply.variant, request.case, reply.measurement, reply.seconds)
+                result = CaseMeasurement(reply.variant, request.case, reply.measurement, reply.seconds)
                 if self._may_be_anothers(worker, result):
                     doubtful.append(result)
                 else:
@@ -188,7 +188,7 @@ class Session(Pool):
                 raise SoftcheckError(f"case {request.case.id}: {reply.message}")
         (self.retire if doubtful else self.give)(worker)
 
-    def _may_be_anothers(self, worker: Worker, result: Result) -> bool:
+    def _may_be_anothers(self, worker: Worker, result: CaseMeasurement) -> bool:
         """Whether something was found that a variant which ran in the same process before may have caused.
 
         That is an exception, or global state that changed, as long as no process of the variant's own has shown it.
@@ -199,13 +199,17 @@ class Session(Pool):
         )
 
     def _run_again(
-        self, worker: Worker, request: RunCase, doubtful: Sequence[Result], keep: Callable[[Result], None]
+        self,
+        worker: Worker,
+        request: RunCase,
+        doubtful: Sequence[CaseMeasurement],
+        keep: Callable[[CaseMeasurement], None],
     ) -> None:
         """Keeps in place of doubtful results what the same calls come to alone."""
         for result in doubtful:
             keep(self._again(worker, on_case(request, result.variant), result))
 
-    def _again(self, worker: Worker, call: Call, doubtful: Result) -> Result:
+    def _again(self, worker: Worker, call: Call, doubtful: CaseMeasurement) -> CaseMeasurement:
         """A doubtful result's call made alone in a new process; where it does not show the same there, a note says so."""
         fresh = self.take(fresh=True)
         try:
@@ -229,14 +233,14 @@ class Session(Pool):
                     f"{call.variant}, {call.name}: {violation.kind} ({violation.message}) in a process in which other variants had run "
                     f"({others}), and not alone in a new one: one of these left something behind"
                 )
-        return Result(call.variant, doubtful.case, answer.measurement, answer.seconds)
+        return CaseMeasurement(call.variant, doubtful.case, answer.measurement, answer.seconds)
 
-    def _ended(self, worker: Worker, call: Call, died: WorkerDiedError) -> Result:
+    def _ended(self, worker: Worker, call: Call, died: WorkerDiedError) -> CaseMeasurement:
         """What a case whose worker died comes to: its own result alone in a new process, or how it ends that one too."""
         assert isinstance(call.request, RunCase)
         answer = again_alone(self, worker, call, died, Measured)
         if isinstance(answer, Measured):
-            return Result(call.variant, call.request.case, answer.measurement, answer.seconds)
+            return CaseMeasurement(call.variant, call.request.case, answer.measurement, answer.seconds)
         return _dead(call, answer)
 
     def run_domain(self, variant: str, domain: Domain, start: int, count: int) -> Measurement:
@@ -282,7 +286,7 @@ class Session(Pool):
             return answer.measurement
         return unmeasured(shape, (death(answer, f"expected an output for {call.name}"),))
 
-    def job(self, case: Case, variants: Sequence[str]) -> Job[Result]:
+    def job(self, case: Case, variants: Sequence[str]) -> Job[CaseMeasurement]:
         """``run_case`` as a job of ``pool.spread``."""
         return Job(f"case {case.id}", lambda emit: self.run_case(case, variants, on_result=emit))
 
@@ -355,13 +359,13 @@ def rows_to_run(case: Case, backend: str) -> int | None:
     return None if rows <= limit else limit
 
 
-def _dead(call: Call, died: WorkerDiedError) -> Result:
+def _dead(call: Call, died: WorkerDiedError) -> CaseMeasurement:
     """The result of a call on a case that ends its process alone too."""
     assert isinstance(call.request, RunCase)
     case, first_rows = call.request.case, call.request.first_rows
     rows, columns = case.shape
     shape = min(rows, first_rows or rows), columns
-    return Result(call.variant, case, unmeasured(shape, (death(died),)), 0.0)
+    return CaseMeasurement(call.variant, case, unmeasured(shape, (death(died),)), 0.0)
 
 
 def death(died: WorkerDiedError, expected: str = "expected an output") -> Violation:

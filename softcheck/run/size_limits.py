@@ -6,7 +6,7 @@ from typing import Literal
 
 from softcheck.contract import FindingKind, Refusal, Violation
 from softcheck.run.probing import ProbeResult
-from softcheck.run.session import Result
+from softcheck.run.session import CaseMeasurement
 
 Measure = Literal["columns", "rows", "elements"]
 
@@ -48,7 +48,7 @@ class SizeLimit:
         return not _is_empty(refusal) and _size(refusal.rows, refusal.columns, self.measure) >= self.refused
 
 
-def size_limits(results: Sequence[Result], probed: Sequence[ProbeResult]) -> list[SizeLimit]:
+def size_limits(results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]) -> list[SizeLimit]:
     """The limits of one variant in one dtype.
 
     Refusals of one kind are a limit where each is larger, in columns, rows or elements, than everything that was answered. Others

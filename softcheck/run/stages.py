@@ -8,12 +8,12 @@ from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.registry import TELLING
-from softcheck.run.model import Events, Options, Run, Standing
+from softcheck.run.model import Events, Run, RunOptions, Standing
 from softcheck.run.plan import left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
 from softcheck.run.probing import ProbeResult, ProbeTask, is_exclusive, needs_the_device, probe_job
 from softcheck.run.record import Record
-from softcheck.run.session import Result, Session
+from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
 SLOW = 3.0
@@ -51,8 +51,8 @@ def load(
     run.results.extend(record.results.values())
     apart: dict[str, Session] = {}
 
-    def deliver(item: _Loaded | Result) -> None:
-        if isinstance(item, Result):
+    def deliver(item: _Loaded | CaseMeasurement) -> None:
+        if isinstance(item, CaseMeasurement):
             record.add_result(item)
             run.results.append(item)
             standings.add(item.variant, item.case.dtype, item.case.id, item.measurement.violations)
@@ -111,8 +111,8 @@ class _Standings:
 
 def _loading(
     session: Session, spec: str, run: Run, record: Record, places: threading.Semaphore
-) -> Job[_Loaded | Result]:
-    def work(emit: Callable[[_Loaded | Result], None]) -> None:
+) -> Job[_Loaded | CaseMeasurement]:
+    def work(emit: Callable[[_Loaded | CaseMeasurement], None]) -> None:
         # What the first call prepares in its process serves the scouts.
         own = session.apart()
         seconds: list[float] = []
@@ -134,7 +134,7 @@ def _loading(
     return Job(f"loading {spec}", work)
 
 
-def _first_cases(options: Options, declaration: Declaration) -> list[Case]:
+def _first_cases(options: RunOptions, declaration: Declaration) -> list[Case]:
     """The scouts; all cases, as they were given, where they run in that order."""
     if not options.in_order:
         return scouts(options.cases, declaration, options.dtypes)
@@ -172,8 +172,8 @@ def cases_and_probes(
 
     standings = _Standings(run, events)
 
-    def deliver(item: Result | ProbeResult) -> None:
-        if isinstance(item, Result):
+    def deliver(item: CaseMeasurement | ProbeResult) -> None:
+        if isinstance(item, CaseMeasurement):
             record.add_result(item)
             run.results.append(item)
             standings.add(item.variant, item.case.dtype, item.case.id, item.measurement.violations)
@@ -188,7 +188,7 @@ def cases_and_probes(
                 where = "" if shown is None else item.case_id(shown.label)
                 standings.add(item.task.variant, item.task.dtype, where, violations)
 
-    def lane(own: Session, names: Sequence[str], most: int) -> Lane[Result | ProbeResult]:
+    def lane(own: Session, names: Sequence[str], most: int) -> Lane[CaseMeasurement | ProbeResult]:
         shares = [(case, [name for name in takers if name in names]) for case, takers in cases]
         on_cases = [own.job(case, takers) for case, takers in shares if takers]
         mine = [task for task in small if task.variant in names]
@@ -200,7 +200,7 @@ def cases_and_probes(
         return Lane([*long, *on_cases, *short], most)
 
     share = max(1, session.jobs // max(1, len(run.declarations)))
-    lanes: list[Lane[Result | ProbeResult]] = [
+    lanes: list[Lane[CaseMeasurement | ProbeResult]] = [
         *(lane(own, [name], share) for name, own in apart.items()),
         Lane([attempt.job(apart.get(task.variant, session)) for task, attempt in large.items()], 1),
         lane(

@@ -10,7 +10,7 @@ from oracles.formats import FORMATS
 from softcheck.errors import UsageError
 from softcheck.run.protocol import Done, Reply, Started, Time, Timed
 from softcheck.speed.clock import CudaClock
-from softcheck.speed.engine import DeviceLostError, Engine, Plan
+from softcheck.speed.engine import DeviceLostError, Engine, TimingPlan
 from softcheck.speed.guards import Watch
 from softcheck.speed.samples import Alarm
 from softcheck.speed.vetting import Function
@@ -26,7 +26,7 @@ def measure(functions: Mapping[str, Function], request: Time, device: torch.devi
     forget_compiled()
     clock = CudaClock(device)
     watch = Watch.open(str(getattr(clock.properties, "uuid", "")) or None)
-    plan = Plan(
+    plan = TimingPlan(
         rows=request.rows,
         columns=request.columns,
         fmt=FORMATS[request.dtype],

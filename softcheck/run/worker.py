@@ -45,7 +45,7 @@ from softcheck.run.protocol import (
     RunCase,
     RunDomain,
     RunProbe,
-    Search,
+    RunSearch,
     Searched,
     Started,
     TrialDone,
@@ -99,7 +99,7 @@ class _Session:
             yield from make_trials(request, self._variant(request.variant), self.device)
         elif isinstance(request, TryWidth):
             yield from try_width(request, self._variant(request.variant), self.device)
-        elif isinstance(request, Search):
+        elif isinstance(request, RunSearch):
             yield from evolution.search(self._variant(request.variant), request, self.device)
         else:
             functions = {name: self._variant(name).function for name in request.variants}

@@ -83,7 +83,7 @@ class _Contender:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TimingPlan:
     """What to time, how long, and in what order (by seed)."""
 
     rows: int
@@ -101,7 +101,9 @@ class Plan:
 class Engine:
     """Measures one shape on one device."""
 
-    def __init__(self, plan: Plan, device: torch.device, clock: Clock, look: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, plan: TimingPlan, device: torch.device, clock: Clock, look: Callable[[], None] = lambda: None
+    ) -> None:
         self._plan = plan
         self._clock = clock
         self._look = look

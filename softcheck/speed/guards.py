@@ -24,14 +24,14 @@ _THROTTLING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClockReading:
     """The device at one moment: the multiprocessors' clock in MHz, and the reasons that hold it down."""
 
     clock_mhz: int
     reasons: int
 
 
-def alarms(snapshots: Sequence[Snapshot], strangers: int | None) -> list[Alarm]:
+def alarms(snapshots: Sequence[ClockReading], strangers: int | None) -> list[Alarm]:
     """What a series of snapshots, taken while kernels ran, gives reason to doubt.
 
     ``strangers`` are processes on the device that are not softcheck's; None where that can't be told.
@@ -78,7 +78,7 @@ class Watch:
         self._handle = handle
         self._nvml = nvml
         self.why_not = why_not
-        self.snapshots: list[Snapshot] = []
+        self.snapshots: list[ClockReading] = []
 
     @classmethod
     def open(cls, uuid: str | None) -> "Watch":
@@ -105,7 +105,7 @@ class Watch:
             self.why_not = f"NVML: {error}"
             self._nvml = None
             return
-        self.snapshots.append(Snapshot(int(clock), int(reasons)))
+        self.snapshots.append(ClockReading(int(clock), int(reasons)))
 
     def clock_mhz(self) -> int | None:
         """Median clock over the snapshots."""

@@ -18,7 +18,7 @@ _CHOICES = ("max", "min")
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class Subtraction:
     """How one exponent has had a maximum subtracted."""
 
     factors: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ class Exponents:
     def __init__(self, code: Code, starts: Iterable[Instruction] = ()) -> None:
         """``starts`` are the instructions with which float64 exponentials begin, which are no single instruction in PTX."""
         self.code = code
-        self._found: dict[str, list[Shift]] = {}
+        self._found: dict[str, list[Subtraction]] = {}
         self._behind_operands: dict[tuple[str, ...], list[Instruction]] = {}
         registers = [r for i in starts for r in i.results]
         # Logits that are prefetched into shared memory would seem to come from what was last reduced there: a sum, say.
@@ -55,7 +55,7 @@ class Exponents:
             id(i) for i in code.reached(registers, lambda i: i.type == "f64" and not code.constants(i))
         }
 
-    def shifts(self, exponent: str) -> list[Shift]:
+    def shifts(self, exponent: str) -> list[Subtraction]:
         """The subtractions of a maximum on the way to an exponent; none where nothing was subtracted."""
         if exponent not in self._found:
             # What a loop leads back to adds nothing new.
@@ -63,7 +63,7 @@ class Exponents:
             self._found[exponent] = list(dict.fromkeys(self._behind(exponent)))
         return self._found[exponent]
 
-    def _behind(self, register: str) -> Iterator[Shift]:
+    def _behind(self, register: str) -> Iterator[Subtraction]:
         for i in self.code.sources(register):
             if i.operation == "mul" and i.type:
                 for operand, factor in (i.operands, i.operands[::-1]):
@@ -76,9 +76,9 @@ class Exponents:
                 for operand in i.operands:
                     yield from self.shifts(operand)
 
-    def _behind_sum(self, i: Instruction) -> Iterator[Shift]:
+    def _behind_sum(self, i: Instruction) -> Iterator[Subtraction]:
         """Shifts inside the summands, else this addition itself where it subtracts a maximum."""
-        inside: list[Shift] = []
+        inside: list[Subtraction] = []
         for term in _terms(i):
             if inside and term.negative:
                 # The logarithm of a sum, which may itself be made of differences.
@@ -95,15 +95,15 @@ class Exponents:
                 yield self._shift(i, logits, subtracted)
                 return
 
-    def _scaled(self, shift: Shift, i: Instruction, factor: str) -> Shift:
+    def _scaled(self, shift: Subtraction, i: Instruction, factor: str) -> Subtraction:
         return replace(shift, scaled_after=shift.scaled_after or not self._is_exact(i, factor))
 
-    def _shift(self, i: Instruction, logits: _Term, subtracted: _Term) -> Shift:
+    def _shift(self, i: Instruction, logits: _Term, subtracted: _Term) -> Subtraction:
         products, taken = self._products(i, logits), self._products(i, subtracted)
         factors = frozenset(kind for product, operands in products if (kind := self._factor(product, operands)))
         fused = any(len(t.operands) > 1 and self._factor(i, t.operands) is not None for t in (logits, subtracted))
         other = bool(products) != bool(taken) and self._is_maximum_of(subtracted, logits)
-        return Shift(factors, fused=fused, other_maximum=other)
+        return Subtraction(factors, fused=fused, other_maximum=other)
 
     def _is_subtracted(self, term: _Term, other: _Term) -> bool:
         """Whether a summand is a maximum, or is negated and was loaded: a maximum or a logarithm of a sum from elsewhere."""
@@ -201,7 +201,7 @@ class Exponents:
         return any(abs(v) == 1.0 for o in operands if (v := self._value(o, i.type)) is not None)
 
     def _factor(self, i: Instruction, operands: tuple[str, ...]) -> str | None:
-        """What a product's factor is, as ``Shift.factors`` names it; None for a power of two."""
+        """What a product's factor is, as ``Subtraction.factors`` names it; None for a power of two."""
         values = [v for o in operands if (v := self._value(o, i.type)) is not None]
         if not values:
             return "argument"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from softcheck.variants._ptx_code import Code, Instruction
-from softcheck.variants._ptx_exponents import Exponents, Shift
+from softcheck.variants._ptx_exponents import Exponents, Subtraction
 
 _LIBDEVICE_LOW = "0f32A57060"
 """The low part of log2(e) that libdevice's expf multiplies by, 1.925963e-8."""
@@ -30,7 +30,7 @@ class _Exponent:
 
     kind: str
     """The type of an ex2, ``libdevice`` for its expf, ``f64`` for its exp and exp2 of float64."""
-    shifts: list[Shift]
+    shifts: list[Subtraction]
     base_two: bool = False
 
     @property

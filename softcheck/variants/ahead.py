@@ -22,7 +22,7 @@ _START_SECONDS = 120.0
 _COMPILE_SECONDS = 60.0
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class CompileRequest(msgspec.Struct, frozen=True):
     """What to compile: the kernels that a variant launches for a contiguous input."""
 
     spec: str
@@ -49,7 +49,7 @@ class AheadError(SoftcheckError):
     """Kernels that could not be compiled ahead of time, with the reason."""
 
 
-def compile_ahead(wanted: Wanted) -> tuple[Kernel, ...]:
+def compile_ahead(wanted: CompileRequest) -> tuple[Kernel, ...]:
     """Kernels of a variant, empty where it launches none itself. Imports neither torch nor Triton.
 
     Raises AheadError where the variant can't be loaded or raises, the compiler refuses a kernel, or the process ends or
@@ -86,7 +86,7 @@ class _Process:
         theirs.close()
         self._limit = _START_SECONDS + _COMPILE_SECONDS
 
-    def ask(self, wanted: Wanted) -> Answer:
+    def ask(self, wanted: CompileRequest) -> Answer:
         limit, self._limit = self._limit, _COMPILE_SECONDS
         try:
             self._connection.send_bytes(msgspec.msgpack.encode(wanted))
@@ -121,7 +121,7 @@ def serve(connection: Connection) -> None:
 
     while True:
         try:
-            wanted = msgspec.msgpack.decode(connection.recv_bytes(), type=Wanted)
+            wanted = msgspec.msgpack.decode(connection.recv_bytes(), type=CompileRequest)
         except EOFError:
             return
         try:

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oracles.formats import FORMATS
-from softcheck.variants.ahead import TARGET, AheadError, Wanted, compile_ahead
+from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
 from softcheck.variants.call import TORCH_DTYPES, Placed, call_on_device
 from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.ptx import Compiled, read_arithmetic, shown_arithmetic
@@ -63,7 +63,7 @@ def _launched(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device
 
 def _compiled(variant: LoadedVariant, dtype: str, shape: tuple[int, int]) -> Sequence[Compiled]:
     try:
-        return compile_ahead(Wanted(variant.name, TARGET, dtype, shape))
+        return compile_ahead(CompileRequest(variant.name, TARGET, dtype, shape))
     except AheadError:
         return []
 

@@ -17,7 +17,7 @@ import warnings
 from typing import Any
 
 from softcheck.variants.ownership import is_installed
-from softcheck.variants.settings import Setting
+from softcheck.variants.settings import GlobalSetting
 
 _OF_LIBRARIES = re.compile(r"_?(TRITON_|TORCH|PYTORCH_|CUDA_|NVIDIA_|PTXAS_)|DISABLE_(LLVM|PTXAS)_OPT$")
 """Variables that torch, Triton and CUDA go by."""
@@ -263,22 +263,24 @@ def _lowered(before: int, now: int) -> str:
 
 SETTINGS = (
     # First: a timer's handler may come between any two instructions of what follows.
-    Setting("timers", _read_timers, _write_timers, _tell_timers),
-    Setting("the handling of signals", _read_handlers, _write_handlers, _tell_handlers),
-    Setting(
+    GlobalSetting("timers", _read_timers, _write_timers, _tell_timers),
+    GlobalSetting("the handling of signals", _read_handlers, _write_handlers, _tell_handlers),
+    GlobalSetting(
         "blocked signals",
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         lambda mask: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
     ),
-    Setting("functions that trace or profile Python code", _read_tracing, _write_tracing, _tell_tracing),
-    Setting("the locale", lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
-    Setting("warnings", _read_raising_filters, _write_filters, _tell_filters),
-    Setting("the decimal context", _read_decimal, _write_decimal),
-    Setting("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-    Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, _lowered),
-    Setting("limits of resources", _read_limits, _write_limits, _tell_limits),
-    Setting("standard streams", _read_streams, _write_streams, _tell_streams),
-    Setting("the module search path", lambda: list(sys.path), _write_path, _missing_folders),
-    Setting("the working folder", _working_folder, _go_to),
-    Setting("environment variables", _environment, _write_environment, _tell_environment),
+    GlobalSetting("functions that trace or profile Python code", _read_tracing, _write_tracing, _tell_tracing),
+    GlobalSetting(
+        "the locale", lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)
+    ),
+    GlobalSetting("warnings", _read_raising_filters, _write_filters, _tell_filters),
+    GlobalSetting("the decimal context", _read_decimal, _write_decimal),
+    GlobalSetting("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    GlobalSetting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, _lowered),
+    GlobalSetting("limits of resources", _read_limits, _write_limits, _tell_limits),
+    GlobalSetting("standard streams", _read_streams, _write_streams, _tell_streams),
+    GlobalSetting("the module search path", lambda: list(sys.path), _write_path, _missing_folders),
+    GlobalSetting("the working folder", _working_folder, _go_to),
+    GlobalSetting("environment variables", _environment, _write_environment, _tell_environment),
 )

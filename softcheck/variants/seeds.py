@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from softcheck.variants.settings import Setting
+from softcheck.variants.settings import GlobalSetting
 
 _global: Any = np.random
 """Functions on the global generator, of which numpy's types don't know all."""
@@ -77,6 +77,6 @@ def _write_numpy(before: tuple[Any, bytes]) -> None:
 
 
 SETTINGS = (
-    Setting("the seed of Python's random numbers", random.getstate, random.setstate, _tell_python),
-    Setting("the seed of numpy's random numbers", _read_numpy, _write_numpy, _tell_numpy),
+    GlobalSetting("the seed of Python's random numbers", random.getstate, random.setstate, _tell_python),
+    GlobalSetting("the seed of numpy's random numbers", _read_numpy, _write_numpy, _tell_numpy),
 )

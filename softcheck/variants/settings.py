@@ -18,7 +18,7 @@ def _from_to(before: Any, now: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class GlobalSetting:
     """One setting: ``write`` takes what ``read`` gave, and ``told`` says how two readings differ, in words.
 
     ``told`` gives no words for a difference that changes nothing that other code computes: such a one is left alone.
@@ -164,43 +164,43 @@ def _describe_float_environment(before: float_environment.State, now: float_envi
 
 
 ALWAYS = (
-    Setting(
+    GlobalSetting(
         "rounding or the flushing of subnormals",
         float_environment.access().read,
         float_environment.access().write,
         _describe_float_environment,
     ),
-    Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    Setting("the default device", _read_default_device, _write_default_device),
-    Setting("deterministic mode", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    Setting(
+    GlobalSetting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    GlobalSetting("the default device", _read_default_device, _write_default_device),
+    GlobalSetting("deterministic mode", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    GlobalSetting(
         "the filling of uninitialised memory",
         lambda: torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
         lambda on: setattr(torch.utils.deterministic, "fill_uninitialized_memory", on),
     ),
-    Setting("inference mode", torch.is_inference_mode_enabled, _write_inference_mode),
-    Setting("gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
-    Setting(
+    GlobalSetting("inference mode", torch.is_inference_mode_enabled, _write_inference_mode),
+    GlobalSetting("gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
+    GlobalSetting(
         "anomaly detection",
         lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         lambda value: torch.autograd.set_detect_anomaly(*value),
     ),
-    Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
-    Setting("the number of threads between operations", torch.get_num_interop_threads, _write_interop_threads),
-    Setting("matmul precision", _read_precision, _write_precision),
-    Setting("backend flags", lambda: tuple(getattr(owner, name) for owner, name in _FLAGS), _write_flags),
-    Setting("attention kernels", lambda: tuple(read() for read, _ in _ATTENTION), _write_attention),
-    Setting("autocast", lambda: _read_autocast("cpu"), lambda value: _write_autocast("cpu", value)),
-    Setting("the stance of torch.compile", _read_stance, _write_stance, _tell_stance),
-    Setting("Triton's knobs", _read_knobs, _write_knobs),
-    Setting("numpy's error handling", np.geterr, lambda value: np.seterr(**value)),
-    Setting("numpy's buffer size", np.getbufsize, np.setbufsize),
+    GlobalSetting("the number of threads", torch.get_num_threads, torch.set_num_threads),
+    GlobalSetting("the number of threads between operations", torch.get_num_interop_threads, _write_interop_threads),
+    GlobalSetting("matmul precision", _read_precision, _write_precision),
+    GlobalSetting("backend flags", lambda: tuple(getattr(owner, name) for owner, name in _FLAGS), _write_flags),
+    GlobalSetting("attention kernels", lambda: tuple(read() for read, _ in _ATTENTION), _write_attention),
+    GlobalSetting("autocast", lambda: _read_autocast("cpu"), lambda value: _write_autocast("cpu", value)),
+    GlobalSetting("the stance of torch.compile", _read_stance, _write_stance, _tell_stance),
+    GlobalSetting("Triton's knobs", _read_knobs, _write_knobs),
+    GlobalSetting("numpy's error handling", np.geterr, lambda value: np.seterr(**value)),
+    GlobalSetting("numpy's buffer size", np.getbufsize, np.setbufsize),
 )
 
 ON_CUDA = (
-    Setting("the current device", torch.cuda.current_device, torch.cuda.set_device),
-    Setting("the current stream", torch.cuda.current_stream, torch.cuda.set_stream),
-    Setting("autocast", lambda: _read_autocast("cuda"), lambda value: _write_autocast("cuda", value)),
+    GlobalSetting("the current device", torch.cuda.current_device, torch.cuda.set_device),
+    GlobalSetting("the current stream", torch.cuda.current_stream, torch.cuda.set_stream),
+    GlobalSetting("autocast", lambda: _read_autocast("cuda"), lambda value: _write_autocast("cuda", value)),
 )
 """To be read once torch has initialised CUDA."""
 

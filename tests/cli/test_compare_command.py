@@ -9,7 +9,7 @@ import pytest
 from command import softcheck
 
 from softcheck.contract import FindingKind
-from softcheck.report.compare import Limits, compare, quotient
+from softcheck.report.compare import Tolerances, compare, quotient
 from softcheck.report.compare_text import render_json, render_markdown, render_table
 from softcheck.report.json_format import render
 from softcheck.speed.statistics import Interval
@@ -26,12 +26,12 @@ def with_row(**changes):
 
 
 def words(old, new, **limits):
-    return {c.what: c.word for c in compare(old, new, Limits(**limits)).changes}
+    return {c.what: c.word for c in compare(old, new, Tolerances(**limits)).changes}
 
 
 def test_a_result_compared_with_itself_is_the_same():
     for result in (REPORT, speed_report(samples())):
-        found = compare(result, result, Limits())
+        found = compare(result, result, Tolerances())
         assert {c.word for c in found.changes} == {"same"}
         assert found.regressions == []
         assert found.only_old == found.only_new == ()
@@ -65,12 +65,12 @@ def test_new_finding_and_new_verdict_are_regressions():
 
 def test_finding_that_a_declared_defect_explains_is_no_regression():
     finding = msgspec.structs.replace(FAILING.findings[0], kind=FindingKind.WRONG_LAYOUT, known="strides are ignored")
-    assert not compare(REPORT, with_row(verdict="known", findings=(finding,)), Limits()).regressions
+    assert not compare(REPORT, with_row(verdict="known", findings=(finding,)), Tolerances()).regressions
 
 
 @pytest.mark.parametrize(("slower", "word"), [(1.2, "REGRESSION"), (1.0, "same"), (1.03, "same"), (0.8, "better")])
 def test_speed_is_compared_by_its_whole_interval(slower, word):
-    found = compare(speed_report(samples()), speed_report(samples(slower=slower)), Limits())
+    found = compare(speed_report(samples()), speed_report(samples(slower=slower)), Tolerances())
     by_variant = {c.variant: c for c in found.changes}
     assert by_variant["one_block"].word == word
     assert by_variant["eager"].word == "same"
@@ -85,7 +85,7 @@ def test_interval_across_the_limit_is_ambiguous_and_no_regression():
         for f in shape.variants
     )
     new = msgspec.structs.replace(new, shapes=(msgspec.structs.replace(shape, variants=variants),))
-    found = compare(speed_report(samples()), new, Limits())
+    found = compare(speed_report(samples()), new, Tolerances())
     assert {c.variant: c.word for c in found.changes}["one_block"] == "AMBIGUOUS"
     assert found.regressions == []
 
@@ -96,26 +96,26 @@ def test_variant_that_lost_its_figure_is_a_regression_with_the_reason():
         v if v.name != "one_block" else type(v)(name="one_block", reason="the output is wrong") for v in lost.variants
     )
     new = speed_report(msgspec.structs.replace(lost, variants=variants))
-    (change,) = compare(speed_report(samples()), new, Limits()).regressions
+    (change,) = compare(speed_report(samples()), new, Tolerances()).regressions
     assert change.new == "the output is wrong"
 
 
 def test_missing_variants_and_shapes_are_named_on_both_sides():
-    found = compare(speed_report(samples(columns=256)), speed_report(samples(columns=512)), Limits())
+    found = compare(speed_report(samples(columns=256)), speed_report(samples(columns=512)), Tolerances())
     assert "one_block, float16 4096x256" in found.only_old
     assert "one_block, float16 4096x512" in found.only_new
     assert found.changes == ()
     other = msgspec.structs.replace(REPORT, variants=(msgspec.structs.replace(PASSING, name="mine"),))
-    found = compare(REPORT, other, Limits())
+    found = compare(REPORT, other, Tolerances())
     assert (found.only_old, found.only_new) == (("one_block, float16",), ("mine, float16",))
 
 
 def test_other_machines_and_other_cases_are_warned_of():
     elsewhere = msgspec.structs.replace(GPU, device="NVIDIA L4", driver="1")
-    found = compare(speed_report(samples()), speed_report(samples(), environment=elsewhere), Limits())
+    found = compare(speed_report(samples()), speed_report(samples(), environment=elsewhere), Tolerances())
     assert any("device differs: NVIDIA H200 before, NVIDIA L4 now" in w for w in found.warnings)
     fewer = msgspec.structs.replace(REPORT, cases=REPORT.cases[1:])
-    assert any("the cases differ: 1 were run before only" in w for w in compare(REPORT, fewer, Limits()).warnings)
+    assert any("the cases differ: 1 were run before only" in w for w in compare(REPORT, fewer, Tolerances()).warnings)
 
 
 def test_quotient_is_as_wide_as_both():
@@ -124,7 +124,7 @@ def test_quotient_is_as_wide_as_both():
 
 
 def test_texts_lead_with_what_is_worse():
-    found = compare(REPORT, with_row(max_ulp=0.9, max_bound_share=0.1), Limits())
+    found = compare(REPORT, with_row(max_ulp=0.9, max_bound_share=0.1), Tolerances())
     table = render_table(found)
     assert table.index("REGRESSION") < table.index("better")
     assert "1 regression beyond 0.01 ULP and 5% slowdown" in table

@@ -8,7 +8,7 @@ from command import softcheck
 
 from softcheck.cli.config import INTERNAL, ConfiguredCommand, settings_of, variable
 from softcheck.cli.main import cli
-from softcheck.judge.device import choice
+from softcheck.judge.device import dispatch
 
 FEW = ["--device", "interpreter", "--sample-first", "20", "--format", "json"]
 
@@ -28,7 +28,7 @@ def test_every_command_with_options_reads_environment_and_configuration():
 
 
 def test_variables_that_are_no_settings_are_the_ones_that_softcheck_reads():
-    assert choice.VARIABLE in INTERNAL
+    assert dispatch.VARIABLE in INTERNAL
     assert not {variable(setting) for setting in settings_of(cli)} & INTERNAL
 
 

@@ -18,7 +18,7 @@ from softcheck.cli.resuming import DAYS_KEPT, clear_away, take_up
 from softcheck.errors import UsageError
 from softcheck.run.journal import Journal, _records
 from softcheck.run.protocol import Ready
-from softcheck.run.record import Asked, Header
+from softcheck.run.record import Asked, RunHeader
 
 ROOT = Path(__file__).parents[2]
 KERNEL = """
@@ -32,7 +32,7 @@ def f(x):
         raise ValueError("not this width")
     return torch.softmax(x, -1)
 """
-HEADER = Header(
+HEADER = RunHeader(
     softcheck="0",
     ready=Ready("interpreter", "CPU", "2", "3", "3", None),
     asked=Asked(

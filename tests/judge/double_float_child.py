@@ -7,7 +7,7 @@ from unittest import mock
 
 import device_child
 
-from softcheck.judge.device.choice import VARIABLE
+from softcheck.judge.device.dispatch import VARIABLE
 
 
 def in_double_float():
@@ -51,7 +51,7 @@ def scanned(bits, output, dtype):
     from softcheck.judge import bounds
     from softcheck.judge.device import choice
     from softcheck.judge.device.constants import Constants
-    from softcheck.judge.device.finish import Numbers
+    from softcheck.judge.device.reduction import Numbers
     from softcheck.judge.judge import STANDARD
     from softcheck.variants.call import to_tensor
 

@@ -15,7 +15,7 @@ from judge_helpers import judged, kinds, matrix, rounded, violation
 from oracles.formats import FLOAT16, FLOAT32, decode, encode
 from oracles.reference import Reference
 from softcheck.contract import FindingKind
-from softcheck.judge import bounds, doubt, judge, order, special, sums, tally, ulp
+from softcheck.judge import bounds, judge, order, special, sums, tally, ulp, uncertainty
 
 Check = Callable[[], None]
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -208,8 +208,8 @@ def never(*arguments: Any) -> Any:
 
 
 def blindly(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(doubt, "verdicts", never)
-    patch.setattr(doubt, "figures", never)
+    patch.setattr(uncertainty, "verdicts", never)
+    patch.setattr(uncertainty, "figures", never)
 
 
 def zero_is_no_small_result(error: Any, output: Any, exact: Any) -> Any:
@@ -243,7 +243,7 @@ FAULTS: dict[str, tuple[Patch, Check]] = {
     "tight fixed sum tolerance": (on(bounds, "bounds", fixed_sum_tolerance(1e-3)), a_legitimate_sum_is_not_reported),
     "never looks at order": (on(order, "disorder", no_disorder), wrong_order_is_found),
     "trusts its reference blindly": (blindly, right_results_in_doubt_are_acquitted),
-    "takes the ULP of its reference's side": (on(doubt, "figures", never), the_sides_of_one_half_are_told_apart),
+    "takes the ULP of its reference's side": (on(uncertainty, "figures", never), the_sides_of_one_half_are_told_apart),
     "takes what vanishes for no small result": (
         on(ulp, "error_as_if_flushing", zero_is_no_small_result),
         results_below_float64s_range_count_as_flushed,

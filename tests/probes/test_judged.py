@@ -13,8 +13,8 @@ from softcheck.contract import FindingKind
 from softcheck.probes import judged, sweep
 from softcheck.probes.arrivals import MOST, Arrivals, Flags
 from softcheck.probes.base import Setting, Subject
+from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.judged import Calls
-from softcheck.probes.kit import ordinary_rows
 from softcheck.probes.sizes import telling_rows
 from softcheck.variants import call, state
 from softcheck.variants.declaration import declaration_of

@@ -10,7 +10,7 @@ import pytest
 from softcheck.cases.exhaustive import domain
 from softcheck.contract import FindingKind
 from softcheck.run import check, every_pair, exhaust
-from softcheck.run.every_pair import EveryPair, Wanted
+from softcheck.run.every_pair import EveryPair, PairsTask
 from softcheck.run.record import Record
 from softcheck.run.session import Session
 from softcheck.run.stages import cases_and_probes
@@ -152,7 +152,7 @@ def own():
 
 
 def wanted(variant, first=2000, dtype="float16"):
-    return Wanted(variant, Declaration(), domain(dtype, 2, first=first))
+    return PairsTask(variant, Declaration(), domain(dtype, 2, first=first))
 
 
 def begun(session, *todo, record=None):
@@ -231,7 +231,7 @@ def test_pairs_go_on_beside_probes_and_exclusive_ones_wait_for_their_end(own, va
     monkeypatch.setitem(exhaust.ROWS_AT_ONCE, "cuda", 256)
     own.ready = msgspec.structs.replace(own.ready, backend="cuda")
     name = variants.goes_on_beside_probes
-    options = check.Options(
+    options = check.RunOptions(
         variants=(name,), dtypes=("float16",), cases=(), whole_corpus=False, probes=("addresses", "empties")
     )
     # How long wider kernels compile would be asked of the pretended GPU, by calls that are no probe's.

@@ -12,7 +12,7 @@ from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.report.build import exit_code
 from softcheck.report.exhaustive import build
 from softcheck.report.formats import render
-from softcheck.run.exhaust import Exhausted, Header, LeftOut, Parts, exhaust
+from softcheck.run.exhaust import Exhausted, ExhaustHeader, LeftOut, Parts, exhaust
 from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Over, Patience
 from softcheck.run.protocol import Ready
 from softcheck.variants.declaration import Declaration, KnownDefect
@@ -50,7 +50,9 @@ def answer(rows):
 
 @pytest.fixture
 def parts(tmp_path):
-    header = Header(variant="v", domain=SINGLE, device="CPU", torch="2", triton="3", rows_at_once=ROWS, sources={})
+    header = ExhaustHeader(
+        variant="v", domain=SINGLE, device="CPU", torch="2", triton="3", rows_at_once=ROWS, sources={}
+    )
     opened = Parts(tmp_path / "journal", header, resume=False)
     yield opened
     opened.close()
@@ -101,7 +103,7 @@ def test_a_resumed_run_remembers_which_parts_ended_their_process(parts):
 
 
 def test_a_run_is_not_resumed_after_a_change_to_the_code(tmp_path):
-    begun = Header(
+    begun = ExhaustHeader(
         variant="v",
         domain=SINGLE,
         device="CPU",

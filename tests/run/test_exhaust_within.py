@@ -12,7 +12,7 @@ from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.report.build import build
 from softcheck.run import check, every_pair, exhaust
-from softcheck.run.every_pair import EveryPair, Wanted
+from softcheck.run.every_pair import EveryPair, PairsTask
 from softcheck.run.exhaust import Ended, exhaust_within
 from softcheck.run.patience import MOST_DEATHS, Patience
 from softcheck.run.protocol import Ready
@@ -195,7 +195,7 @@ def test_a_resumed_run_tries_again_what_ended_early(clock, refuses_at, kept):
 
 
 def run_of(session, *, exhaustive=True, names=("v",), record=None):
-    options = check.Options(
+    options = check.RunOptions(
         variants=names, dtypes=("float16", "bfloat16", "float32"), cases=(), whole_corpus=True, exhaustive=exhaustive
     )
     run = check.Run(options=options, ready=session.ready)
@@ -258,7 +258,7 @@ class Blocking(Pretending):
 @pytest.mark.parametrize(("wait_at", "kept"), [(0, ["quick"]), (2**23, ["quick", "slow"])])
 def test_it_goes_on_beside_other_work_and_an_interruption_keeps_what_was_judged(clock, wait_at, kept):
     session = Blocking(clock, wait_at=wait_at)
-    todo = [Wanted(name, Declaration(), PAIRS) for name in ("quick", "slow", "never begun")]
+    todo = [PairsTask(name, Declaration(), PAIRS) for name in ("quick", "slow", "never begun")]
     pairs = EveryPair(session, Record(None, None))
     for each in todo:
         pairs.add(each)
@@ -285,10 +285,10 @@ def test_one_that_gets_ready_slowly_is_begun_before_all_that_wait(clock):
 
     session = Logging(clock)
     pairs = EveryPair(session, Record(None, None))
-    pairs.add(Wanted("slow", Declaration(), PAIRS))
+    pairs.add(PairsTask("slow", Declaration(), PAIRS))
     assert session.begun.wait(30)
-    pairs.add(Wanted("second", Declaration(), PAIRS))
-    pairs.add(Wanted("compiled", Declaration(), PAIRS), next_of_all=True)
+    pairs.add(PairsTask("second", Declaration(), PAIRS))
+    pairs.add(PairsTask("compiled", Declaration(), PAIRS), next_of_all=True)
     session.ended.set()
     pairs.wait(lambda *_: None)
     found, _ = pairs.end()
@@ -299,7 +299,7 @@ def test_one_that_gets_ready_slowly_is_begun_before_all_that_wait(clock):
 def test_what_failed_is_said_though_the_session_is_closed_by_then(clock):
     session = Blocking(clock)
     pairs = EveryPair(session, Record(None, None))
-    pairs.add(Wanted("refused", Declaration(), PAIRS))
+    pairs.add(PairsTask("refused", Declaration(), PAIRS))
     pairs.wait(lambda *_: None)
     session.close()
     assert pairs.end() == ([], ["refused, every pair of float16 patterns: out of host memory"])

@@ -7,7 +7,7 @@ from oracles.formats import decode
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import unmeasured
 from softcheck.run.generate import generate
-from softcheck.run.session import Result
+from softcheck.run.session import CaseMeasurement
 from softcheck.variants.declaration import Declaration
 
 
@@ -21,7 +21,7 @@ class Pretending:
     def run_case(self, case, variants):
         self.cases.append(case)
         violations = (Violation(FindingKind.RAISED, "raised"),) if self.wrong(case) else ()
-        return [Result(variants[0], case, unmeasured(case.shape, violations), 0.0)]
+        return [CaseMeasurement(variants[0], case, unmeasured(case.shape, violations), 0.0)]
 
 
 def search(wrong, *, examples=60, seed=0, **declared):

@@ -15,8 +15,8 @@ from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated
 from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Patience
 from softcheck.run.protocol import Ready
-from softcheck.run.record import Record, Search
-from softcheck.run.session import Result
+from softcheck.run.record import Record, SearchRecord
+from softcheck.run.session import CaseMeasurement
 from softcheck.variants.declaration import Declaration
 
 CRASH = (Violation(FindingKind.CRASH, "gone"),)
@@ -60,7 +60,7 @@ def test_timeouts_count_over_all_dtypes_and_beside_answers():
 def results(count, violations):
     bits = np.zeros((1, 2), dtype=np.uint16)
     cases = [case_from_bits(bits, "float16", provenance="test", name=str(number)) for number in range(count)]
-    return [Result("v", case, unmeasured(case.shape, violations), 0.1) for case in cases]
+    return [CaseMeasurement("v", case, unmeasured(case.shape, violations), 0.1) for case in cases]
 
 
 def reminded(record):
@@ -80,7 +80,9 @@ def test_a_resumed_run_remembers_what_pairs_answered(elements, given_up):
 
 def test_a_resumed_run_remembers_timeouts_of_searches():
     record = Record(None, None)
-    record.searches["v", "float16"] = Search(Generated("v", "float16", 9, None), tuple(results(MOST_TIMEOUTS, TIMEOUT)))
+    record.searches["v", "float16"] = SearchRecord(
+        Generated("v", "float16", 9, None), tuple(results(MOST_TIMEOUTS, TIMEOUT))
+    )
     assert reminded(record).over("v", "float32").kind is FindingKind.TIMEOUT
 
 
@@ -91,7 +93,7 @@ def test_what_was_given_up_is_not_timed():
         asked.append((dtype, names))
         return "no time"
 
-    options = check.Options(variants=("v", "w"), dtypes=("float16", "float32"), cases=(), whole_corpus=False)
+    options = check.RunOptions(variants=("v", "w"), dtypes=("float16", "float32"), cases=(), whole_corpus=False)
     ready = Ready(backend="cuda", device="GPU", torch="2", triton="3", python="3.11", driver=None)
     run = check.Run(options=options, ready=ready, declarations={"v": Declaration(), "w": Declaration()})
     session = SimpleNamespace(patience=counted(*[CRASH] * MOST_DEATHS), time=time)

@@ -8,7 +8,7 @@ import pytest
 from oracles.formats import FORMATS
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
-from softcheck.run.search import KEPT, Options, search, seeds
+from softcheck.run.search import KEPT, SearchOptions, search, seeds
 from softcheck.run.session import Session
 from softcheck.search.objective import badness
 from softcheck.variants.declaration import Declaration
@@ -30,7 +30,7 @@ def session():
 def found(session, variant, *, rounds=60, columns=8, dtype="float32", **options):
     declaration = session.load(variant)
     assert not isinstance(declaration, str), declaration
-    wanted = Options(variant=variant, dtype=dtype, columns=columns, rounds=rounds, **options)
+    wanted = SearchOptions(variant=variant, dtype=dtype, columns=columns, rounds=rounds, **options)
     return search(session, wanted, declaration, lambda _: None)
 
 
@@ -85,7 +85,7 @@ def test_seconds_end_the_search_after_at_least_a_round(session):
     declaration = session.load("torch")
     shown = []
     outcome = search(
-        session, Options(variant="torch", dtype="float32", columns=4, seconds=0.0), declaration, shown.append
+        session, SearchOptions(variant="torch", dtype="float32", columns=4, seconds=0.0), declaration, shown.append
     )
     assert outcome.rounds == 1
     assert [s.rounds for s in shown] == [1]
@@ -127,7 +127,7 @@ def test_what_can_not_be_searched_is_refused(session, options, said):
     declaration = Declaration(dtypes=("float16", "float32"), max_columns=8)
     wanted = {"variant": "x", "dtype": "float32", "columns": 8, "rounds": 1, **options}
     with pytest.raises(UsageError, match=said):
-        search(session, Options(**wanted), declaration, lambda _: None)
+        search(session, SearchOptions(**wanted), declaration, lambda _: None)
 
 
 @pytest.mark.parametrize("columns", [1, 1025])

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind, Refusal, Violation
 from softcheck.judge.measurement import unmeasured
-from softcheck.run.session import Result
+from softcheck.run.session import CaseMeasurement
 from softcheck.run.size_limits import size_limits
 
 
@@ -15,7 +15,7 @@ def on(rows, columns, *violations):
     bits = np.zeros((rows, columns), dtype=np.uint16)
     case = case_from_bits(bits, "float16", provenance="test", name=f"{rows}x{columns}")
     found = unmeasured((rows, columns), violations)
-    return Result("v", case, found if violations else replace(found, unjudged_rows=0), 0.1)
+    return CaseMeasurement("v", case, found if violations else replace(found, unjudged_rows=0), 0.1)
 
 
 def refused(rows, columns, *, error="RuntimeError: no", place="v.py:3"):

@@ -14,13 +14,13 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import unmeasured
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.run import stages
-from softcheck.run.model import Events, Options, Run
+from softcheck.run.model import Events, Run, RunOptions
 from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Patience
 from softcheck.run.pool import Job
 from softcheck.run.probing import ProbeResult
 from softcheck.run.protocol import Ready
 from softcheck.run.record import Record
-from softcheck.run.session import Result, Session
+from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
 SLOW_TO_IMPORT = f"{Path(__file__).parents[1] / 'kernels' / 'slow_to_import.py'}:softmax"
@@ -38,7 +38,7 @@ CASES = [case(4), case(64), case(8)]
 
 
 def result(name, on):
-    return Result(name, on, unmeasured(on.shape, ()), 0.1)
+    return CaseMeasurement(name, on, unmeasured(on.shape, ()), 0.1)
 
 
 class Pretending:
@@ -100,7 +100,7 @@ def probes(monkeypatch):
 
 def run_stage(session, names=("v",), *, apart=None, kept=(), asked=(), dtypes=("float16",)):
     declarations = {name: Declaration(layouts=("contiguous",)) for name in names}
-    options = Options(variants=names, dtypes=dtypes, cases=tuple(CASES), whole_corpus=False, probes=asked)
+    options = RunOptions(variants=names, dtypes=dtypes, cases=tuple(CASES), whole_corpus=False, probes=asked)
     run = Run(options=options, ready=session.ready, declarations=declarations)
     run.results.extend(kept)
     shown = []
@@ -189,7 +189,7 @@ def session():
 
 
 def loaded(session, names, cases=(), *, kept=()):
-    options = Options(variants=tuple(names), dtypes=("float16",), cases=tuple(cases), whole_corpus=False)
+    options = RunOptions(variants=tuple(names), dtypes=("float16",), cases=tuple(cases), whole_corpus=False)
     run, record = Run(options=options, ready=session.ready), Record(None, None)
     for one in kept:
         record.results[one.variant, one.case.id] = one

@@ -16,11 +16,11 @@ from softcheck.report.formats import render
 from softcheck.report.output import Display
 from softcheck.run.blames import Blame, Command
 from softcheck.run.exhaust import Exhausted
-from softcheck.run.model import GivenUp, Options, Run
+from softcheck.run.model import GivenUp, Run, RunOptions
 from softcheck.run.patience import Over
 from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready
-from softcheck.run.session import Result
+from softcheck.run.session import CaseMeasurement
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.variants.declaration import Arithmetic, Declaration, KnownDefect
 
@@ -42,13 +42,13 @@ def measured(*violations, ulp=0.4):
 
 def run_of(declaration, measurements, *, whole=True, refused=None, dtypes=("float16",), strict=True, **more):
     cases = tuple(c for c, _ in measurements)
-    options = Options(variants=("v",), dtypes=dtypes, cases=cases, whole_corpus=whole, strict_declarations=strict)
+    options = RunOptions(variants=("v",), dtypes=dtypes, cases=cases, whole_corpus=whole, strict_declarations=strict)
     run = Run(options=options, ready=READY, **more)
     if refused is None:
         run.declarations["v"] = declaration
     else:
         run.refused["v"] = refused
-    run.results.extend(Result("v", c, m, 0.1) for c, m in measurements)
+    run.results.extend(CaseMeasurement("v", c, m, 0.1) for c, m in measurements)
     return run
 
 

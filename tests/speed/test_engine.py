@@ -8,7 +8,7 @@ import torch
 from host_clock import HostClock
 
 from oracles.formats import FORMATS
-from softcheck.speed.engine import DeviceLostError, Engine, Plan
+from softcheck.speed.engine import DeviceLostError, Engine, TimingPlan
 from softcheck.speed.inputs import Rotation
 from softcheck.speed.statistics import LEAST_ROUNDS
 
@@ -30,7 +30,9 @@ def honest(x):
 
 
 def measure(functions, *, rows=70, columns=40, seconds=0.02, peak=None, clock=None, dtype="float32"):
-    plan = Plan(rows=rows, columns=columns, fmt=FORMATS[dtype], seed=3, seconds=seconds, peak_bytes_per_second=peak)
+    plan = TimingPlan(
+        rows=rows, columns=columns, fmt=FORMATS[dtype], seed=3, seconds=seconds, peak_bytes_per_second=peak
+    )
     steps = Engine(plan, CPU, clock or HostClock()).measure(functions)
     names = []
     while True:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from softcheck.speed.guards import Snapshot, Watch, alarms, strangers
+from softcheck.speed.guards import ClockReading, Watch, alarms, strangers
 
 IDLE_BIT, POWER_CAP, THERMAL = 0x01, 0x04, 0x40
 
@@ -15,11 +15,11 @@ def kinds(found):
 
 
 def test_steady_device_raises_no_alarm():
-    assert alarms([Snapshot(1980, 0), Snapshot(1965, IDLE_BIT)], 0) == []
+    assert alarms([ClockReading(1980, 0), ClockReading(1965, IDLE_BIT)], 0) == []
 
 
 def test_throttling_names_the_reasons_and_the_share():
-    (alarm,) = alarms([Snapshot(1980, 0), Snapshot(1980, POWER_CAP | THERMAL)], 0)
+    (alarm,) = alarms([ClockReading(1980, 0), ClockReading(1980, POWER_CAP | THERMAL)], 0)
     assert alarm.kind == "throttled"
     assert "50%" in alarm.message
     assert "power cap" in alarm.message
@@ -27,7 +27,7 @@ def test_throttling_names_the_reasons_and_the_share():
 
 
 def test_clock_that_moves_is_seen():
-    assert kinds(alarms([Snapshot(1980, 0), Snapshot(1755, 0)], 0)) == ["clock_changed"]
+    assert kinds(alarms([ClockReading(1980, 0), ClockReading(1755, 0)], 0)) == ["clock_changed"]
 
 
 def test_other_processes_are_counted():

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from softcheck.variants import state
-from softcheck.variants.settings import Setting
+from softcheck.variants.settings import GlobalSetting
 from softcheck.variants.state import Snapshot
 
 
@@ -71,7 +71,7 @@ def test_device_that_answers_nothing_more_loses_the_process_and_raises_nothing(m
             return answer
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr(state, "_SETTINGS", (Setting("the current device", read, print),))
+    monkeypatch.setattr(state, "_SETTINGS", (GlobalSetting("the current device", read, print),))
     before = Snapshot()
     assert before.restore() == []
     assert not before.is_restored

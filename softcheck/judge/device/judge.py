@@ -17,9 +17,9 @@ from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge import bounds, ulp
-from softcheck.judge.device import bins, choice, scan, table
+from softcheck.judge.device import bins, dispatch, scan, table
 from softcheck.judge.device.constants import Constants
-from softcheck.judge.device.finish import Numbers
+from softcheck.judge.device.reduction import Numbers
 from softcheck.judge.device.summary import summarise
 from softcheck.judge.histogram import merge
 from softcheck.judge.judge import STANDARD, judge
@@ -47,7 +47,7 @@ def judge_on_device(
     fully_masked: FullyMasked = "nan",
     arithmetic: Arithmetic = STANDARD,
     most_broken: int | None = None,
-    judged_in: choice.JudgedIn | None = None,
+    judged_in: dispatch.JudgedIn | None = None,
     programs: int | None = None,
 ) -> Measurement:
     """Measures ``y`` as the softmax of ``x``: what ``softcheck.judge.judge.judge`` says of their bits.
@@ -72,7 +72,7 @@ def judge_on_device(
     most = MOST_BROKEN_ROWS if most_broken is None else most_broken
     if rows == 0 or columns == 0 or not constants.supported:
         return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=fully_masked, arithmetic=arithmetic)
-    judged_in = choice.arithmetic_of(constants, x.device, judged_in)
+    judged_in = dispatch.arithmetic_of(constants, x.device, judged_in)
     # Triton launches on the current device, wherever its tensors are.
     with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
         return _Judgement(x, y, constants, fully_masked, arithmetic, most).measurement(judged_in, programs)
@@ -139,7 +139,7 @@ class _Judgement:
         """Counts that the host has read, from bin 0 on."""
         self.rejudged: list[Rows] = []
 
-    def measurement(self, judged_in: choice.JudgedIn, programs: int | None) -> Measurement:
+    def measurement(self, judged_in: dispatch.JudgedIn, programs: int | None) -> Measurement:
         """All steps, and their figures put together."""
         rows, columns = self.x.shape
         if columns > scan.MAX_COLUMNS:
@@ -152,10 +152,10 @@ class _Judgement:
         merged = self._merged(again, self._on_host(witnesses) if len(witnesses) else again)
         return msgspec.structs.replace(merged, judged_in=judged_in)
 
-    def _scan(self, judged_in: choice.JudgedIn, programs: int | None) -> None:
+    def _scan(self, judged_in: dispatch.JudgedIn, programs: int | None) -> None:
         """Scans the rows, and looks closely at those that are left and those that show the largest figures."""
         zero = self.fully_masked == "zero"
-        found = choice.scan_in(judged_in, self.x, self.y, self.constants, masked_gives_zero=zero, programs=programs)
+        found = dispatch.scan_in(judged_in, self.x, self.y, self.constants, masked_gives_zero=zero, programs=programs)
         few = found.listed[:_FEW_ROWS]
         close = self._table(few, self.histogram, counted=found.left)
         numbers = Numbers(found.found)
@@ -182,7 +182,7 @@ class _Judgement:
         self._extremes(numbers, near, listed)
         self._tabulate_all(found.listed[: numbers.left].sort().values)
 
-    def _extremes(self, numbers: Numbers, best: table.Table, rows: torch.Tensor) -> None:
+    def _extremes(self, numbers: Numbers, best: table.FigureTable, rows: torch.Tensor) -> None:
         """Notes the largest figures of the scanned rows, from a table of the rows that show them."""
         for place, (into, name) in enumerate(((self.figures.errors, "error"), (self.figures.shares, "share"))):
             if numbers.largest[place] >= 0:
@@ -202,11 +202,11 @@ class _Judgement:
 
     def _table(
         self, rows: torch.Tensor, histogram: torch.Tensor, *, counted: torch.Tensor | None = None
-    ) -> table.Table:
+    ) -> table.FigureTable:
         zero = self.fully_masked == "zero"
         return table.tabulate(self.x, self.y, self.constants, rows, histogram, masked_gives_zero=zero, counted=counted)
 
-    def _tabulate(self, rows: torch.Tensor, found: table.Table, counted: NDArray[np.int64] | None = None) -> None:
+    def _tabulate(self, rows: torch.Tensor, found: table.FigureTable, counted: NDArray[np.int64] | None = None) -> None:
         """Takes over the figures of rows that are right, or broken beyond doubt and too many to be judged again.
 
         ``rows`` lie where the figures lie: on the device, or on the host where they are few. ``counted`` are the first bins
@@ -354,11 +354,11 @@ class _Judgement:
         return tuple(merged)
 
 
-def _copied(found: table.Table, *integers: torch.Tensor) -> tuple[table.Table, list[torch.Tensor]]:
+def _copied(found: table.FigureTable, *integers: torch.Tensor) -> tuple[table.FigureTable, list[torch.Tensor]]:
     """A table and tensors of int64 in host memory."""
     bits = all_to_bits([found.figures, *integers], FLOAT64)
     figures, *copies = (torch.from_numpy(part.view(np.int64)) for part in bits)
-    return table.Table(figures.view(torch.float64)), copies
+    return table.FigureTable(figures.view(torch.float64)), copies
 
 
 def _largest(extremes: list[Extreme | None]) -> Extreme | None:

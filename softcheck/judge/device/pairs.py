@@ -23,7 +23,7 @@ from softcheck.judge.device.elements import (
     scaled_inverse_ulp,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
-from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
+from softcheck.judge.device.reduction import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
 from softcheck.judge.device.scan import degree
 from softcheck.judge.device.tiles import REGISTERS, THREADS, default_programs, registers
 

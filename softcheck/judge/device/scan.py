@@ -21,7 +21,7 @@ from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import as_float32, leading, quick_inverse
 from softcheck.judge.device.exchange import CLOSER, FIRST, kept
 from softcheck.judge.device.exp64 import exp_minus
-from softcheck.judge.device.finish import (
+from softcheck.judge.device.reduction import (
     Scan,
     better,
     closely,
@@ -33,7 +33,7 @@ from softcheck.judge.device.finish import (
     store_sums,
     workspace,
 )
-from softcheck.judge.device.lanes import beside, finite, largest, maxima, minima, peaks, row_sum, sums, totals
+from softcheck.judge.device.row_figures import beside, finite, largest, maxima, minima, peaks, row_sum, sums, totals
 from softcheck.judge.device.shares import LEAST_APART, apart, flushed, measured, own_errors, places, shares
 from softcheck.judge.device.tiles import (
     NARROW,

@@ -28,7 +28,7 @@ from softcheck.judge.device.double_float import (
     two_sum,
 )
 from softcheck.judge.device.elements import bound_in_ulps, is_power, ratio, scaled_binade, scaled_inverse_ulp
-from softcheck.judge.device.finish import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
+from softcheck.judge.device.reduction import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
 from softcheck.judge.device.scan import degree
 from softcheck.judge.device.tiles import NARROW, REGISTERS, THREADS, default_programs, registers, stages, tile
 

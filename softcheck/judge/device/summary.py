@@ -11,7 +11,7 @@ import torch
 
 from oracles.reference import RowClass
 from softcheck.contract import FindingKind
-from softcheck.judge.device.table import Table
+from softcheck.judge.device.table import FigureTable
 
 _KINDS = {
     FindingKind.ULP_EXCEEDS_BOUND: ("exceeding", "share"),
@@ -53,7 +53,7 @@ class Summary:
     broken: dict[FindingKind, tuple[int, int]]
 
 
-def summarise(found: Table, numbers: torch.Tensor, *, margin: float, most_broken: int) -> Summary:
+def summarise(found: FigureTable, numbers: torch.Tensor, *, margin: float, most_broken: int) -> Summary:
     """Chooses the rows for the numpy judge and reduces the others' figures; ``numbers``, int64 [rows], are the rows' own.
 
     Chosen are rows in doubt (``margin``: relative, of the table's own error), and broken ones too if they are ``most_broken``
@@ -119,6 +119,6 @@ def summarise(found: Table, numbers: torch.Tensor, *, margin: float, most_broken
     )
 
 
-def _stacked(found: Table, names: Sequence[str]) -> torch.Tensor:
+def _stacked(found: FigureTable, names: Sequence[str]) -> torch.Tensor:
     """Several figures of every row, float64 [names, rows]."""
     return torch.stack([found[name] for name in names])

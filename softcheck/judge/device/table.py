@@ -22,7 +22,7 @@ from softcheck.judge.device.elements import (
     ulp_up,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
-from softcheck.judge.device.finish import is_nvidia
+from softcheck.judge.device.reduction import is_nvidia
 from softcheck.judge.device.tiles import default_programs
 
 FIELDS = (
@@ -330,7 +330,7 @@ def _table_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FigureTable:
     """Figures of some rows, in device memory: ``figures`` is float64 [len(FIELDS), rows]."""
 
     figures: torch.Tensor
@@ -341,9 +341,9 @@ class Table:
             raise KeyError(f"no figure {field!r}; expected one of: {', '.join(FIELDS)}")
         return self.figures[FIELDS.index(field)]
 
-    def rows(self, chosen: slice | torch.Tensor) -> "Table":
+    def rows(self, chosen: slice | torch.Tensor) -> "FigureTable":
         """Some of the rows, or all in another order."""
-        return Table(self.figures[:, chosen])
+        return FigureTable(self.figures[:, chosen])
 
 
 def tabulate(
@@ -355,7 +355,7 @@ def tabulate(
     *,
     masked_gives_zero: bool,
     counted: torch.Tensor | None = None,
-) -> Table:
+) -> FigureTable:
     """Figures of some rows of ``y`` as the softmax of ``x``, both [rows, columns] of at least one column.
 
     ``rows``, int64, are numbers of at least one row, on the device of ``x``. Counts each element of these rows that has an ULP
@@ -395,4 +395,4 @@ def tabulate(
         num_warps=_WARPS,
         **OPTIONS,
     )
-    return Table(figures)
+    return FigureTable(figures)

@@ -4,7 +4,7 @@ import torch
 import triton
 
 from softcheck.judge.device._jit import INTERPRETED
-from softcheck.judge.device.finish import is_nvidia
+from softcheck.judge.device.reduction import is_nvidia
 
 WARP_ELEMENTS = 1024
 """Elements of a wide row that one warp holds: fewer take fewer registers, but more steps of reduction per element."""

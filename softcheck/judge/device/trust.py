@@ -15,7 +15,7 @@ from oracles.formats import Bits, Format
 from oracles.reference import FullyMasked
 from softcheck.errors import SoftcheckError
 from softcheck.judge import bounds
-from softcheck.judge.device import builtin_rows, choice, scan, tiles
+from softcheck.judge.device import builtin_rows, dispatch, scan, tiles
 from softcheck.judge.device.agreement import differing, without_order
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.judge import judge_on_device
@@ -68,7 +68,7 @@ def distrust(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch
         return None
     block = tiles.tile(width)[0] if width <= scan.MAX_COLUMNS else 0
     flags = (constants.underflows, constants.far, constants.few_terms)
-    judged_in = choice.arithmetic_of(constants, device)
+    judged_in = dispatch.arithmetic_of(constants, device)
     key = (fmt.name, block, block == width, *flags, fully_masked, str(device), judged_in)
     if key not in _found:
         _found[key] = _compare(fmt, width, fully_masked, device)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from softcheck.probes.hole import Hole
+from softcheck.probes.freed_block import Hole
 
 SIZES = (774, 7182, 540804 // 2)
 

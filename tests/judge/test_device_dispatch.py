@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from oracles.formats import FLOAT16, FLOAT32
 from softcheck.errors import UsageError
 from softcheck.judge import bounds
-from softcheck.judge.device import choice, rates
+from softcheck.judge.device import dispatch, rates
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.judge import STANDARD
@@ -24,7 +24,7 @@ def constants(columns, fmt=FLOAT16):
 
 @pytest.fixture(autouse=True)
 def unset(monkeypatch):
-    monkeypatch.delenv(choice.VARIABLE, raising=False)
+    monkeypatch.delenv(dispatch.VARIABLE, raising=False)
 
 
 @pytest.mark.parametrize(
@@ -33,29 +33,29 @@ def unset(monkeypatch):
 )
 def test_the_faster_by_rates_is_taken(monkeypatch, ratio, expected):
     monkeypatch.setattr(rates, "rate_ratio", lambda index: {0: ratio}[index])
-    assert choice.arithmetic_of(constants(1024), GPU) == expected
-    assert choice.arithmetic_of(constants(1024), CPU) == "float64"
+    assert dispatch.arithmetic_of(constants(1024), GPU) == expected
+    assert dispatch.arithmetic_of(constants(1024), CPU) == "float64"
 
 
 def test_a_name_overrules_rates_and_the_argument_overrules_the_variable(monkeypatch):
     monkeypatch.setattr(rates, "rate_ratio", lambda _: 1 / 2)
-    monkeypatch.setenv(choice.VARIABLE, "double-float32")
-    assert choice.arithmetic_of(constants(1024), GPU) == "double-float32"
-    assert choice.arithmetic_of(constants(1024), GPU, "float64") == "float64"
-    monkeypatch.setenv(choice.VARIABLE, "")
-    assert choice.arithmetic_of(constants(1024), GPU) == "float64"
+    monkeypatch.setenv(dispatch.VARIABLE, "double-float32")
+    assert dispatch.arithmetic_of(constants(1024), GPU) == "double-float32"
+    assert dispatch.arithmetic_of(constants(1024), GPU, "float64") == "float64"
+    monkeypatch.setenv(dispatch.VARIABLE, "")
+    assert dispatch.arithmetic_of(constants(1024), GPU) == "float64"
 
 
 def test_unknown_names_are_refused(monkeypatch):
-    monkeypatch.setenv(choice.VARIABLE, "float32")
+    monkeypatch.setenv(dispatch.VARIABLE, "float32")
     with pytest.raises(UsageError, match="'float32', expected one of: float64, double-float32"):
-        choice.arithmetic_of(constants(1024), CPU)
+        dispatch.arithmetic_of(constants(1024), CPU)
 
 
 @pytest.mark.parametrize("columns", [2, 16385])
 def test_pairs_and_rows_too_wide_for_a_scan_are_judged_in_float64(monkeypatch, columns):
-    monkeypatch.setenv(choice.VARIABLE, "double-float32")
-    assert choice.arithmetic_of(constants(columns, FLOAT32), CPU) == "float64"
+    monkeypatch.setenv(dispatch.VARIABLE, "double-float32")
+    assert dispatch.arithmetic_of(constants(columns, FLOAT32), CPU) == "float64"
 
 
 def test_what_the_numpy_judge_judges_says_so():

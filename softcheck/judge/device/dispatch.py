@@ -8,7 +8,7 @@ import torch
 from softcheck.errors import UsageError
 from softcheck.judge.device import pairs, rates, scan, scan_double_float
 from softcheck.judge.device.constants import Constants
-from softcheck.judge.device.finish import Scan
+from softcheck.judge.device.reduction import Scan
 
 JudgedIn = Literal["float64", "double-float32"]
 
