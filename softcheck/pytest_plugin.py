@@ -37,6 +37,11 @@ _ARGUMENTS = ("variants", "dtypes", "families", "corpora", "probes")
 _LISTS = ("variant", "dtype", "family", "case", "probe", "corpus")
 """Settings that are lists of names."""
 _DEVICES = ("auto", "cuda", "interpreter")
+_FLAGS = {
+    **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
+    **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
+}
+"""The words that the commands take for a flag in the environment."""
 _FIXTURES = {"accuracy": "check", "generated_accuracy": "search"}
 """Fixtures, each with the method that judges."""
 
@@ -55,6 +60,7 @@ class _Settings:
     defaults: dict[str, tuple[str, ...]]
     device: Any
     examples: int
+    require_all_sizes: bool
 
 
 _SETTINGS: pytest.StashKey[_Settings] = pytest.StashKey()
@@ -76,6 +82,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="|".join(_DEVICES),
         help="where the kernels run; auto, if left out: the GPU where there is one",
     )
+    group.addoption(
+        "--softcheck-require-all-sizes",
+        action="store_true",
+        default=None,
+        help="fail, rather than skip, where a variant refuses a case for its size",
+    )
 
 
 def _settings(config: pytest.Config) -> _Settings:
@@ -96,7 +108,7 @@ def _read_settings(config: pytest.Config) -> _Settings:
 
     found = table_above(config.rootpath)
     path, table = found or (config.rootpath, {})
-    if not set(table) <= {*_LISTS, "generate", "device"}:
+    if not set(table) <= {*_LISTS, "generate", "device", "require-all-sizes"}:
         from softcheck.cli.main import cli
 
         check_names(path, table, cli)
@@ -127,7 +139,16 @@ def _read_settings(config: pytest.Config) -> _Settings:
     examples, where = single("generate", "50")
     if not examples.isdecimal() or int(examples) < 1:
         raise UsageError(f"{where} is {examples!r}, expected a number, at least 1")
-    return _Settings(chosen=chosen, defaults=defaults, device=device, examples=int(examples))
+    promised, where = single("require-all-sizes", "false")
+    if str(promised).lower() not in _FLAGS:
+        raise UsageError(f"{where} is {promised!r}, expected true or false")
+    return _Settings(
+        chosen=chosen,
+        defaults=defaults,
+        device=device,
+        examples=int(examples),
+        require_all_sizes=_FLAGS[str(promised).lower()],
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -344,11 +365,12 @@ def accuracy(request: pytest.FixtureRequest, softcheck_session: "Session") -> "A
     from softcheck.testing import Accuracy, ProbedAccuracy
 
     variant, dtype, judged = request.param
+    promised = _settings(request.config).require_all_sizes
     subject: Accuracy | ProbedAccuracy
     if isinstance(judged, str):
-        subject = ProbedAccuracy(softcheck_session, variant, dtype, judged)
+        subject = ProbedAccuracy(softcheck_session, variant, dtype, judged, require_all_sizes=promised)
     else:
-        subject = Accuracy(softcheck_session, variant, dtype, judged)
+        subject = Accuracy(softcheck_session, variant, dtype, judged, require_all_sizes=promised)
     request.node.stash.setdefault(_SUBJECTS, {})["accuracy"] = subject
     return subject
 
@@ -359,7 +381,9 @@ def generated_accuracy(request: pytest.FixtureRequest, softcheck_session: "Sessi
     from softcheck.testing import GeneratedAccuracy
 
     variant, dtype = request.param
-    examples = _settings(request.config).examples
-    subject = GeneratedAccuracy(softcheck_session, variant, dtype, examples)
+    settings = _settings(request.config)
+    subject = GeneratedAccuracy(
+        softcheck_session, variant, dtype, settings.examples, require_all_sizes=settings.require_all_sizes
+    )
     request.node.stash.setdefault(_SUBJECTS, {})["generated_accuracy"] = subject
     return subject

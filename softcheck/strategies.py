@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
 from oracles.formats import FORMATS, Bits, Format, decode
-from softcheck.cases.case import PACKED, Case, Layout, digest, format_rows
+from softcheck.cases.case import GENERATED, PACKED, Case, Layout, digest, format_rows
 from softcheck.cases.families.draft import MAX_STORED_ELEMENTS
 from softcheck.cases.families.patterns import edge_patterns
 from softcheck.cases.recipe import (
@@ -162,7 +162,7 @@ def _case(bits: Bits, recipe: Recipe | None, layout: Layout, fmt: Format) -> Cas
     found = digest(bits, fmt, layout)
     stored = recipe is None or bits.size <= MAX_STORED_ELEMENTS
     return Case(
-        id=f"generated/{found}/{fmt.name}",
+        id=f"{GENERATED}/{found}/{fmt.name}",
         dtype=fmt.name,
         shape=(bits.shape[0], bits.shape[1]),
         digest=found,

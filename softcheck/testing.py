@@ -1,19 +1,31 @@
 """What the pytest fixtures hand to a test: one variant in one dtype, to judge on saved or on generated cases."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
 from softcheck.cases.case import Case
-from softcheck.contract import FindingKind, Violation
+from softcheck.contract import Violation
 from softcheck.report.probes import probe_command
 from softcheck.report.reproduce import reproduce_command
 from softcheck.run.check import explanation
 from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
-from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.probing import ProbeResult, ProbeTask, run_probe
+from softcheck.run.refused_sizes import Around, around
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A broken promise, the case that shows it, and what is said of it."""
+
+    case_id: str
+    violation: Violation
+    said: str
 
 
 @dataclass
@@ -23,7 +35,9 @@ class _Subject:
     session: Session
     variant: str
     dtype: str
-    has_judged: bool = field(default=False, init=False)
+    require_all_sizes: bool = field(default=False, kw_only=True)
+    """Whether sizes that the variant refuses are broken promises."""
+    has_judged: bool = field(default=False, init=False, kw_only=True)
     """Whether the test has called what judges, whatever came of it."""
 
     def declaration(self) -> Declaration:
@@ -50,6 +64,57 @@ class _Subject:
         over = self.session.patience.over(self.variant, self.dtype)
         return None if over is None else f"{self.variant} was given up: {over.why}"
 
+    def shown(self, results: Sequence[CaseMeasurement]) -> list[_Shown]:
+        """What results broke."""
+        return [
+            _Shown(result.case.id, violation, self.describe(result, violation))
+            for result in results
+            for violation in result.measurement.violations
+        ]
+
+    def sizes(
+        self, declaration: Declaration, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult] = ()
+    ) -> Around:
+        """The sizes that the variant refuses, told from these results and from calls around what they refuse."""
+        return around(self.session, self.variant, declaration, self.dtype, results, probed)
+
+    def conclude(
+        self,
+        shown: Sequence[_Shown],
+        sizes: Around,
+        declaration: Declaration,
+        *,
+        broken: Sequence[str] = (),
+        judged: int = 0,
+    ) -> None:
+        """Ends the test where something was found, and returns where nothing was.
+
+        It fails with every broken promise, ``broken`` among them. Else it is an expected failure where a declared defect showed. Else
+        it is skipped where sizes are refused, or fails where every size is promised; ``judged`` cases were called in all.
+        """
+        beside = [each for each in self.shown(sizes.tried) if each.violation.refusal is None]
+        failed = list(broken)
+        known: list[str] = []
+        refused: Counter[str] = Counter()
+        for each in (*shown, *beside):
+            limit = sizes.limit_of(each.violation)
+            reason = explanation(each.violation, each.case_id, self.dtype, declaration, self.session.ready.backend)
+            if reason is not None:
+                known.append(reason)
+            elif limit is None:
+                failed.append(each.said)
+            else:
+                refused[limit.words] += 1
+        said = [f"{why} ({count} of {judged} cases)" if judged else why for why, count in refused.items()]
+        if self.require_all_sizes:
+            failed += [f"  {why}; --softcheck-require-all-sizes promises every size" for why in said]
+        if failed:
+            self.fail(failed)
+        if known:
+            pytest.xfail(known[0])
+        if said:
+            pytest.skip(f"{self.variant}, {self.dtype}: {'; '.join(said)}")
+
     def fail(self, broken: list[str]) -> None:
         """Ends the test with every broken promise."""
         heading = f"{self.variant}, {self.dtype}: {len(broken)} broken promises"
@@ -65,31 +130,26 @@ class Accuracy(_Subject):
     def check(self) -> None:
         """Judges every case and fails with each broken promise: value, expected, ULP, bound, bits, and how to reproduce.
 
-        Skips, with the reason, what the variant does not declare and what Triton's interpreter can't run. Ends as an
-        expected failure where all that was found are declared defects.
+        Skips, with the reason, what the variant does not declare and what Triton's interpreter can't run, and where the variant
+        refuses a case for its size and answers nothing larger: then the others have passed. Ends as an expected failure where all
+        that was found are declared defects.
         """
         declaration = self.declaration()
         covered = [case for case in self.cases if left_out(case, declaration) is None]
         if not covered:
             pytest.skip(f"{self.variant} does not declare these cases: {left_out(self.cases[0], declaration)}")
         broken: list[str] = []
-        known: list[str] = []
         unable: list[str] = []
+        done: list[CaseMeasurement] = []
         for case in covered:
             results = self.session.run_case(case, [self.variant])
             if not results:
                 broken.append(f"  not run from {case.id} on: {self.given_up()}")
                 break
-            (result,) = results
-            if result.measurement.skipped is not None:
-                unable.append(result.measurement.skipped)
-            for violation in result.measurement.violations:
-                reason = self.explained(result, violation, declaration)
-                (known if reason else broken).append(reason or self.describe(result, violation))
-        if broken:
-            self.fail(broken)
-        if known:
-            pytest.xfail(known[0])
+            done += results
+            unable += [result.measurement.skipped for result in results if result.measurement.skipped is not None]
+        sizes = self.sizes(declaration, done)
+        self.conclude(self.shown(done), sizes, declaration, broken=broken, judged=len(done))
         if len(unable) == len(covered):
             pytest.skip(f"{self.variant}: {unable[0]}")
         for reason in dict.fromkeys(unable):
@@ -114,23 +174,14 @@ class ProbedAccuracy(_Subject):
         if result is None:
             pytest.fail(str(self.given_up()), pytrace=False)
         backend = self.session.ready.backend
-        broken: list[str] = []
-        known: list[str] = []
-        refused: list[str] = []
+        again = probe_command(task, backend)
+        found: list[_Shown] = []
         for shown in result.conclusion.findings:
             case_id, violation = result.case_id(shown.label), shown.violation
-            reason = explanation(violation, case_id, self.dtype, declaration, backend)
-            said = f"  {violation.kind} on {case_id}\n    {violation.message}\n    {probe_command(task, backend)}"
-            if reason is None and violation.kind is FindingKind.EMPTY_REFUSED:
-                refused.append(f"{self.variant} refuses inputs without elements: {violation.message}")
-            else:
-                (known if reason else broken).append(reason or said)
-        if broken:
-            self.fail(broken)
-        if known:
-            pytest.xfail(known[0])
-        if refused:
-            pytest.skip(refused[0])
+            found.append(
+                _Shown(case_id, violation, f"  {violation.kind} on {case_id}\n    {violation.message}\n    {again}")
+            )
+        self.conclude(found, self.sizes(declaration, [], [result]), declaration)
         if result.conclusion.trials == 0:
             why = "; ".join(result.conclusion.skipped) or "nothing to try within what it declares"
             pytest.skip(f"{self.variant}, {self.probe}: {why}")
@@ -145,12 +196,19 @@ class GeneratedAccuracy(_Subject):
     examples: int
 
     def search(self, *, seed: int = 0) -> None:
-        """Judges generated cases; fails with the smallest failing one and the command that saves it as a regression."""
+        """Judges generated cases; fails with the smallest failing one and the command that saves it as a regression.
+
+        Skips, with the reason, where the variant refuses generated cases for their size and answers nothing larger.
+        """
         declaration = self.declaration()
 
         def undeclared(result: CaseMeasurement) -> list[Violation]:
             return [v for v in result.measurement.violations if self.explained(result, v, declaration) is None]
 
+        def is_failure(result: CaseMeasurement) -> bool:
+            return any(violation.refusal is None for violation in undeclared(result))
+
+        done: list[CaseMeasurement] = []
         found = generate(
             self.session,
             self.variant,
@@ -158,11 +216,12 @@ class GeneratedAccuracy(_Subject):
             examples=self.examples,
             seed=seed,
             declaration=declaration,
-            is_failure=lambda result: bool(undeclared(result)),
-            on_result=lambda _: None,
+            is_failure=is_failure,
+            on_result=done.append,
         )
         if found.failure is not None:
             failure = found.failure
             self.fail([self.describe(failure, violation) for violation in undeclared(failure)])
         if (given_up := self.given_up()) is not None:
             pytest.fail(given_up, pytrace=False)
+        self.conclude(self.shown(done), self.sizes(declaration, done), declaration, judged=len(done))

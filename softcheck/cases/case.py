@@ -10,6 +10,9 @@ from oracles.formats import FORMATS, Bits, Format
 from softcheck.cases.recipe import Count, Recipe
 from softcheck.errors import UsageError
 
+GENERATED = "generated"
+"""Family of cases that softcheck makes as it runs; no corpus holds them."""
+
 
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How a matrix lies in memory, in elements: element (i, j) is at ``offset + i * row_stride + j * column_stride``.

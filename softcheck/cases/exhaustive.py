@@ -108,6 +108,36 @@ def lattice_patterns(fmt: Format) -> Bits:
 _LATTICE_STEP = {"float16": 1, "bfloat16": 8}
 
 
+def telling_rows(judged: Domain, most: int = 384) -> list[int]:
+    """Numbers of up to ``most`` of a domain's rows that show first what is wrong, the same ones every time.
+
+    Of each digit there is every edge pattern: zeros, infinities, NaN, and the ends of the range. Then come rows
+    whose exponents are spread over all there are, of either sign, and random ones.
+    """
+    fmt = judged.format
+    step = 1 << (fmt.precision - 1)
+    exponents = np.arange(0, fmt.exponent_mask + 1, step, dtype=np.int64)
+    generator = np.random.default_rng(0)
+    edges = [0, 1, step - 1, step, fmt.exponent_mask - 1, fmt.exponent_mask, fmt.exponent_mask + step // 2]
+    some = exponents[:: max(1, 2 * len(exponents) // (most // 2))]
+    binades = [int(e) for e in some + generator.integers(0, step, len(some))]
+    if judged.kind == "differences":
+        numbers = [2 * magnitude + which for magnitude in (*edges, *binades) for which in (0, 1)]
+    else:
+        sign = 1 << (fmt.width - 1)
+        own = {int(p): i for i, p in enumerate(lattice_patterns(fmt))} if judged.kind == "lattice" else None
+        patterns = [pattern | s for pattern in (*edges, *binades) for s in (0, sign)]
+        digits = patterns if own is None else [own[p] for p in patterns if p in own]
+        base = 2**fmt.width if own is None else len(own)
+        others = generator.choice(digits, size=(len(digits), judged.columns - 1))
+        numbers = [
+            sum(int(d) * base**k for k, d in enumerate([digit, *rest][:: 1 if i % 2 else -1]))
+            for i, (digit, rest) in enumerate(zip(digits, others, strict=True))
+        ]
+    random = [int(n) for n in generator.integers(0, judged.first, most)]
+    return sorted([n for n in dict.fromkeys([*numbers, *random]) if n < judged.first][:most])
+
+
 def _differences(start: int, count: int, fmt: Format) -> Bits:
     index = np.arange(start, start + count, dtype=np.int64)
     magnitude = (index // 2).astype(fmt.storage)

@@ -11,14 +11,18 @@ from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import device_option, format_option, output_option, variants_argument
 from softcheck.errors import UsageError
+from softcheck.judge.measurement import unmeasured
 from softcheck.report.build import command_line, exit_code
-from softcheck.report.exhaustive import build
+from softcheck.report.exhaustive import build, row_command
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.output import check_writable, display_of, write
+from softcheck.run.check import explanation
 from softcheck.run.exhaust import ROWS_AT_ONCE, Exhausted, ExhaustHeader, Parts, exhaust
 from softcheck.run.fingerprint import fingerprints
+from softcheck.run.first_look import Look, look
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
+from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import resolve
 
 _FOLDER = Path(".softcheck")
@@ -57,6 +61,9 @@ def command(
     One column shows what becomes of NaN, infinities and masks; any finite logit gives 1, so what rounds or reads lanes
     beyond the row shows in pairs.
 
+    A few hundred telling rows are judged first; what they show, and how long the rest will take, stands on standard error before
+    the rest begins. Where the variant refuses rows of that many columns, nothing is run, and the exit code is 3.
+
     A variant whose first five parts all end their process is given up; what was not run is a finding, and the exit code 1.
 
     Without a GPU, pairs are taken from a sub-lattice of patterns at the edges of binades.
@@ -77,7 +84,7 @@ def command(
     notes += [
         _projection(result)
         for result in results
-        if result.domain.first < result.domain.total and result.left_out is None
+        if result.domain.first < result.domain.total and result.left_out is None and result.refused is None
     ]
     report = build(results, session.ready, command=command_line(), notes=notes)
     write(render(report, output_format, display_of(output)), output)
@@ -90,6 +97,8 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
         raise UsageError(f"{name}: {declaration}")
     if judged.dtype not in declaration.dtypes:
         raise UsageError(f"{name} declares {', '.join(declaration.dtypes)}, not {judged.dtype}")
+    if (limit := declaration.column_limit(judged.dtype)) is not None and judged.columns > limit:
+        return _nothing(name, declaration, judged, f"it declares max_columns={limit}")
     ready = session.ready
     header = ExhaustHeader(
         variant=name,
@@ -102,9 +111,18 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
     )
     kept = Parts(path or _default_journal(name, judged), header, resume=resume)
     try:
-        with progress.shown() as events:
-            events.stage(f"{name}, {judged.describe()}")
-            found = exhaust(session, name, declaration, judged, kept, progress=events.progress)
+        first = look(session, name, declaration, judged)
+        refusal = first.refusal()
+        if refusal is not None:
+            found = _nothing(name, declaration, judged, refusal.words)
+        else:
+            _tell(session, declaration, judged, first, judged.first - sum(m.rows for m in kept.measured.values()))
+            with progress.shown() as events:
+                events.stage(f"{name}, {judged.describe()}")
+                found = exhaust(session, name, declaration, judged, kept, progress=events.progress)
+            refusal = first.refusal(list(kept.measured.values()))
+            if refusal is not None:
+                found = _nothing(name, declaration, judged, refusal.words)
     except KeyboardInterrupt:
         click.echo(
             f"softcheck: interrupted; go on with --resume ({len(kept.measured)} parts are in {kept.path})", err=True
@@ -115,6 +133,33 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
         kept.close()
     kept.path.unlink()
     return found
+
+
+def _nothing(name: str, declaration: Declaration, judged: Domain, why: str) -> Exhausted:
+    none = unmeasured((0, judged.columns), ())
+    return Exhausted(name, declaration, judged, none, 0.0, refused=why)
+
+
+def _tell(session: Session, declaration: Declaration, judged: Domain, first: Look, left: int) -> None:
+    """Says on standard error what the telling rows came to, and under the interpreter how long the others will take.
+
+    On a GPU the few rows say nothing of the speed of many.
+    """
+    if first.result is None:
+        return
+    name, backend = first.result.variant, session.ready.backend
+    case_id = f"exhaustive/{judged.kind}-of-{judged.columns}/{judged.dtype}"
+    found = [v for v in first.violations if explanation(v, case_id, judged.dtype, declaration, backend) is None]
+    for violation in found:
+        again = "" if violation.row is None else f"; {row_command(name, judged, first.rows[violation.row])}"
+        click.echo(f"softcheck: {name} {judged.dtype}: {violation.kind}: {violation.message}{again}", err=True)
+    time_left = ""
+    if backend == "interpreter" and left:
+        time_left = f"; {left:,} rows will take about {first.seconds_for(left, session.jobs):,.0f} s"
+    verdict = "fail" if found else "pass"
+    click.echo(
+        f"softcheck: {name} {judged.dtype}: {verdict} so far, on {len(first.rows)} telling rows{time_left}", err=True
+    )
 
 
 def _default_journal(name: str, judged: Domain) -> Path:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from oracles import ball
 from oracles.formats import bits_hex, decode
+from softcheck.cases.exhaustive import Domain
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
 from softcheck.report.bins import octaves
@@ -21,17 +22,21 @@ from softcheck.run.protocol import Ready
 
 def build(results: Sequence[Exhausted], ready: Ready, *, command: Sequence[str], notes: Sequence[str]) -> Report:
     """The report of exhaustive runs on one device."""
+    run = [result for result in results if result.refused is None]
     return Report(
         environment=environment(ready, 0, command),
         variants=tuple(_row(result, ready) for result in results),
-        cases=tuple({r.case_id: _case(r) for r in results}.values()),
-        exhaustive=tuple(behind(result) for result in results),
+        cases=tuple({r.case_id: _case(r) for r in run}.values()),
+        exhaustive=tuple(behind(result) for result in run),
         notes=tuple(notes),
         seconds=sum(result.seconds for result in results),
     )
 
 
 def _row(result: Exhausted, ready: Ready) -> VariantResult:
+    if result.refused is not None:
+        reason = f"not run: {result.refused}"
+        return VariantResult(name=result.variant, dtype=result.domain.dtype, verdict="unsupported", reason=reason)
     m = result.measurement
     found = findings(result, ready, of_row=True)
     verdict: Verdict = "fail" if any(f.known is None for f in found) else "known" if found else "pass"
@@ -109,7 +114,7 @@ def _ulp_is(result: Exhausted) -> Literal["exact", "at least"]:
 
 
 def _save_row(result: Exhausted, row: int) -> str:
-    return bits_command(result.variant, result.domain.dtype, _row_bits(result, row))
+    return row_command(result.variant, result.domain, row)
 
 
 def _run_again(result: Exhausted, ready: Ready) -> str:
@@ -122,8 +127,10 @@ def _run_again(result: Exhausted, ready: Ready) -> str:
     return shlex.join([*words, "--device", ready.backend])
 
 
-def _row_bits(result: Exhausted, row: int) -> str:
-    return " ".join(bits_hex(int(b), result.domain.format) for b in result.domain.bits(row, 1)[0])
+def row_command(variant: str, judged: Domain, row: int) -> str:
+    """The command that saves one row of a domain as a regression of a variant."""
+    bits = " ".join(bits_hex(int(b), judged.format) for b in judged.bits(row, 1)[0])
+    return bits_command(variant, judged.dtype, bits)
 
 
 def _witness(result: Exhausted, extreme: Extreme) -> Witness:

@@ -4,12 +4,9 @@ import hashlib
 import shlex
 from collections.abc import Sequence
 
-from softcheck.cases.case import Case
+from softcheck.cases.case import GENERATED, Case
 from softcheck.cases.corpus import encode_case
 from softcheck.run.blames import Command
-
-GENERATED = "generated"
-"""Family of cases that hypothesis made; no corpus holds them."""
 
 
 def reproduce_command(variant: str, case: Case, backend: str, corpora: Sequence[str] = ()) -> str:

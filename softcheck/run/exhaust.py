@@ -108,6 +108,8 @@ class Exhausted:
     seconds: float
     left_out: LeftOut | None = None
     ended: Ended | None = None
+    refused: str | None = None
+    """Why nothing was run, where the variant refuses rows of that many columns, or does not declare them."""
     at_speed: tuple[int, float] | None = None
     """Rows and seconds of this run's parts without its first, which on a GPU compiles and loads, if there are more; None where
     ``measurement`` and ``seconds`` say it."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, decode
-from softcheck.cases.exhaustive import chunks, domain, lattice_patterns
+from softcheck.cases.exhaustive import chunks, domain, lattice_patterns, telling_rows
 from softcheck.errors import UsageError
 
 
@@ -68,6 +68,35 @@ def test_parts_join_to_the_whole():
     cut = chunks(part, 300)
     assert cut == [(0, 300), (300, 300), (600, 300), (900, 100)]
     assert np.array_equal(np.concatenate([part.bits(*c) for c in cut]), part.bits(0, 1000))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"dtype": "float16", "columns": 1},
+        {"dtype": "bfloat16", "columns": 1},
+        {"dtype": "float16", "columns": 2},
+        {"dtype": "bfloat16", "columns": 2, "lattice": True},
+        {"dtype": "float32", "columns": 2, "differences": True},
+        {"dtype": "float16", "columns": 3, "first": 5000},
+    ],
+)
+def test_telling_rows_are_few_rows_of_the_domain_the_same_ones_each_time(given):
+    whole = domain(**given)
+    rows = telling_rows(whole)
+    assert rows == sorted(set(telling_rows(whole)))
+    assert 100 < len(rows) < 1000
+    assert 0 <= rows[0] <= rows[-1] < whole.first
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_telling_rows_hold_special_values_and_every_exponent(columns):
+    whole = domain("float16", columns)
+    values = decode(np.concatenate([whole.bits(row, 1) for row in telling_rows(whole)]), whole.format)
+    assert np.isnan(values).any()
+    assert {np.inf, -np.inf, 0.0, 65504.0, -65504.0, 2.0**-24} <= set(values.ravel().tolist())
+    finite = values[np.isfinite(values) & (np.abs(values) >= 2.0**-14)]
+    assert set(np.frexp(finite)[1].tolist()) == set(range(-13, 17))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """``softcheck exhaust``: everything there is, resumable, and a wrong kernel found."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_kernel_wrong_on_one_pattern_alone_is_found(tmp_path):
 def test_run_that_was_killed_goes_on(tmp_path):
     once = tmp_path / "once.py"
     once.write_text(
-        "import os, pathlib, torch\n\ndef f(x):\n    if x.shape[0] > 2:\n"
+        "import os, pathlib, torch\n\ndef f(x):\n    if x.shape[0] == 1024:\n"
         f"        with open({str(tmp_path / 'calls')!r}, 'a') as calls:\n            calls.write('x')\n"
         "    return torch.softmax(x, -1)\n"
     )
@@ -99,6 +100,75 @@ def test_kernel_that_ends_every_process_is_given_up_and_another_is_judged_all_th
     assert [b["rows"] for b in report["exhaustive"]] == [5120, 8192]
     assert [note.partition(":")[0] for note in report["notes"]] == ["torch"], "nothing is told of time not measured"
     assert not list((tmp_path / ".softcheck").iterdir())
+
+
+REFUSING = """
+import torch
+from softcheck import variant
+
+def beyond(x):
+    if x.shape[1] > 1:
+        raise ValueError("one column only")
+    return torch.softmax(x, dim=-1)
+
+def two_alone(x):
+    if x.shape[1] == 2:
+        raise ValueError("not two")
+    return torch.softmax(x, dim=-1)
+
+def many_rows(x):
+    if x.shape[0] > 500:
+        raise ValueError("too many rows")
+    return torch.softmax(x, dim=-1)
+
+@variant(max_columns=1)
+def declared(x):
+    return beyond(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("beyond", "refuses beyond 1 columns (2 is the smallest refused): ValueError: one column only"),
+        ("many_rows", "rows (1024 is the smallest refused): ValueError: too many rows"),
+        ("declared", "it declares max_columns=1"),
+    ],
+)
+def test_what_the_variant_refuses_is_not_run_and_that_is_no_pass(tmp_path, name, said):
+    (tmp_path / "refusing.py").write_text(REFUSING)
+    arguments = (f"{tmp_path / 'refusing.py'}:{name}", "--columns", "2", "--sample-first", "3072")
+    done, report = exhaust(*arguments, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    (row,) = report["variants"]
+    assert row["verdict"] == "unsupported"
+    assert said in row["reason"]
+    assert not report["exhaustive"]
+    assert not list(tmp_path.glob(".softcheck/*"))
+    done, report = exhaust(*arguments, "torch", cwd=tmp_path)
+    assert (done.returncode, [r["verdict"] for r in report["variants"]]) == (0, ["unsupported", "pass"])
+
+
+def test_a_refusal_beyond_which_there_is_an_answer_stays_a_finding(tmp_path):
+    (tmp_path / "refusing.py").write_text(REFUSING)
+    arguments = ("--columns", "2", "--sample-first", "3072")
+    done, report = exhaust(f"{tmp_path / 'refusing.py'}:two_alone", *arguments, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert [f["kind"] for f in report["variants"][0]["findings"]] == ["raised"]
+
+
+def test_a_verdict_and_the_time_that_is_left_stand_before_the_first_part_is_run(tmp_path):
+    kernel = tmp_path / "slow.py"
+    kernel.write_text(
+        "import sys, torch\n\ndef f(x):\n    if x.shape[0] == 1024:\n        raise SystemExit('a part')\n"
+        "    return torch.where(x == float('inf'), 0, torch.softmax(x, -1))\n"
+    )
+    done, report = exhaust(f"{kernel}:f", "--sample-first", "65536", cwd=tmp_path)
+    assert "nan_mismatch" in done.stderr
+    assert "--dtype float16 --bits 7c00" in done.stderr
+    assert re.search(r"f float16: fail so far, on \d+ telling rows; 65,536 rows will take about \d+ s", done.stderr)
+    assert done.returncode == 1
+    assert [f["count"] for f in report["variants"][0]["findings"]] == [5, 59], "what the look found is no part"
 
 
 @pytest.mark.parametrize(

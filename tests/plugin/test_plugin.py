@@ -189,6 +189,92 @@ def test_misspelt_probe_is_a_usage_error(pytester):
     result.stdout.fnmatch_lines(["*unknown probe 'emptys'; did you mean 'empties'*"])
 
 
+REFUSING = """
+import torch
+
+def beyond(x):
+    if x.shape[1] > 100:
+        raise ValueError(f"{x.shape[1]} is more than 100")
+    return torch.softmax(x, dim=-1)
+
+def odd(x):
+    if x.shape[1] % 2:
+        raise ValueError("odd")
+    return torch.softmax(x, dim=-1)
+
+def wrong_up_to_the_limit(x):
+    y = beyond(x)
+    return y if x.shape[1] < 100 else torch.zeros_like(x)
+
+def everything(x):
+    raise ValueError("never")
+
+def many_elements(x):
+    if x.numel() > 300:
+        raise ValueError("too many")
+    return torch.softmax(x, dim=-1)
+
+def empty(x):
+    if not x.numel():
+        raise ValueError("nothing there")
+    return torch.softmax(x, dim=-1)
+"""
+
+
+def run_refusing(pytester, name, more, *arguments, suite=None):
+    pytester.makepyfile(kernels=REFUSING)
+    pytester.makepyfile(test_mine=(suite or PROBED).format(name=name, more=more))
+    return pytester.runpytest_inprocess("-p", "no:xdist", "--softcheck-device=interpreter", "-v", "-rs", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "said"),
+    [
+        (
+            "beyond",
+            'families=["widths"]',
+            "*refuses beyond 100 columns (101 *more than 100 at *max_columns=100 (*cases)",
+        ),
+        ("beyond", 'probes=["sizes"], families=["ties"]', "*refuses beyond 100 columns (101 *declare max_columns=100"),
+        ("many_elements", 'families=["widths"]', "*refuses beyond * elements *too many*"),
+        ("empty", 'families=["empty"]', "*refuses inputs without elements*nothing there*"),
+    ],
+)
+def test_a_refused_size_is_skipped_with_what_to_declare_and_fails_where_every_size_is_promised(
+    pytester, monkeypatch, name, more, said
+):
+    only = ("-k", "probe" if "probes" in more else "float16")
+    result = run_refusing(pytester, name, more, *only)
+    assert result.parseoutcomes()["skipped"] == 1, result.stdout.str()
+    assert "failed" not in result.parseoutcomes()
+    result.stdout.fnmatch_lines([f"SKIPPED*{said}"])
+    promised = run_refusing(pytester, name, more, *only, "--softcheck-require-all-sizes")
+    assert promised.parseoutcomes()["failed"] == 1
+    promised.stdout.fnmatch_lines(["*--softcheck-require-all-sizes promises every size*"])
+    monkeypatch.setenv("SOFTCHECK_REQUIRE_ALL_SIZES", "1")
+    assert run_refusing(pytester, name, more, *only).parseoutcomes()["failed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("odd", "*raised on widths/*"),
+        ("wrong_up_to_the_limit", "*ulp_exceeds_bound on generated/1x100/*"),
+        ("everything", "*raised on widths/*"),
+    ],
+)
+def test_a_refusal_that_is_no_limit_and_what_is_wrong_below_one_fail(pytester, name, said):
+    result = run_refusing(pytester, name, 'families=["widths"]')
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([said])
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("beyond", {"skipped": 1}), ("odd", {"failed": 1})])
+def test_generated_cases_beyond_a_limit_are_skipped_too(pytester, name, outcome):
+    result = run_refusing(pytester, name, "", "--softcheck-generate=60", suite=GENERATED)
+    result.assert_outcomes(**outcome)
+
+
 NOT_JUDGED = """
 import pytest
 
@@ -309,6 +395,7 @@ def test_environment_stands_for_options_and_pyproject_for_what_the_marker_leaves
         ("dtpye = 'float16'", {}, "*no setting 'dtpye'; did you mean 'dtype'*"),
         ("dtype = 16", {}, "*dtype = 16: expected a list of text*"),
         ("", {"SOFTCHECK_DEVICE": "gpu"}, "*SOFTCHECK_DEVICE is 'gpu', expected one of: auto, cuda, interpreter*"),
+        ("", {"SOFTCHECK_REQUIRE_ALL_SIZES": "maybe"}, "*_REQUIRE_ALL_SIZES is 'maybe', expected true or false*"),
         ("generate = 0", {}, "*generate is '0', expected a number, at least 1*"),
     ],
 )

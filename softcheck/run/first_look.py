@@ -1,0 +1,72 @@
+"""A domain's telling rows, judged before all others: a verdict within seconds, and how long the rest will take. Imports no torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from softcheck.cases.case import GENERATED
+from softcheck.cases.exhaustive import Domain, telling_rows
+from softcheck.cases.importing import case_from_bits
+from softcheck.contract import Violation
+from softcheck.judge.measurement import Measurement
+from softcheck.run.patience import Patience
+from softcheck.run.refused_sizes import around
+from softcheck.run.session import CaseMeasurement, Session
+from softcheck.run.size_limits import SizeLimit, size_limits
+from softcheck.variants.declaration import Declaration
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the telling rows came to."""
+
+    result: CaseMeasurement | None
+    """None where the variant was called no more."""
+    rows: tuple[int, ...]
+    """Their numbers in the domain."""
+    limits: tuple[SizeLimit, ...] = ()
+    """Of the sizes that the variant refuses."""
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Promises that were broken. Each names its row of those looked at, not of the domain."""
+        return () if self.result is None else self.result.measurement.violations
+
+    def seconds_for(self, rows: int, jobs: int) -> float:
+        """How long so many rows will take on so many workers of a machine on which each program costs alike."""
+        if self.result is None:
+            return 0.0
+        return self.result.seconds / len(self.rows) * rows / jobs
+
+    def refusal(self, parts: Sequence[Measurement] = ()) -> SizeLimit | None:
+        """The limit for which nothing was run, of the rows looked at or of all parts; None where there was an answer."""
+        if self.result is None:
+            return None
+        variant, case = self.result.variant, self.result.case
+        judged = [CaseMeasurement(variant, case, part, 0.0) for part in parts]
+        limits = size_limits([self.result, *judged], []) if parts else self.limits
+        violations = [part.violations for part in parts] if parts else [self.violations]
+        if not all(broken and all(v.refusal is not None for v in broken) for broken in violations):
+            return None
+        covering = [next((limit for limit in limits if limit.covers(v)), None) for broken in violations for v in broken]
+        return None if None in covering else covering[0]
+
+
+def look(session: Session, variant: str, declaration: Declaration, domain: Domain) -> Look:
+    """Judges a domain's telling rows. It counts neither as a part nor towards giving the variant up.
+
+    Where they are refused, sizes around theirs are tried too.
+    """
+    rows = telling_rows(domain)
+    bits = np.concatenate([domain.bits(row, 1) for row in rows])
+    case = case_from_bits(bits, domain.dtype, provenance="telling rows of a domain", family=GENERATED)
+    own = session.apart()
+    own.patience = Patience(session.patience.most_seconds)
+    try:
+        found = own.run_case(case, [variant], whole=True)
+        is_refused = any(v.refusal is not None for result in found for v in result.measurement.violations)
+        limits = around(own, variant, declaration, domain.dtype, found).limits if is_refused else ()
+    finally:
+        own.rejoin()
+    return Look(found[0] if found else None, tuple(rows), limits)
