@@ -1,8 +1,8 @@
 """Elements beyond 2^31: rows and columns 2^30 elements apart, and a dense tensor of more than 2^31 elements.
 
-Where memory allows, as much of it lies in front of the tensors as a 32-bit offset that wraps reaches back, so that such a
-kernel reads and writes decoys and is told so, where it would otherwise fault. Under the interpreter the strided inputs lie in
-virtual memory of which only the pages that are used exist.
+If memory allows, decoys lie 2^32 elements before the far elements, where a wrapped 32-bit offset points. A kernel with
+such offsets then reads and writes decoys, and the finding says so, instead of faulting. Under the interpreter the
+strided inputs lie in virtual memory, of which only the used pages exist.
 """
 
 import mmap
@@ -25,11 +25,11 @@ from softcheck.probes.poison import nan_filled
 from softcheck.variants.call import TORCH_DTYPES, Placed, Returned, call_on_device, is_out_of_memory, to_bits, to_tensor
 
 _FAR = 2**30
-"""Stride in elements: itself below 2^31, so that Triton passes it in 32 bits, and twice it is not."""
+"""Stride in elements. It is below 2^31, so that Triton passes it in 32 bits, and its double is not."""
 _LIMIT = 2**31
 _WRAP = 2**32
 _MAP_NORESERVE = 0x4000
-"""Linux's flag, which Python's mmap does not name: pages that are never touched count for nothing."""
+"""Linux's flag for pages that count for nothing until they are touched. Python's mmap has no name for it."""
 _DENSE_COLUMNS = 1024
 _BEYOND = 2**20
 """Elements of the dense tensor beyond 2^31."""
@@ -45,10 +45,10 @@ class _Far:
 
 
 class Addresses(Probe):
-    """Offsets are computed in 64 bits."""
+    """Checks that a variant computes offsets in 64 bits."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Far rows and far columns where strided layouts are declared; the dense tensor on a GPU, unless in a hurry."""
+        """Far rows and far columns if strided layouts are declared; on a GPU the dense tensor, unless ``quick``."""
         found = []
         if "strided" in setting.declaration.layouts:
             columns = 129 if setting.takes(129) else 1
@@ -62,7 +62,7 @@ class Addresses(Probe):
         return found
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """One call where all is well."""
+        """Makes one trial; one call if all is well."""
         try:
             if trial.parameters is None:
                 return _dense(subject)
@@ -73,11 +73,11 @@ class Addresses(Probe):
             return Outcome(skipped=f"elements beyond 2^31: the memory could not be had: {error}")
         finally:
             if subject.device.type == "cuda":
-                # Gigabytes that the caching allocator would keep from other variants and processes.
+                # These gigabytes would otherwise stay in the caching allocator, out of reach of other processes.
                 torch.cuda.empty_cache()
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """One finding for each kind."""
+        """Returns one finding for each kind."""
         return concluded(done)
 
 
@@ -85,7 +85,7 @@ def _far(subject: Subject, far: _Far) -> Outcome:
     fmt = subject.setting.fmt
     bits = ordinary_rows(*far.shape, fmt, subject.setting.seed)
     places = np.add.outer(far.strides[0] * np.arange(far.shape[0]), far.strides[1] * np.arange(far.shape[1]))
-    # A margin for kernels that take the rows for packed and so read on from the first.
+    # A margin for kernels that take the rows for packed and so read on from the first row.
     extent = int(places.max()) + 1 + bits.size
     storage = _storage(extent + _LIMIT, extent, fmt, subject.device)
     if isinstance(storage, str):
@@ -101,7 +101,7 @@ def _far(subject: Subject, far: _Far) -> Outcome:
         return _unless_out_of_memory(returned)
     output = to_bits(returned.output, fmt)
     wrong = wrong_values(subject, bits, output, returned)
-    # What is wrong near by too has nothing to do with the distance.
+    # A value that is wrong near by too is not caused by the distance.
     near = call_on(subject, bits, far.near) if wrong else None
     if near is None or near.output is None:
         return Outcome()
@@ -117,7 +117,10 @@ def _far(subject: Subject, far: _Far) -> Outcome:
 
 
 def _decoys(storage: torch.Tensor, places: np.ndarray, base: int, subject: Subject) -> Bits | None:
-    """Puts other values where offsets that wrap at 32 bits point to; what the matrix then looks like, where it fits."""
+    """Puts other values where offsets that wrap at 32 bits point to.
+
+    Returns the matrix that a kernel with wrapped offsets sees, or None if the decoys don't fit into the storage.
+    """
     wrapping = np.where(places >= _LIMIT, places - _WRAP, places) + base
     if wrapping.min() < 0:
         return None
@@ -133,7 +136,10 @@ def _decoys(storage: torch.Tensor, places: np.ndarray, base: int, subject: Subje
 
 
 def _storage(best: int, least: int, fmt: Format, device: torch.device) -> torch.Tensor | str:
-    """Uninitialised elements: the best number where memory allows, else the least, else why there are none."""
+    """Allocates uninitialised elements: ``best`` many if memory allows, else ``least``.
+
+    Otherwise returns the reason.
+    """
     dtype = TORCH_DTYPES[fmt.name]
     if device.type != "cuda":
         if not sys.platform.startswith("linux"):
@@ -154,7 +160,7 @@ def _too_little(needed: int, free: int) -> str:
 
 
 def _call(subject: Subject, view: torch.Tensor) -> Returned:
-    """A call that leaves the gigabytes around the input uncompared."""
+    """Calls the variant without comparing the gigabytes around the input."""
     nothing = torch.empty(0, dtype=view.dtype, device=view.device)
     with nan_filled():
         return call_on_device(subject.variant.function, Placed(view, nothing, subject.setting.fmt))
@@ -167,13 +173,16 @@ def _unless_out_of_memory(returned: Returned) -> Outcome:
 
 
 def _dense(subject: Subject) -> Outcome:
-    """Three blocks of rows: one repeated up to element 2^31, one beyond it, and a decoy where a wrapped offset points."""
+    """Judges a dense tensor of three blocks of rows.
+
+    One block is repeated up to element 2^31, one lies beyond it, and a decoy lies where a wrapped offset points.
+    """
     fmt, device = subject.setting.fmt, subject.device
     if device.type != "cuda":
         return Outcome(skipped="a dense tensor of more than 2^31 elements: needs a GPU; it takes 2^21 programs")
     block_rows = _BEYOND // _DENSE_COLUMNS
-    # Input and output, each with as much in front of it, and the output as torch first handed it out. A variant that keeps
-    # more runs out of memory, which skips the trial.
+    # Input and output, each with as much memory in front of it, and the output as torch first handed it out. A variant
+    # that keeps more runs out of memory, which skips the trial.
     needed = 4 * _WRAP * fmt.itemsize
     torch.cuda.empty_cache()
     if needed > (free := free_bytes(device)):
@@ -201,7 +210,7 @@ def _dense(subject: Subject) -> Outcome:
 
 
 def _wrong_sample(subject: Subject, inputs: Bits, returned: Returned, first: int, rows: int) -> tuple[Violation, ...]:
-    """What is wrong with the first and last rows of a block, where the same rows by themselves are right."""
+    """Violations of a block's first and last rows, if the same rows by themselves are right."""
     assert returned.output is not None
     chosen = np.r_[0:8, len(inputs) - 8 : len(inputs)]
     output = returned.output[first : first + rows][torch.from_numpy(chosen)]
@@ -215,7 +224,10 @@ def _wrong_sample(subject: Subject, inputs: Bits, returned: Returned, first: int
 
 
 class _Front:
-    """A policy of ``allocation.handing_out``: large tensors begin 2^31 elements into memory that begins with canaries."""
+    """A policy of ``allocation.handing_out`` that puts 2^31 elements in front of each large tensor.
+
+    This memory begins with canaries.
+    """
 
     def __init__(self) -> None:
         self._canaries: list[torch.Tensor] = []
@@ -230,7 +242,7 @@ class _Front:
         return whole[_LIMIT:].view(tensor.shape)
 
     def overrun(self) -> tuple[Violation, ...]:
-        """A violation where something was written 2^32 elements before where it belongs."""
+        """Returns a violation if something was written 2^32 elements before its place."""
         changed = sum(int((canaries != _CANARY).sum()) for canaries in self._canaries)
         if not changed:
             return ()

@@ -1,9 +1,9 @@
-"""Stands between a variant and the functions through which torch hands out memory.
+"""Replacement of the functions through which torch hands out memory to a variant.
 
-The functions are replaced by name, so code that took its own reference to one before, and torch's own C++, escape: what is
-built on this says where it could not act. A dispatch mode would miss nothing, but torch.compile gives a function up for good
-that it meets under one. The replacements are made once: torch.compile guards on them, and one more for every call would
-have it compile for every call.
+The functions are replaced by name. Code that took its own reference to a function earlier escapes, as does torch's own
+C++; users of this module report where it could not act. A dispatch mode would miss nothing, but torch.compile gives a
+function up for good if it meets the function under one. The replacements are made once: torch.compile guards on them,
+and new replacements for every call would make it compile for every call.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,18 +14,19 @@ from typing import Any
 import torch
 from torch.utils._device import _device_constructors  # no public way to have the list made
 
-# torch keeps a list of the functions that ``with torch.device(...)`` acts on when it first needs it, and must find its own.
+# torch lists the functions that ``with torch.device(...)`` acts on at the first use, and must find its own functions.
 _device_constructors()
 
 Policy = Callable[[torch.Tensor, bool], torch.Tensor]
-"""What to hand out in a tensor's place; the flag says whether its contents are the function's promise."""
+"""Returns the tensor to hand out in place of a tensor. The flag is True if the function promises the tensor's
+contents."""
 
 _policy: Policy | None = None
 
 
 @contextmanager
 def handing_out(policy: Policy) -> Iterator[None]:
-    """Every dense tensor that torch's allocating functions return to Python code passes through the policy."""
+    """Passes every dense tensor that torch's allocating functions return to Python code through the policy."""
     global _policy  # noqa: PLW0603 - the replacements are made once and must find the policy of the moment
     outer = _policy
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in _REPLACED]
@@ -46,7 +47,7 @@ def fill_bytes(tensor: torch.Tensor, byte: int) -> None:
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's storage as uint8, in the same memory."""
+    """Returns a tensor's storage as uint8, in the same memory."""
     return torch.tensor([], dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
 
 
@@ -64,7 +65,10 @@ def _passing(original: Callable[..., Any], *, initialised: bool) -> Callable[...
 
 
 def _has_memory_of_its_own(result: Any, options: dict[str, Any]) -> bool:
-    """Whether a policy may put other memory in its place: fake tensors have none, an ``out`` is the caller's."""
+    """True if a policy may replace the tensor's memory.
+
+    Fake tensors have none, and an ``out`` belongs to the caller.
+    """
     return (
         type(result) is torch.Tensor
         and result.layout == torch.strided

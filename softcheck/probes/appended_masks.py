@@ -1,6 +1,6 @@
-"""-inf columns added to ordinary rows: they get exactly 0, and the others keep their probabilities within the bounds.
+"""Columns of -inf added to ordinary rows: they get exactly 0, and the other columns stay within the bounds.
 
-The rows grow across block sizes, so that what was one tile becomes a whole tile of -inf and another, before or behind.
+The rows grow across block sizes, so that one tile becomes a whole tile of -inf and another tile, before or behind it.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ PROBE = _AppendedMasks()
 
 
 def _kept(place: str, columns: int) -> NDArray[np.int64]:
-    """Where the ordinary columns stand among all."""
+    """Indices of the ordinary columns among all columns."""
     if place == "leading":
         return np.arange(columns - _COLUMNS, columns)
     if place == "trailing":

@@ -1,7 +1,8 @@
-"""Reads how a variant's Triton kernels compute off their PTX, and compares it with what the variant declares.
+"""Comparison of a variant's arithmetic, read off the PTX of its Triton kernels, with its declaration.
 
-On a GPU the kernels are those that Triton launches in an ordinary call. Without one they are compiled for ``TARGET`` in a
-process of their own, since this one interprets them. What can't be compiled or read there costs a reason, not a finding.
+On a GPU the kernels are those that Triton launches in an ordinary call. Without a GPU they are compiled for ``TARGET``
+in another process, since this process interprets them. A kernel that can't be compiled or read there gives a reason for
+skipping, not a finding.
 """
 
 from collections.abc import Sequence
@@ -26,8 +27,8 @@ from softcheck.variants.ptx import (
 
 _ROWS = 5
 _COLUMNS = (781, 5000)
-"""A width that one block holds, and one for which several kernels here take tiles or more warps. Neither is a power of two,
-so that masks stay in."""
+"""A width that fits one block, and a width for which several built-in kernels use tiles or more warps. Neither is a
+power of two, so that masks are not optimised away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class _Arithmetic(Probe):
         try:
             kernels = _kernels(subject, reading)
         except _UnreadError as error:
-            # A declaration needs no kernel to be shown.
+            # A declaration is shown even without a kernel.
             return Outcome(skipped=str(error), fatal=error.fatal, arithmetic=_read(reading, [], None))
         found = _read(reading, kernels, _target(kernels) if subject.setting.on_gpu else TARGET)
         if found is None or found.observed is None:
@@ -59,9 +60,9 @@ class _Arithmetic(Probe):
         return Outcome(arithmetic=found)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """One arithmetic for all widths, of everything seen what errs most, and one finding for all contradictions.
+        """Returns one arithmetic for all widths, the one that errs most, and one finding for all contradictions.
 
-        A variant may take another kernel for each width, so that only all of them together contradict a declaration.
+        A variant may use another kernel for each width, so only all kernels together can contradict a declaration.
         """
         read = [(trial, o.arithmetic) for trial, o in done if o.arithmetic is not None and o.arithmetic.observed]
         found = _of_all(done)
@@ -79,7 +80,7 @@ PROBE = _Arithmetic()
 
 
 class _UnreadError(Exception):
-    """Why there is nothing to read."""
+    """Raised with the reason if there is nothing to read."""
 
     def __init__(self, reason: str, *, fatal: bool = False) -> None:
         super().__init__(reason)
@@ -87,21 +88,21 @@ class _UnreadError(Exception):
 
 
 def _kernels(subject: Subject, reading: _Reading) -> Sequence[Compiled]:
-    """The kernels of one call, compiled."""
+    """Returns the compiled kernels of one call."""
     if not subject.setting.on_gpu:
         shape = (_ROWS, reading.columns)
         try:
             return compile_ahead(CompileRequest(subject.variant.name, TARGET, reading.dtype, shape))
         except AheadError as error:
             raise _UnreadError(f"not compiled ahead of time: {error}") from None
-    # Imports Triton, which a machine without a GPU needs in the compiling process alone.
+    # Imports Triton. Without a GPU only the compiling process needs it.
     from softcheck.variants.capture import launched
 
     bits = ordinary_rows(_ROWS, reading.columns, subject.setting.fmt, subject.setting.seed)
     with launched() as kernels:
         called = call_on(subject, bits)
     if called.output is None:
-        # The cases report it; here it only means that the kernels seen may not be all.
+        # The cases report the failure; here it means only that some kernels may not have been seen.
         raise _UnreadError(f"the call failed: {called.violations[0].message}", fatal=called.fatal)
     return kernels
 
@@ -114,7 +115,7 @@ def _target(kernels: Sequence[Compiled]) -> str | None:
 
 
 def _read(reading: _Reading, kernels: Sequence[Compiled], target: str | None) -> KernelArithmetic | None:
-    """What one trial's kernels show; None where nothing is declared and nothing shown."""
+    """The arithmetic that one trial's kernels show; None if nothing is declared and nothing shown."""
     kernels = [kernel for kernel in kernels if "ptx" in kernel.asm]
     observed = read_arithmetic(kernels) if kernels else None
     if observed is None and reading.declared is None:
@@ -128,12 +129,12 @@ def _described(
 ) -> KernelArithmetic:
     dtype = reading.dtype
     shown = None
-    # A kernel without exponentials, beside a library's, says nothing of how softmax is computed.
+    # A kernel without exponentials, beside a library's, shows nothing of how softmax is computed.
     if observed is not None and observed.exponentials:
         try:
             shown = shown_arithmetic(observed, dtype)
         except ValueError:
-            # Named among the weaknesses.
+            # It is named among the weaknesses.
             shown = None
     own = shown if reading.declared is None else reading.declared
     return KernelArithmetic(

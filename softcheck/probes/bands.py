@@ -1,4 +1,4 @@
-"""Guard bands: tensors that lie inside larger storages, whose margins tell whether anyone wrote to them."""
+"""Guard bands: tensors inside larger storages, whose margins show whether anything was written to them."""
 
 from dataclasses import dataclass, field
 
@@ -10,20 +10,21 @@ from softcheck.probes.allocation import bytes_of
 from softcheck.variants.call import TORCH_DTYPES, Placed, is_out_of_memory, to_tensor
 
 MARGIN = 1 << 16
-"""Least bytes on either side: several tiles of any kernel. A multiple of every alignment that kernels ask for."""
+"""Least bytes on either side: several tiles of any kernel, and a multiple of every alignment that kernels ask for."""
 CANARIES = (0xC5, 0x7F)
-"""Bytes of margins. As numbers of any type the first is far below 0 and the second large or NaN: no probability."""
+"""Bytes of margins. As a number of any type the first is far below 0, and the second is large or NaN: no
+probability."""
 
 
 def margin_bytes(columns: int, itemsize: int) -> int:
-    """Bytes of a margin for rows of this width: also what a block of the next power of two overruns, twice."""
+    """Bytes of a margin for rows of this width: more than twice the overrun of a block of the next power of two."""
     return max(MARGIN, 4 * columns * itemsize // MARGIN * MARGIN + MARGIN)
 
 
 def place_in_bands(
     bits: Bits, fmt: Format, poison: float, device: torch.device, row_stride: int | None = None
 ) -> Placed:
-    """A matrix with ``poison`` all around it: before, behind, and between its rows where they lie apart."""
+    """Places a matrix with ``poison`` all around it: before it, behind it, and between its rows if they lie apart."""
     rows, columns = bits.shape
     stride = columns if row_stride is None else row_stride
     margin = margin_bytes(columns, fmt.itemsize) // fmt.itemsize
@@ -44,9 +45,9 @@ class Bands:
     """Each tensor with the whole of its storage as bytes."""
 
     def __call__(self, tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
-        """The same tensor between canaries; what is promised of its contents is kept, and NaN is put where nothing is.
+        """Returns the same tensor between canaries, with its contents if they are promised, and with NaN otherwise.
 
-        The tensor itself where memory does not suffice for another.
+        Returns the tensor itself if memory does not suffice for another.
         """
         size = tensor.untyped_storage().nbytes()
         body = -(-size // MARGIN) * MARGIN
@@ -55,7 +56,7 @@ class Bands:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            # That there is too little memory for two of it is not the variant's fault.
+            # Memory that does not suffice for two copies is not the variant's fault.
             return tensor
         begin = self.margin // tensor.element_size() + tensor.storage_offset()
         inside = whole.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), begin)
@@ -68,16 +69,19 @@ class Bands:
         return inside
 
     def holds(self, output: torch.Tensor) -> bool:
-        """Whether an output lies in memory that was handed out between canaries."""
+        """True if an output lies in memory that was handed out between canaries."""
         pointer = output.untyped_storage().data_ptr()
         return any(whole.untyped_storage().data_ptr() == pointer for _, whole in self._placed)
 
     def overrun(self) -> Violation | None:
-        """A violation where a byte outside the tensors changed: in a margin, or between the elements of a strided one."""
+        """Returns a violation if a byte outside the tensors changed.
+
+        The byte lies in a margin, or between the elements of a strided tensor.
+        """
         for inside, whole in self._placed:
             seen = whole.clone()
             item = inside.element_size()
-            # As bytes, since not every byte makes a number of every type.
+            # As bytes, since some byte patterns are no valid number of some types.
             strides = (*(item * stride for stride in inside.stride()), 1)
             seen.as_strided((*inside.shape, item), strides, item * inside.storage_offset()).fill_(self.canary)
             changed = torch.nonzero(seen != self.canary).flatten()

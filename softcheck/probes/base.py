@@ -1,8 +1,8 @@
-"""What a probe is: trials on one variant in one dtype, each with a small outcome, and a conclusion over all of them.
+"""Base class of probes. A probe makes trials on one variant in one dtype, and draws a conclusion from their outcomes.
 
-A probe is one module of this package with a ``PROBE`` in it; ``softcheck.probes.registry`` names it. It runs in a worker
-process. Each trial's outcome is sent to the parent, and journalled, before the next trial begins, so that a trial that ends
-its process costs a ``crash`` on that trial alone.
+A probe is a module of this package that defines ``PROBE``; ``softcheck.probes.registry`` names it. It runs in a worker
+process. Each trial's small outcome is sent to the parent, and journalled, before the next trial begins, so that a trial
+that ends its process costs a ``crash`` on that trial alone.
 """
 
 from abc import ABC, abstractmethod
@@ -20,15 +20,15 @@ from softcheck.variants.registry import LoadedVariant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What trials may depend on. The same setting gives the same trials in every process."""
+    """Everything that trials may depend on. The same setting gives the same trials in every process."""
 
     declaration: Declaration
     dtype: str
     backend: Backend
     quick: bool = False
-    """Whether to keep to the few trials that show most."""
+    """True to make only the few trials that show most."""
     seed: int = 0
-    """Of all random inputs. Where a trial is made it is the trial's own, so that no two share a row."""
+    """Seed of all random inputs. When a trial is made it is the trial's own seed, so that no two trials share a row."""
     widest: int | None = None
     """Columns beyond which kernels would take too long to compile; None for no such limit."""
 
@@ -39,11 +39,11 @@ class Setting:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether kernels run on a GPU; else Triton's interpreter runs them, at some 6 ms per program."""
+        """True if kernels run on a GPU; otherwise Triton's interpreter runs them, at some 6 ms per program."""
         return self.backend == "cuda"
 
     def takes(self, columns: int) -> bool:
-        """Whether the declaration promises this many columns, and they may be tried."""
+        """True if the declaration promises this many columns and they may be tried."""
         limits = (self.declaration.column_limit(self.dtype), self.widest)
         return all(limit is None or columns <= limit for limit in limits)
 
@@ -54,12 +54,12 @@ class Trial:
 
     label: str
     parameters: Any = None
-    """Whatever the probe's own ``run`` needs."""
+    """Parameters for the probe's own ``run``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The variant under the probe and where it runs."""
+    """The variant under the probe, the setting and the device."""
 
     variant: LoadedVariant
     setting: Setting
@@ -71,14 +71,14 @@ class Probe(ABC):
 
     @abstractmethod
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """The trials for this setting, in order; none where the declaration leaves nothing to try."""
+        """Returns the trials for this setting, in order; none if the declaration leaves nothing to try."""
 
     @abstractmethod
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Makes one trial. What a variant raises is part of the outcome, not an exception of this function."""
+        """Makes one trial. An exception of the variant is part of the outcome, and is not raised here."""
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Folds the outcomes. As it stands every violation is a finding; probes with many trials say it in fewer."""
+        """Folds the outcomes. By default every violation is a finding; probes with many trials merge violations."""
         return Conclusion(
             findings=tuple(
                 Shown(trial.label, violation) for trial, outcome in done for violation in outcome.violations
@@ -95,7 +95,7 @@ def skipped_of(done: Sequence[tuple[Trial, Outcome]]) -> tuple[str, ...]:
 
 
 def properties_of(done: Sequence[tuple[Trial, Outcome]]) -> dict[str, bool]:
-    """Each property that a trial looked for, and whether every such trial showed it."""
+    """Maps each property that a trial looked for to True if every such trial showed it."""
     found: dict[str, bool] = {}
     for _, outcome in done:
         for name, holds in outcome.properties.items():

@@ -1,4 +1,4 @@
-"""A row alone, first, last and in batches of other sizes: a row's probabilities depend on nothing but the row."""
+"""A row alone, first, last and in batches of other sizes: its probabilities must depend on nothing but the row."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""Repeated calls, bit for bit: the same input gives the same output whatever was called before, and whatever runs beside.
+"""Repeated calls, compared bit for bit: the same input must give the same output whatever ran before or beside.
 
-Nothing is judged here but sameness: two calls on the same input, with other inputs of the same or another shape or at the
-same address in between, and on a GPU under load and on another stream.
+Nothing is judged here but sameness. Two calls on the same input have other inputs in between, of the same or another
+shape, or at the same address. On a GPU they also run under load and on another stream.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ class _Determinism(Probe):
         tried: dict[str, Trying] = dict(_TRIALS)
         if setting.on_gpu and not setting.quick:
             tried |= on_streams.TRIALS
-        # No other call has these shapes before: a cache by shape must not hold an answer yet.
+        # No earlier call has these shapes, so that a cache by shape can't hold an answer yet.
         widths = {label: 70 + setting.fmt.precision + 3 * number for number, label in enumerate(tried)}
         if setting.on_gpu:
             limit = setting.declaration.column_limit(setting.dtype)
@@ -50,7 +50,7 @@ class _Determinism(Probe):
 
 
 def _repeats(subject: Subject, columns: int) -> Outcome:
-    """The first call after tuning is forgotten, and more."""
+    """Repeats a call, beginning with the first call after tuning is forgotten."""
     bits = _rows(subject, columns)
     with untuned():
         first = call_on(subject, bits)
@@ -59,7 +59,7 @@ def _repeats(subject: Subject, columns: int) -> Outcome:
 
 
 def _many_rows(subject: Subject, columns: int) -> Outcome:
-    """A race shows where many programs run at once."""
+    """Repeats a call on many rows: a race shows when many programs run at once."""
     bits = ordinary_rows(16384 if subject.setting.on_gpu else 6, columns, subject.setting.fmt, subject.setting.seed)
     calls = 4 if subject.setting.on_gpu else 2
     return (
@@ -70,7 +70,10 @@ def _many_rows(subject: Subject, columns: int) -> Outcome:
 
 
 def _wide_rows(subject: Subject, columns: int) -> Outcome:
-    """Wide rows are spread over many threads or programs, whose sums may meet in any order. GPU only."""
+    """Repeats a call on wide rows. Many threads or programs share a row, and may add their sums in any order.
+
+    GPU only.
+    """
     bits = ordinary_rows(32, columns, subject.setting.fmt, subject.setting.seed)
     return _same_again(subject, bits, call_on(subject, bits), 10) or _same_again(subject, bits, None, 10) or Outcome()
 
@@ -87,7 +90,7 @@ def _other_values_between(subject: Subject, columns: int) -> Outcome:
 
 
 def _same_memory(subject: Subject, columns: int) -> Outcome:
-    """New values at the same address: what a cache by ``data_ptr`` misses."""
+    """Calls with new values at the same address, which a cache by ``data_ptr`` does not notice."""
     ours, others = _rows(subject, columns), _rows(subject, columns, seed=1)
     fmt, function = subject.setting.fmt, subject.variant.function
     placed = place(ours, fmt, PACKED, subject.device)
@@ -98,7 +101,8 @@ def _same_memory(subject: Subject, columns: int) -> Outcome:
         second = call(function, placed)
     stale = _stale(subject, (ours, first), (others, second), "at the same address")
     if stale is None and not second.fatal:
-        # Not the answer may have been kept but a part of it, such as the maxima. ``placed`` still holds its address.
+        # A part of the answer may have been kept, such as the maxima. ``placed`` still holds the new values at its
+        # address.
         stale = _wrong_there(subject, others, second, call_on(subject, others))
     return Outcome(violations=() if stale is None else (stale,), fatal=first.fatal or second.fatal)
 
@@ -117,7 +121,7 @@ def _other_shapes_between(subject: Subject, columns: int) -> Outcome:
         return Outcome(properties={PROPERTY: True})
     if after.output is None or wrong_values(subject, bits, after.output, after):
         return found
-    # Compiled or tuned anew for the other shapes, it may take that code from now on, which is as right.
+    # Code compiled or tuned anew for the other shapes may be used from now on, and is as right.
     return _unlike(subject, bits, after, call_on(subject, bits), words) or Outcome(properties={PROPERTY: False})
 
 
@@ -137,10 +141,10 @@ def _rows(subject: Subject, columns: int, seed: int = 0) -> Bits:
 
 
 def _same_again(subject: Subject, bits: Bits, first: Called | None, calls: int) -> Outcome | None:
-    """Repeats a call; an outcome where an answer is another one, or where there is none. None where all is well.
+    """Repeats a call. Returns an outcome if an answer differs or is missing, None if all is well.
 
-    Poisoning makes torch choose deterministic forms of its operations, so calls are repeated without it too: where
-    ``first`` is None, all calls are as a user makes them.
+    Poisoning makes torch choose deterministic forms of its operations. Calls are therefore repeated without poison too:
+    if ``first`` is None, all calls are made as a user makes them.
     """
     made = _bare(subject, bits) if first is None else first
     again = _bare if first is None else call_on
@@ -158,7 +162,7 @@ def _bare(subject: Subject, bits: Bits) -> Called:
 
 
 def _unlike(subject: Subject, bits: Bits, first: Called, again: Called, words: str) -> Outcome | None:
-    """An outcome where two calls on the same input give other bits, or none; None where all is well."""
+    """Returns an outcome if two calls on the same input give other bits, or no output; None if all is well."""
     for made in (first, again):
         if made.output is None:
             return Outcome(violations=made.violations, fatal=made.fatal)
@@ -169,7 +173,7 @@ def _unlike(subject: Subject, bits: Bits, first: Called, again: Called, words: s
 
 
 def _wrong_there(subject: Subject, bits: Bits, there: Called, elsewhere: Called) -> Violation | None:
-    """A violation where an input's answer is wrong at an address that was used before and right at a new one."""
+    """Returns a violation if an input's answer is wrong at an address used before and right at a new address."""
     if there.output is None or elsewhere.output is None:
         return None
     if same_bits(there.output, elsewhere.output, subject.setting.fmt).all():
@@ -182,7 +186,10 @@ def _wrong_there(subject: Subject, bits: Bits, there: Called, elsewhere: Called)
 
 
 def _stale(subject: Subject, first: tuple[Bits, Called], second: tuple[Bits, Called], where: str) -> Violation | None:
-    """A violation where the second input got the first one's answer, right for the first and wrong for the second."""
+    """Returns a violation if the second input got the first input's answer.
+
+    The answer must be right for the first input and wrong for the second.
+    """
     (ours, one), (others, two) = first, second
     if one.output is None or two.output is None:
         return next(iter((*one.violations, *two.violations)), None)

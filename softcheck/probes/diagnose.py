@@ -1,4 +1,4 @@
-"""Second runs that tell why a value is wrong: memory never written, or strides ignored."""
+"""Second runs that show why a value is wrong: memory was never written, or strides were ignored."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from softcheck.probes.poison import filled, nan_filled
 from softcheck.variants.call import call, place
 
 _SENTINEL = 0.34375
-"""A value that softmax may return but that no case's answer equals by design; exact in every format."""
+"""A value that softmax may return but that no case's answer equals by design. It is exact in every format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A judged call: what was called, on what, what came back, and how to judge another output of the same input."""
+    """A judged call: the function, its input and output, and the judge for another output of the same input."""
 
     function: Callable[[torch.Tensor], Any]
     bits: Bits
@@ -33,7 +33,7 @@ class Attempt:
     judge: Callable[[Bits], Measurement]
 
     def again(self, layout: Layout) -> Bits | None:
-        """The output of another call on the same values, or None where there is none."""
+        """Calls again on the same values in another layout, and returns the output or None."""
         try:
             return call(self.function, place(self.bits, self.fmt, layout, self.device)).output
         except UninterpretableError:
@@ -41,7 +41,7 @@ class Attempt:
 
 
 def diagnose(attempt: Attempt, measurement: Measurement) -> Measurement:
-    """The measurement with its value violations attributed to their cause where a second run shows it.
+    """Attributes the measurement's value violations to their cause, as far as a second run shows it.
 
     Violations that the second runs don't explain stay as they are.
     """
@@ -53,7 +53,7 @@ def diagnose(attempt: Attempt, measurement: Measurement) -> Measurement:
 
 
 def _unwritten(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
-    """Names elements that hold one poison after one run and another poison after the next."""
+    """Finds elements that hold one poison after one run and another poison after the next."""
     fmt = attempt.fmt
     poisoned = np.isnan(decode(attempt.output, fmt))
     if not poisoned.any():
@@ -82,13 +82,13 @@ def _unwritten(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Vio
 
 
 def differ_grossly(strided: Values, packed: Values) -> bool:
-    """Whether an element differs by more than an eighth of the larger value, or is NaN in one output only.
+    """True if an element differs by more than an eighth of the larger value, or is NaN in one output only.
 
-    Other elements were read then. A smaller difference is rounding: some kernels take another path for other strides,
-    and what is wrong there is its accuracy.
+    Such a difference means that other elements were read. A smaller difference is rounding: some kernels take another
+    path for other strides, and only their accuracy can be wrong.
     """
     largest = np.fmax(np.abs(strided), np.abs(packed))
-    # Tiny probabilities are subnormal in 16 bits and differ by large fractions after rounding alone.
+    # Tiny probabilities are subnormal in 16 bits, and differ by large fractions after rounding alone.
     matters = largest > 1e-3 * np.nanmax(largest, initial=0.0)
     with np.errstate(invalid="ignore"):
         far = np.abs(strided - packed) > largest / 8

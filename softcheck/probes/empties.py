@@ -1,7 +1,8 @@
-"""Matrices without elements: no rows, no columns, and empty slices whose strides and offset are those of a larger matrix.
+"""Matrices without elements: no rows, no columns, and empty slices with strides and offset of a larger matrix.
 
-softmax of an empty tensor is an empty tensor of the same shape and dtype. A launch over zero programs, a tile width computed
-from zero columns, or a maximum over nothing raises instead; a kernel that stores its last tile unmasked writes beside it.
+softmax of an empty tensor is an empty tensor of the same shape and dtype. Instead, a launch over zero programs, a tile
+width computed from zero columns, or a maximum over nothing raises an exception, and a kernel that stores its last tile
+unmasked writes beside the tensor.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from softcheck.probes.poison import nan_filled
 from softcheck.variants.call import TORCH_DTYPES, Placed, call
 
 _ROWS, _COLUMNS = 6, 8
-"""The larger matrix that slices are taken of; it holds NaN, and must hold it after the call."""
+"""Shape of the larger matrix that slices are taken from. It holds NaN, before and after the call."""
 
 _PACKED: dict[str, tuple[int, int]] = {"0x5": (0, 5), "5x0": (5, 0), "0x0": (0, 0)}
 
@@ -30,24 +31,24 @@ _SLICES: dict[str, tuple[_Index, bool]] = {
     "no-rows-transposed": ((slice(None), slice(3, 3)), True),
     "no-columns-transposed": ((slice(2, 2), slice(None)), True),
 }
-"""By label: rows and columns taken of the larger matrix, and whether the slice is transposed then."""
+"""By label: the rows and columns taken from the larger matrix, and True if the slice is then transposed."""
 
 
 class Empties(Probe):
     """Calls a variant on three empty matrices and on seven empty slices."""
 
     def trials(self, _setting: Setting) -> Sequence[Trial]:
-        """The same in every setting: without elements nothing takes time."""
+        """Returns the same trials in every setting: calls without elements take no time."""
         return [Trial(label) for label in (*_PACKED, *_SLICES)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """What a call on the empty matrix breaks: exceptions, shape, dtype, and the memory around it."""
+        """Calls the variant on an empty matrix. Checks exceptions, shape, dtype, and the memory around the matrix."""
         with nan_filled():
             called = call(subject.variant.function, _placed(subject, trial.label))
         return Outcome(violations=called.violations, fatal=called.fatal)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """One finding per kind, on the first matrix that shows it, with the names of the others."""
+        """Returns one finding per kind, on the first matrix that shows it, with the names of the other matrices."""
         shown: dict[FindingKind, list[Shown]] = {}
         for trial, outcome in done:
             for violation in outcome.violations:

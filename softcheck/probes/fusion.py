@@ -1,6 +1,6 @@
-"""Kernels compiled with and without fused multiply and add: Triton 3.10 changes its default, and both must keep the bounds.
+"""Kernels compiled with and without fused multiply and add.
 
-A launch that asks for one of them itself is left as it is.
+Triton 3.10 changes its default, so both must keep the bounds. A launch that sets the option itself is left as it is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ PROBE = _Fusion()
 
 
 def _by_compilation(found: dict[bool, Judged]) -> tuple[Violation, ...]:
-    """Each kind of violation once, with the compilations that show it."""
+    """Merges the violations of both compilations by kind, and names the compilations that show each kind."""
     kinds = {fused: {violation.kind for violation in call.violations} for fused, call in found.items()}
     both = kinds[True] & kinds[False]
     alone = [v for v in found[False].violations if v.kind not in both]
@@ -72,7 +72,7 @@ def _by_compilation(found: dict[bool, Judged]) -> tuple[Violation, ...]:
 
 @contextmanager
 def choosing(*, fused: bool) -> Iterator[list[str]]:
-    """Every launch that leaves fusion to Triton's default is compiled as asked; yields the names of kernels launched.
+    """Compiles every launch that leaves fusion to Triton's default as asked; yields the names of the launched kernels.
 
     The choice is an option of the launch, and so a part of the key under which Triton keeps compiled kernels.
     """

@@ -1,4 +1,4 @@
-"""Row counts around the limits of grids (65535 in y and z) and of what a persistent grid covers at once, and 0 rows."""
+"""Row counts around the limits of grids (65535 in y and z) and of persistent grids, and 0 rows."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,8 @@ from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.sweep import conclude_sweep, sweep
 
 _FEW = (0, 1, 2, 3, 5, 9, 17)
-"""Under the interpreter: more rows than the 4 programs of a persistent grid, or than a tile of several rows, has."""
+"""Row counts under the interpreter: more rows than the 4 programs of a persistent grid, or than a tile of several
+rows."""
 _MORE = (31, 33, 64, 65, 127, 129, 132, 133, 257, 1025)
 _MANY = (65535, 65536, 65537, 2**20 + 1)
 

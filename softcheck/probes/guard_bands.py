@@ -1,9 +1,9 @@
-"""Puts input and output inside larger buffers whose margins hold canaries and poison.
+"""Input and output inside larger buffers whose margins hold canaries and poison.
 
-A changed canary is an ``out_of_bounds_write``; an output whose bits depend on the poison is an ``out_of_bounds_read``. What is
-seen is dependence, not access: a kernel that reads beyond its rows and discards what it read is left alone, and a read that
-the poison can't reach, beyond the buffers, is not seen. Outputs and workspaces are caught where Python code asks torch for
-them by name; an output that C++ asked for may be caught on a GPU (see ``hole``). Otherwise the trial is skipped, with the reason.
+A changed canary is an ``out_of_bounds_write``. An output whose bits depend on the poison is an ``out_of_bounds_read``.
+The probe sees dependence, not access: a kernel may read beyond its rows and discard the values, and a read beyond the
+buffers is not seen. Outputs and workspaces are put in bands if Python code asks torch for them by name. An output that
+C++ asked for may be caught on a GPU (see ``hole``). Otherwise the trial is skipped, with the reason.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from softcheck.probes.poison import nan_filled
 from softcheck.variants.call import Called, Returned, all_to_bits, call, call_on_device, to_bits
 
 _GAP = 7
-"""Elements between rows that lie apart: odd, so that rows begin at every alignment."""
+"""Elements between rows that lie apart: an odd number, so that rows begin at every alignment."""
 _ORDINARY = -0.5
 _NO_BANDS = (
     "guard bands around the output: its memory did not come from torch.empty or another such function that Python code "
@@ -31,10 +31,10 @@ _NO_BANDS = (
 
 
 class GuardBands(Probe):
-    """Nothing outside input and output is written, and nothing outside the input matters."""
+    """Checks that nothing outside input and output is written, and that nothing outside the input matters."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Around what torch hands out, around the input, and between its rows where strided layouts are declared."""
+        """Bands around torch's allocations, around the input, and between its rows if strided layouts are declared."""
         found = [Trial(f"output/{rows}x{columns}", (rows, columns, None)) for rows, columns in shapes(setting)]
         found += [Trial(f"input/{rows}x{columns}", (rows, columns, 0)) for rows, columns in shapes(setting)]
         if "strided" in setting.declaration.layouts:
@@ -43,13 +43,13 @@ class GuardBands(Probe):
         return found
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Two or three calls where all is well."""
+        """Makes one trial; two or three calls if all is well."""
         rows, columns, gap = trial.parameters
         bits = ordinary_rows(rows, columns, subject.setting.fmt, subject.setting.seed)
         return _around_outputs(subject, bits) if gap is None else _around_input(subject, bits, gap)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """One finding for each kind and place."""
+        """Returns one finding for each kind and place."""
         return concluded(done)
 
 
@@ -58,7 +58,7 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
 
     def in_bands(poison: float, gap: int) -> tuple[Called, Bands]:
         placed = place_in_bands(bits, fmt, poison, subject.device, bits.shape[1] + gap)
-        # What is handed out lies between margins here too, so that a store beyond it ruins nothing of this process.
+        # Allocations lie between margins here too, so that a store beyond one damages nothing in this process.
         bands = Bands(CANARIES[0], margin_bytes(bits.shape[1], fmt.itemsize))
         with nan_filled(), handing_out(bands):
             return call(subject.variant.function, placed), bands
@@ -69,7 +69,8 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
     first, bands = in_bands(_ORDINARY, gap)
     if first.output is None:
         return stopped(first)
-    # Who takes the input's strides for the output's writes beyond it; what packed rows show too is the other trials' to say.
+    # The output may be written with the input's strides, and so overrun. An overrun on packed rows too is for other
+    # trials.
     overrun = bands.overrun() if gap else None
     if overrun is not None and in_bands(_ORDINARY, 0)[1].overrun() is None:
         return Outcome(violations=(overrun,))
@@ -91,7 +92,7 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
 
 
 def _repeats(first: Called, again: Called, subject: Subject) -> bool:
-    """Whether an equal call gave equal bits: a kernel that varies by itself is not accused of reading."""
+    """True if an equal call gave equal bits. A kernel that varies by itself is not accused of reading."""
     if first.output is None or again.output is None:
         return False
     return bool(same_bits(first.output, again.output, subject.setting.fmt).all())
@@ -105,7 +106,7 @@ def _around_outputs(subject: Subject, bits: Bits) -> Outcome:
     overrun = bands.overrun()
     if overrun is not None:
         return Outcome(violations=(overrun,))
-    # Workspaces lie between margins too: what is read beyond one changes with the canary.
+    # Workspaces lie between margins too: a value read beyond one changes with the canary.
     second, _ = _banded(subject, bits, CANARIES[1])
     if second.output is None:
         return Outcome(violations=second.violations, fatal=second.fatal)
@@ -118,7 +119,7 @@ def _around_outputs(subject: Subject, bits: Bits) -> Outcome:
 
 
 def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:
-    """The same for an output that C++ asked memory for, where it comes to lie between canaries."""
+    """Does the same for an output that C++ asked memory for, if it comes to lie between canaries."""
     placed = place_in_bands(bits, subject.setting.fmt, _ORDINARY, subject.device)
     hole = Hole(bits.nbytes, CANARIES[0], subject.device)
     with nan_filled():

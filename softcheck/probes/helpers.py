@@ -1,4 +1,4 @@
-"""What most probes need: ordinary rows, calls that never raise, outputs compared bit for bit, and findings in few."""
+"""Helpers for most probes: ordinary rows, calls that never raise, comparison bit for bit, and merging of findings."""
 
 from collections.abc import Sequence
 
@@ -17,11 +17,11 @@ from softcheck.variants.call import Called, Returned, call, place
 
 _INTERPRETED_SHAPES = ((3, 129), (2, 600))
 _DEVICE_SHAPES = ((3, 129), (7, 513), (5, 1), (2, 1025), (33, 4097), (2, 32768))
-"""One list for many probes: kernels that are specialised on the shape are then compiled once for all of them."""
+"""Shapes for many probes: kernels that are specialised on the shape are then compiled once for all of them."""
 
 
 def shapes(setting: Setting) -> list[tuple[int, int]]:
-    """Rows and columns for a probe that has none of its own to ask for, as far as the declaration takes them."""
+    """Rows and columns for a probe without shapes of its own, as far as the declaration takes them."""
     chosen = _DEVICE_SHAPES[: 2 if setting.quick else None] if setting.on_gpu else _INTERPRETED_SHAPES
     return [(rows, columns) for rows, columns in chosen if setting.takes(columns)]
 
@@ -33,23 +33,23 @@ def ordinary_rows(rows: int, columns: int, fmt: Format, seed: int = 0) -> Bits:
 
 
 def call_on(subject: Subject, bits: Bits, layout: Layout = PACKED) -> Called:
-    """The variant's output on a matrix of bits, with uninitialised memory poisoned with NaN."""
+    """Calls the variant on a matrix of bits, with uninitialised memory poisoned with NaN."""
     with nan_filled():
         return call(subject.variant.function, place(bits, subject.setting.fmt, layout, subject.device))
 
 
 def stopped(called: Called) -> Outcome:
-    """The outcome of a trial whose call gave no output."""
+    """Returns the outcome of a trial whose call gave no output."""
     return Outcome(violations=called.violations, fatal=called.fatal)
 
 
 def only(violations: Sequence[Violation], *kinds: FindingKind) -> tuple[Violation, ...]:
-    """The violations of these kinds: what else a call shows is another probe's to say, once."""
+    """Returns the violations of these kinds. Other kinds are for other probes to report."""
     return tuple(v for v in violations if v.kind in kinds)
 
 
 def wrong_values(subject: Subject, bits: Bits, output: Bits, call: Called | Returned) -> tuple[Violation, ...]:
-    """What the judge finds wrong with an output, or a part of one, that a call gave."""
+    """Returns the judge's violations for an output of a call, or for a part of its output."""
     fmt, of_library = subject.setting.fmt, call.of_cpu_library
     return judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations
 
@@ -57,7 +57,10 @@ def wrong_values(subject: Subject, bits: Bits, output: Bits, call: Called | Retu
 def differing(
     kind: FindingKind, expected: Bits, found: Bits, fmt: Format, message: str, inputs: Bits | None = None
 ) -> Violation | None:
-    """A violation where two outputs of one shape differ in a bit, with the first such element; NaNs are all alike."""
+    """Returns a violation if two outputs of one shape differ in a bit, with the first such element.
+
+    All NaNs are alike.
+    """
     unequal = ~same_bits(expected, found, fmt)
     if not unequal.any():
         return None
@@ -75,19 +78,22 @@ def differing(
 
 
 def same_bits(first: Bits, second: Bits, fmt: Format) -> np.ndarray:
-    """Where two arrays of bits agree; two NaNs agree whatever their payload."""
+    """Returns where two arrays of bits agree, bool of their shape; two NaNs agree whatever their payload."""
     same: np.ndarray = first == second
-    # Most outputs are equal throughout, and whether an element is NaN takes decoding it.
+    # Most outputs are equal throughout, and a test for NaN must decode every element.
     return same if same.all() else same | (_is_nan(first, fmt) & _is_nan(second, fmt))
 
 
 def prefixed(violations: Sequence[Violation], words: str) -> tuple[Violation, ...]:
-    """The violations with the circumstances in front of their messages."""
+    """Puts the circumstances in front of the violations' messages."""
     return tuple(msgspec.structs.replace(v, message=f"{words}: {v.message}") for v in violations)
 
 
 def concluded(done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-    """One finding for each kind and what stands before the slash in trials' labels: the first, with the others' names."""
+    """Returns one finding for each kind and trial group: the first, with the names of the other trials.
+
+    The group is the part of the trials' labels before the last slash.
+    """
     groups: dict[tuple[FindingKind, str], list[tuple[str, Violation]]] = {}
     for trial, outcome in done:
         for violation in outcome.violations:
@@ -102,7 +108,7 @@ def concluded(done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that a probe may plan with: free on the GPU, or available on the host."""
+    """Bytes that a probe may plan with: free on the GPU, or available on the host."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123 - a pseudo-file

@@ -1,8 +1,8 @@
-"""The caller's tensor stays as it was, and what was returned stays the caller's.
+"""The caller's input stays unchanged, and a returned output stays the caller's.
 
-Inputs are compared byte for byte before and after each call (``variants.call``): contiguous, used again and again, strided,
-expanded, with and without gradients asked for. Outputs must lie in memory of their own: not the input's, and not a buffer that
-the next call writes to.
+Inputs are compared byte for byte before and after each call (``variants.call``): contiguous, used again and again,
+strided, expanded, with and without gradients asked for. Outputs must have memory of their own: neither the input's, nor
+a buffer that the next call writes to.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ from softcheck.probes.poison import nan_filled
 from softcheck.variants.call import Returned, call, call_on_device, place, to_bits
 
 _ROWS, _COLUMNS = 3, 203
-"""A shape that no other probe uses, so that the first call is the one that tunes and caches."""
+"""A shape that no other probe uses, so that the first call on it is the call that tunes and caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How an input is placed and called."""
+    """A way of placing and calling an input."""
 
     layout: Layout = PACKED
     context: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -45,10 +45,10 @@ _STRIDED_WAYS = {
 
 
 class InputUntouched(Probe):
-    """The input keeps its bytes, and outputs are memory of their own."""
+    """Checks that the input keeps its bytes, and that outputs have memory of their own."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """The reused input first, so that its first call is the variant's first on this shape."""
+        """Puts the reused input first, so that its first call is the variant's first on this shape."""
         if not setting.takes(_COLUMNS):
             return [Trial("reused", 1), Trial("returned", 1)]
         found = [Trial("reused", _COLUMNS), Trial("returned", _COLUMNS)]
@@ -58,7 +58,7 @@ class InputUntouched(Probe):
         return found
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Three calls at most."""
+        """Makes one trial, of three calls at most."""
         if trial.label == "reused":
             return _reused(subject, trial.parameters)
         if trial.label == "returned":
@@ -66,7 +66,7 @@ class InputUntouched(Probe):
         return _called(subject, trial.parameters)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """One finding for each kind and way."""
+        """Returns one finding for each kind and way."""
         return concluded(done)
 
 
@@ -75,7 +75,10 @@ def _stopped(returned: Returned) -> Outcome:
 
 
 def _reused(subject: Subject, columns: int) -> Outcome:
-    """One tensor, three calls: none may change it, and the first, which may tune and cache, must agree with the others."""
+    """Calls three times on one tensor.
+
+    No call may change it, and the first, which may tune, must agree with the others.
+    """
     fmt = subject.setting.fmt
     placed = place(ordinary_rows(_ROWS, columns, fmt, subject.setting.seed), fmt, PACKED, subject.device)
     outputs: list[Bits] = []
@@ -89,7 +92,7 @@ def _reused(subject: Subject, columns: int) -> Outcome:
             return Outcome(violations=changed)
         outputs.append(called.output)
     if not same_bits(outputs[1], outputs[2], fmt).all():
-        # It varies by itself, which another probe looks for.
+        # The variant varies by itself, which another probe looks for.
         return Outcome()
     found = differing(
         FindingKind.NONDETERMINISTIC,
@@ -102,7 +105,7 @@ def _reused(subject: Subject, columns: int) -> Outcome:
 
 
 def _returned(subject: Subject, columns: int) -> Outcome:
-    """Memory that is returned is not the input's, and a later call on other data leaves it alone."""
+    """Checks that the output has memory of its own, and that a later call on other data leaves it unchanged."""
     fmt, function = subject.setting.fmt, subject.variant.function
     kept = place(ordinary_rows(_ROWS, columns, fmt, subject.setting.seed), fmt, PACKED, subject.device)
     with nan_filled():
@@ -114,7 +117,7 @@ def _returned(subject: Subject, columns: int) -> Outcome:
     if storage == kept.storage.untyped_storage().data_ptr():
         return Outcome(violations=(_reuse("the output lies in the input's memory; expected memory of its own"),))
     for rows in (_ROWS, 1):
-        # The same shape, for buffers that are kept by shape, and fewer rows, for one that is kept for the largest.
+        # The same shape, for buffers kept by shape, and fewer rows, for a buffer kept for the largest input.
         other = place(ordinary_rows(rows, columns, fmt, subject.setting.seed + 1), fmt, PACKED, subject.device)
         with nan_filled():
             later = call_on_device(function, other)
@@ -144,7 +147,7 @@ def _called(subject: Subject, way: _Way) -> Outcome:
     with nan_filled(), way.context():
         returned = call_on_device(subject.variant.function, placed)
     if returned.output is None and way.needs_gradient and not returned.fatal:
-        # Gradients are nobody's promise: torch's own functions refuse such an input where they write into an `out`.
+        # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`.
         return Outcome(skipped="input that requires a gradient: the variant refuses it, and nothing promises it")
     if returned.output is None:
         return _stopped(returned)

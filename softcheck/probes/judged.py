@@ -1,4 +1,4 @@
-"""Calls with everything that the judge finds wrong with their outputs, judged where they lie as far as that is quicker."""
+"""Calls together with the judgement of their outputs, which is made on the device as far as that is quicker."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -30,21 +30,22 @@ from softcheck.variants.call import (
 )
 
 _MANY_ELEMENTS = 1 << 20
-"""On a GPU, outputs of more elements are judged by the device judge, whose kernels take seconds to compile."""
+"""Elements above which an output on a GPU is judged by the device judge, whose kernels take seconds to compile."""
 
 _GROUP_BYTES = 4 << 20
-"""Of inputs, after which a group is settled. Each is kept three times over: as placed, as it was before, as output."""
+"""Bytes of inputs after which a group is settled. Each input is kept three times: as placed, as a copy, and as
+output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A call's output on the device, None where there is none, and all promises that it breaks."""
+    """A call's output on the device, None if it has none, and all promises that the call breaks."""
 
     output: torch.Tensor | None
     violations: tuple[Violation, ...]
     fatal: bool
     seconds: float
-    """What the call itself took until it returned, compilation included."""
+    """Seconds that the call itself took until it returned, compilation included."""
 
     def bits(self, fmt: Format) -> Bits | None:
         """The output's bit patterns on the host."""
@@ -68,14 +69,14 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class _Observed:
-    """What is known of a call once its group is done."""
+    """Knowledge of a call once its group is done."""
 
     flags: Flags | None = None
-    """None where nothing arrived."""
+    """None if nothing arrived."""
     modified: tuple[Violation, ...] = ()
-    """Of the input, if what it holds is on the host."""
+    """Changes of the input, if its contents are on the host."""
     output: Bits | None = None
-    """If it is on the host and has to be judged."""
+    """The output, if it is on the host and has to be judged."""
 
     @property
     def is_unchanged(self) -> bool:
@@ -93,11 +94,12 @@ class _Observed:
 class Calls:
     """Calls on packed rows in NaN-poisoned memory, made one after the other and judged in groups of up to ``most``.
 
-    Within a group nothing waits for the device. Small outputs, and what the call left in its input, are copied to the host and
-    looked at there when the whole group is done. Whether a call with a large one left its input alone, and whether all rows
-    pass the screen, is computed on the device, and only an output for which that does not suffice is brought to the host. A
-    group of one is waited for before its output is looked at. Outputs of more are copied as the caller's stream finds them
-    right after the call, so that the next may write to the same memory.
+    Within a group nothing waits for the device. Small outputs and the contents of their inputs are copied to the host,
+    and checked there when the whole group is done. For a large output the device computes whether the input is
+    unchanged, and whether all rows pass the screen. The output is copied to the host only if that does not suffice.
+
+    A group of one is waited for before its output is looked at. Outputs of larger groups are copied on the caller's
+    stream right after the call, so that the next call may write to the same memory.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class Calls:
 
     @property
     def is_full(self) -> bool:
-        """Whether no other call may be made before those that were are settled."""
+        """True if the calls made must be settled before another call."""
         if not self._made:
             return False
         is_over = self._crash is not None or self._made[-1].launched.fatal
@@ -121,7 +123,10 @@ class Calls:
         return is_over or is_large or len(self._made) == self._most
 
     def make(self, bits: Bits, size: int = 0) -> float:
-        """Calls the variant on these rows; how many seconds that took. ``size`` is what ``settle`` calls it."""
+        """Calls the variant on these rows and returns the seconds that it took.
+
+        ``settle`` returns ``size`` with the result.
+        """
         device = self._subject.device
         seconds = 0.0
         try:
@@ -142,7 +147,7 @@ class Calls:
                 kept = replace(launched, output=launched.output.detach().clone())
                 self._made[-1] = _Made(size, bits, kept, seconds)
         except RuntimeError as error:
-            # What an earlier call did to the device comes up wherever the device is next asked for anything.
+            # The error of an earlier call shows at the next request to the device.
             violation, is_lost = raised(error, device)
             if not is_lost or not self._made:
                 raise
@@ -150,10 +155,10 @@ class Calls:
         return seconds
 
     def settle(self) -> list[tuple[int, Judged]]:
-        """Each call that was made since the last time, by size and in order, with what is wrong with it.
+        """Returns each call made since the last time, by size and in order, with its violations.
 
-        Where the device is lost, the list ends with the call that lost it. Of those before only what had arrived on the
-        host is known, so that calls whose large outputs were still to be judged are not in it.
+        If the device is lost, the list ends with the call that lost it. Of earlier calls only the results that had
+        arrived on the host are known, so calls whose large outputs were still to be judged are not in the list.
         """
         made, self._made = self._made, []
         crash, self._crash = self._crash, None
@@ -180,7 +185,7 @@ class Calls:
         return _Observed(Flags(unchanged=not modified, passes=passes), modified, output)
 
     def _flags(self, launched: Launched) -> torch.Tensor:
-        """Whether the input is unchanged, and whether all rows of the output pass: bool of shape [2], on the device."""
+        """Returns bool of shape [2] on the device: the input is unchanged; all rows of the output pass the screen."""
         x, output, setting = launched.placed.view, launched.output, self._subject.setting
         if output is None:
             return torch.zeros(2, dtype=torch.bool, device=x.device)
@@ -208,13 +213,16 @@ class Calls:
     def _until_crash(
         self, made: Sequence[_Made], seen: Sequence[_Observed], crash: Violation
     ) -> list[tuple[int, Judged]]:
-        """The first call of which nothing arrived lost the device; where all did, the last, by work on another stream."""
+        """Returns the results up to the crash. The first call of which nothing arrived lost the device.
+
+        If the results of all calls arrived, the last call lost the device, by work on another stream.
+        """
         lost = next((index for index, what in enumerate(seen) if what.flags is None), len(made) - 1)
         settled = []
         for one, what in zip(made[:lost], seen, strict=False):
             violations = (*what.modified, *one.launched.broken, *one.launched.changed)
             if what.output is not None:
-                # What a diagnosis would tell, it would have to ask the device for.
+                # No diagnosis is made, since it would need the device.
                 violations += self._judge(one, what.output).violations
             elif one.has_output and not (what.is_unchanged and what.passes):
                 continue
@@ -230,7 +238,7 @@ class Calls:
         )
 
     def _wrong(self, made: _Made, output: torch.Tensor, output_bits: Bits) -> tuple[Violation, ...]:
-        """What the judge finds wrong with an output that the screen does not pass."""
+        """Returns the judge's violations for an output that the screen does not pass."""
         setting, bits = self._subject.setting, made.bits
 
         def judge_bits(found: Bits) -> Measurement:
@@ -246,7 +254,8 @@ class Calls:
             judge=judge_bits,
         )
         if setting.on_gpu and bits.size > _MANY_ELEMENTS:
-            # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
+            # Imports Triton, whose own functions are interpreted or not by the value of TRITON_INTERPRET at that
+            # moment.
             from softcheck.judge.device.trust import DistrustedError, judge_trusted
 
             try:
@@ -264,7 +273,7 @@ class Calls:
                     ),
                 )
             except DistrustedError:
-                # The numpy judge is slower and as right; who is to know of it reads it beside the exhaustive pairs.
+                # The numpy judge is slower and as right. The distrust itself is reported beside the exhaustive pairs.
                 measured = judge_bits(output_bits)
         else:
             measured = judge_bits(output_bits)

@@ -1,7 +1,7 @@
-"""num_warps from 1 to 16 where the variant takes it, and every configuration of its autotuned kernels on its own.
+"""num_warps from 1 to 16 if the variant takes it, and every configuration of its autotuned kernels by itself.
 
-A configuration that is wrong hides behind those that win the tuning, or behind output that another one left in the
-buffer that all of them share; here each has poisoned memory to itself.
+A wrong configuration may hide behind the winner of the tuning, or behind output that another configuration left in
+their shared buffer. Here each configuration has poisoned memory to itself.
 """
 
 import inspect
@@ -25,7 +25,8 @@ _AUTOTUNED = "autotuned"
 _COLUMNS = (100, 1000)
 
 _LEFT_OUT = ("OutOfResources:", "CompileTimeAssertionFailure:", "PTXASError:")
-"""Exceptions for which Triton's tuning leaves a configuration out: it asks for more than this device has, and never runs."""
+"""Exceptions for which Triton's tuning leaves a configuration out: it asks for more than this device has, and never
+runs."""
 
 _NOTHING = "takes no num_warps and launches no autotuned kernel"
 
@@ -72,7 +73,10 @@ def _logits(setting: Setting, columns: int) -> Bits:
 
 
 def _autotuned(subject: Subject, columns: int) -> Outcome:
-    """Each configuration that the kernels' pruning leaves at this width; several kernels change theirs together."""
+    """Tries each configuration that the kernels' pruning leaves at this width.
+
+    Several kernels change theirs together.
+    """
     bits = _logits(subject.setting, columns)
     broken: dict[FindingKind, list[tuple[str, Violation]]] = {}
     index, count = 0, 1
@@ -95,12 +99,12 @@ def _autotuned(subject: Subject, columns: int) -> Outcome:
 
 
 class _Chosen:
-    """Makes every autotuned kernel run in its configuration of one number, or in its last where it has fewer."""
+    """Makes every autotuned kernel run in its configuration of one number, or in its last if it has fewer."""
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.offered = 0
-        """The most configurations that a launch had to choose from; 0 where nothing autotuned was launched."""
+        """The most configurations that a launch had to choose from; 0 if nothing autotuned was launched."""
         self.text = ""
 
     def __call__(self, _: Any, configs: list[Any]) -> Any:
@@ -111,7 +115,10 @@ class _Chosen:
 
 
 def _one(broken: list[tuple[str, Violation]], count: int, columns: int) -> Violation:
-    """One violation for all configurations that break the same promise: the first as witness, the largest share."""
+    """Merges the violations of all configurations that break the same promise.
+
+    The first one is the witness, with the largest share of all.
+    """
     config, violation = broken[0]
     shares = [v.share for _, v in broken if v.share is not None]
     return msgspec.structs.replace(

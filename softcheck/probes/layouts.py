@@ -1,7 +1,8 @@
-"""The same rows at other strides, offsets and base addresses, and in more dimensions; each output is judged by itself.
+"""Rows at other strides, offsets and base addresses, and in more dimensions; each output is judged by itself.
 
-Bits may differ from a contiguous copy's, since kernels may take another path: what is wrong where the contiguous copy is right
-is a ``wrong_layout`` if other elements were read, and otherwise the judge's own kind. What lies between the elements is NaN.
+Bits may differ from those of a contiguous copy, since kernels may take another path. An output that is wrong where the
+contiguous copy's is right is a ``wrong_layout`` if other elements were read, and otherwise has the judge's own kind.
+The memory between the elements holds NaN.
 """
 
 import math
@@ -34,16 +35,16 @@ class _Input:
 
 
 _LEADING = (2, 3, 2, 2)
-"""Sizes of the dimensions before the row: such that none can be taken for another."""
+"""Sizes of the dimensions before the row, chosen so that no dimension can be taken for another."""
 
 
 def _higher(count: int, columns: int, *, is_strided: bool) -> dict[str, _Input]:
-    """Inputs of so many dimensions, the rows in order, and where strides may be any, in other orders and with gaps."""
+    """Inputs of ``count`` dimensions: with rows in order and, if ``is_strided``, in other orders and with gaps."""
     leading = _LEADING[: count - 1]
     in_order = range(count - 1)
     found = {"packed": _strides(leading, reversed(in_order), step=columns)}
     if is_strided:
-        # Neither can be told by one stride between rows.
+        # No single stride between rows describes these two.
         found["transposed"] = _strides(leading, in_order, step=columns)
         found["with-gaps"] = _strides(leading, in_order, step=columns + 3, gap=7)
     return {name: _Input((*leading, columns), (*strides, 1)) for name, strides in found.items()}
@@ -77,13 +78,13 @@ def _strided(rows: int, columns: int) -> dict[str, Layout]:
 
 
 class Layouts(Probe):
-    """Strides, offsets and base addresses are honoured."""
+    """Checks that strides, offsets and base addresses are honoured."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Strided layouts where they are declared; offsets, and odd strides of dimensions of size 1, always.
+        """Strided layouts if they are declared; offsets, and odd strides of dimensions of size 1, always.
 
-        A tensor whose rows are packed is contiguous wherever it begins and whatever the stride of a dimension of size 1.
-        Under the interpreter, which knows no alignment, the least and the largest offset stand for all.
+        A tensor of packed rows is contiguous wherever it begins and whatever the stride of a dimension of size 1. The
+        interpreter knows no alignment, so there the least and the largest offset stand for all.
         """
         shapes = [(3, 129), (4, 1030)] if setting.on_gpu and not setting.quick else [(2, 129)]
         every = _ALIGNMENT // setting.fmt.itemsize
@@ -110,7 +111,7 @@ class Layouts(Probe):
         return list({trial.label: trial for trial in found}.values())
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """One call where all is well."""
+        """Makes one trial; one call if all is well."""
         asked: _Input = trial.parameters
         fmt = subject.setting.fmt
         storage, bits = _contents(asked, subject)
@@ -136,7 +137,7 @@ class Layouts(Probe):
         )
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """One finding for each kind and group of layouts."""
+        """Returns one finding for each kind and group of layouts."""
         return concluded(done)
 
 
@@ -147,7 +148,7 @@ def _circumstances(asked: _Input) -> str:
 
 
 def _contents(asked: _Input, subject: Subject) -> tuple[Bits, Bits]:
-    """The storage, NaN where no element lies, and the rows that it holds as a matrix. Elements may share memory."""
+    """Returns the storage, NaN where no element lies, and the rows in it as a matrix. Elements may share memory."""
     fmt = subject.setting.fmt
     rows = math.prod(asked.shape[:-1])
     where = asked.offset + np.tensordot(asked.strides, np.indices(asked.shape), axes=1).reshape(rows, -1)
@@ -164,7 +165,7 @@ def _contents(asked: _Input, subject: Subject) -> tuple[Bits, Bits]:
 def _caused(
     strided: Sequence[Violation], packed: Sequence[Violation], circumstances: str, *, gross: bool
 ) -> tuple[Violation, ...]:
-    """What is wrong with these strides alone."""
+    """Returns the violations that occur with these strides alone."""
     also_packed = {v.kind for v in packed}
     caused = [v for v in strided if v.kind not in also_packed]
     if caused and gross:

@@ -1,4 +1,4 @@
-"""Replaces a row's neighbours by NaN, infinities and huge values: the row's own result must keep its bits."""
+"""NaN, infinities and huge values in a row's neighbours: the row's own result must keep its bits."""
 
 from collections.abc import Sequence
 
@@ -17,15 +17,15 @@ _ON_DEVICE = ((2, 129), (3, 513), (5, 1025), (8, 127), (65, 33), (300, 5), (1200
 
 
 class Neighbours(Probe):
-    """A row's result depends on that row alone."""
+    """Checks that a row's result depends on that row alone."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """One per shape; two rows at least, or there is no neighbour."""
+        """One trial per shape. Each shape has at least two rows, so that there is a neighbour."""
         asked = _ON_DEVICE[: 3 if setting.quick else None] if setting.on_gpu else _INTERPRETED
         return [Trial(f"{rows}x{columns}", (rows, columns)) for rows, columns in asked if setting.takes(columns)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Poisons every second row, once the even ones and once the odd ones, and looks at those between them.
+        """Poisons every second row, first the even rows and then the odd ones, and compares the rows between them.
 
         Under the interpreter each poison takes one half only.
         """
@@ -54,14 +54,17 @@ class Neighbours(Probe):
         return Outcome()
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """One finding, the first."""
+        """Returns one finding, the first."""
         return concluded(done)
 
 
 def _dependence(
     subject: Subject, bits: Bits, changed: Bits, outputs: tuple[Bits, Bits], what: str, kept: int
 ) -> Outcome | None:
-    """A violation where the kept rows differ and both calls repeat: a kernel that varies by itself is not accused."""
+    """Returns a violation if the kept rows differ and both calls repeat.
+
+    A kernel that varies by itself is not accused.
+    """
     fmt = subject.setting.fmt
     # The other rows may differ, so the expectation is taken from the second output there.
     expected = outputs[1].copy()

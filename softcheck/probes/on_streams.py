@@ -17,7 +17,7 @@ _ROWS = 16384
 
 
 def _under_load(subject: Subject, columns: int) -> Outcome:
-    """The same input while another stream keeps the device busy."""
+    """Repeats a call while another stream keeps the device busy."""
     bits = ordinary_rows(_ROWS, columns, subject.setting.fmt, subject.setting.seed)
     quiet = call_on(subject, bits)
     if quiet.output is None:
@@ -38,9 +38,9 @@ def _under_load(subject: Subject, columns: int) -> Outcome:
 
 
 def _other_stream(subject: Subject, columns: int) -> Outcome:
-    """Everything on one stream: long work, then new values for the input, the call, and a copy of its output.
+    """Queues everything on one stream: long work, then new values for the input, the call, and a copy of its output.
 
-    A variant that launches on another stream reads the old values, or its output is copied before it is written.
+    If the variant launches on another stream, it reads the old values, or its output is copied before it is written.
     """
     fmt, function = subject.setting.fmt, subject.variant.function
     old, new = (ordinary_rows(_ROWS, columns, fmt, subject.setting.seed + seed) for seed in (0, 1))
@@ -80,7 +80,7 @@ def _raised(subject: Subject, error: Exception) -> Outcome:
 
 
 def _work(device: torch.device) -> None:
-    """Some 15 ms of matrix products on the current stream: several times what a call takes to be launched."""
+    """Queues some 15 ms of matrix products on the current stream, several times as long as a call takes to launch."""
     a = torch.ones(8192, 8192, device=device, dtype=torch.bfloat16)
     product = torch.empty_like(a)
     for _ in range(9):

@@ -1,4 +1,4 @@
-"""What trials and probes say, in a form that travels between processes and to disk. Imports no torch."""
+"""Results of trials and probes, in a form that travels between processes and to disk. Imports no torch."""
 
 import msgspec
 
@@ -8,38 +8,40 @@ from softcheck.variants.ptx import ObservedArithmetic
 
 
 class KernelArithmetic(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """How a variant computes in one dtype: what the PTX of its Triton kernels shows, and what it declares."""
+    """A variant's arithmetic in one dtype, as the PTX of its Triton kernels shows it and as it is declared."""
 
     declared: Arithmetic | None = None
     kernels: tuple[str, ...] = ()
-    """Names of the kernels that were read; none where it launches none itself."""
+    """Names of the kernels that were read; none if the variant launches none itself."""
     target: str | None = None
-    """What they were compiled for: the GPU that they ran on, or a target that they were compiled for ahead of time."""
+    """The target that the kernels were compiled for: the GPU that they ran on, or the target of a compilation ahead of
+    time."""
     observed: ObservedArithmetic | None = None
     shown: Arithmetic | None = None
-    """The model that the PTX shows; None where no proven bound covers what it shows."""
+    """The model that the PTX shows; None if no proven bound covers it."""
     weaknesses: tuple[str, ...] = ()
-    """What is weaker than in the standard contract, in words."""
+    """Points in which the arithmetic is weaker than the standard contract, in words."""
     leaves_contract: str | None = None
-    """Where the bound of its own model, declared or else shown, leaves the standard contract, in words."""
+    """The place where the bound of the variant's own model, declared or else shown, leaves the standard contract, in
+    words."""
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What one trial showed. Small: it crosses a pipe and is journalled."""
+    """The outcome of one trial. It is small, since it crosses a pipe and is journalled."""
 
     violations: tuple[Violation, ...] = ()
     skipped: str | None = None
-    """Why the trial could not be made here, e.g. too little memory."""
+    """The reason why the trial could not be made here, e.g. too little memory."""
     properties: dict[str, bool] = {}
-    """Properties that are reported without being promised, e.g. ``batch_invariant``, and whether this trial showed them."""
+    """Properties that are reported without being promised, e.g. ``batch_invariant``; True if this trial showed it."""
     fatal: bool = False
-    """The process can't go on after the trial: it ended, or its device can't be used any more."""
+    """True if the process can't continue after the trial: it ended, or its device can't be used any more."""
     tried: tuple[int, ...] = ()
     """Sizes that a probe over many sizes tried; ``violations`` then holds each kind at its smallest failing size."""
     failing: dict[FindingKind, tuple[int, ...]] = {}
-    """Those of the sizes that broke a promise, by kind."""
+    """Sizes that broke a promise, by kind."""
     arithmetic: KernelArithmetic | None = None
-    """How the kernels that the trial called compute, where it looked."""
+    """The arithmetic of the kernels that the trial called, if it read them."""
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -50,14 +52,14 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a probe says of one variant in one dtype."""
+    """A probe's conclusion on one variant in one dtype."""
 
     findings: tuple[Shown, ...] = ()
     trials: int = 0
     """Trials that were made."""
     skipped: tuple[str, ...] = ()
-    """Reasons of those that were not, each once."""
+    """Reasons of the trials that were not made, each once."""
     properties: dict[str, bool] = {}
-    """A property holds where every trial that looked for it showed it."""
+    """True for each property that was shown by every trial that looked for it."""
     arithmetic: KernelArithmetic | None = None
-    """How the variant's kernels compute, of all trials together."""
+    """The arithmetic of the variant's kernels, from all trials together."""

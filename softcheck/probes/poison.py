@@ -1,4 +1,4 @@
-"""Poison for memory that torch hands out uninitialised, so that an output that was never written shows."""
+"""Poison for memory that torch hands out uninitialised, so that an unwritten output shows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,14 +10,15 @@ from softcheck.probes.allocation import fill_bytes, handing_out
 
 @contextmanager
 def nan_filled(*, filling: bool = True) -> Iterator[None]:
-    """Every ``torch.empty`` of any kind is filled with NaN, inside torch itself, so that no import order escapes it.
+    """Fills every ``torch.empty`` of any kind with NaN, inside torch itself, so that no import order escapes it.
 
-    Integers are filled with their largest value. Without ``filling`` all else is as it is with it, for comparisons between
-    the two: torch.compile compiles anew, and operations may take another form, where deterministic algorithms are asked for.
+    Integers are filled with their largest value. ``filling=False`` changes only the filling, for comparisons between
+    the two: under deterministic algorithms torch.compile compiles anew, and operations may take another form.
 
-    Source: torch.utils.deterministic.fill_uninitialized_memory, which acts while deterministic algorithms are on; "warn"
-    keeps operations that have no deterministic form working. (torch.use_deterministic_algorithms does the same, but imports
-    torch.compile's machinery first, which takes seconds in every process, and changes what Inductor compiles.)
+    Source: torch.utils.deterministic.fill_uninitialized_memory, which acts while deterministic algorithms are on.
+    "warn" keeps operations that have no deterministic form working. (torch.use_deterministic_algorithms does the same,
+    but imports torch.compile's machinery first, which takes seconds in every process, and changes the code that
+    Inductor compiles.)
     """
     mode = torch.get_deterministic_debug_mode()
     fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
@@ -32,9 +33,10 @@ def nan_filled(*, filling: bool = True) -> Iterator[None]:
 
 @contextmanager
 def filled(value: float) -> Iterator[None]:
-    """Makes torch hand out uninitialised memory filled with one value. Tells "unwritten" from "computed NaN".
+    """Makes torch hand out uninitialised memory filled with one value. It tells "unwritten" from "computed NaN".
 
-    Integers hold the value rounded up. Acts by name (see ``allocation``): enough to explain a failure, not to judge alone.
+    Integers hold the value rounded up. The replacement acts by name (see ``allocation``): enough to explain a failure,
+    not to judge alone.
     """
 
     def fill(tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
@@ -54,7 +56,7 @@ def filled_with_bytes(byte: int) -> Iterator[None]:
         if initialised:
             return tensor
         if tensor.dtype == torch.bool:
-            # Any other byte than 0 and 1 is no bool, and what it does is undefined.
+            # A bool of any other byte than 0 and 1 has undefined effects.
             return tensor.fill_(True)
         fill_bytes(tensor, byte)
         return tensor
@@ -64,9 +66,9 @@ def filled_with_bytes(byte: int) -> Iterator[None]:
 
 
 def dirty(device: torch.device, sizes: tuple[int, ...], byte: int) -> None:
-    """Leaves freed blocks of about these sizes, in bytes, behind that hold one byte everywhere.
+    """Leaves freed blocks of about these sizes, in bytes, that hold one byte everywhere.
 
-    torch's allocators hand such blocks out again, so that memory which torch's own C++ asks for is likely to hold it.
+    torch's allocators hand such blocks out again, so memory that torch's own C++ asks for is likely to hold the byte.
     """
     blocks = [torch.full((size,), byte, dtype=torch.uint8, device=device) for size in sizes for _ in range(4)]
     blocks.clear()

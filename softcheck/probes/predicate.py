@@ -1,27 +1,28 @@
-"""Says in words which of the sizes that were tried fail: "odd N from 513 to 1023" instead of a list. Imports no torch.
+"""Words for the sizes that fail among those tried: "odd N from 513 to 1023" instead of a list. Imports no torch.
 
-The words are a summary of what was tried, not a proof about sizes that were not: they hold for exactly the failing ones
-among those tried.
+The words summarise the tried sizes and prove nothing about other sizes: among the tried sizes they hold for exactly the
+failing ones.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby, takewhile
 
 _MODULI = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 3, 5, 6, 7, 9, 10, 12, 24, 48, 96, 100, 192, 384)
-"""Powers of two first: vectors, warps, tiles and pages are."""
+"""Powers of two first, since vectors, warps, tiles and pages are powers of two."""
 _FEW = 3
-"""Up to so many sizes are listed rather than described: a pattern in fewer points is chance."""
+"""Number of sizes up to which sizes are listed rather than described: a pattern in so few points is chance."""
 _SHOWN_RANGES = 8
 
 Class = tuple[str, Callable[[int], bool]]
-"""The words for a class of sizes, and whether it holds one."""
+"""The words for a class of sizes, and a function that is True for the sizes in it."""
 
 
 def describe(tried: Sequence[int], failing: Collection[int], symbol: str = "N") -> str:
-    """The simplest words that hold for exactly the failing sizes among those tried, or else a list of ranges.
+    """Returns the simplest words that hold for exactly the failing sizes among the tried ones, else a list of ranges.
 
-    ``failing`` is a part of ``tried`` and not empty. Tried in this order: thresholds, ranges, up to three single sizes,
-    parity, powers of two and residues, these within a range, all but a few, and two of these together.
+    ``failing`` is a non-empty part of ``tried``. The words are tried in this order: thresholds, ranges, and up to three
+    single sizes; parity, powers of two and residues, alone and within a range; all sizes but a few; and two of these
+    together.
     """
     sizes, wanted = sorted(set(tried)), frozenset(failing)
     assert wanted
@@ -36,7 +37,7 @@ def describe(tried: Sequence[int], failing: Collection[int], symbol: str = "N") 
 
 
 def _single(sizes: list[int], wanted: frozenset[int], symbol: str) -> str | None:
-    """All, a threshold, one range, a few sizes, a class, or the part of a class that lies in a range."""
+    """Describes the sizes as all, a threshold, one range, a few sizes, a class, or the part of a class in a range."""
     low, high = min(wanted), max(wanted)
     if len(wanted) == len(sizes):
         return f"all {symbol} tried"
@@ -62,7 +63,10 @@ def _commas(numbers: list[int]) -> str:
 
 
 def _range(sizes: list[int], low: int, high: int, symbol: str) -> str:
-    """A range from low to high, open where nothing that was tried lies beyond; of two numbers that bound it, the rounder."""
+    """A range from low to high, open at an end beyond which no size was tried.
+
+    Of two possible bounds, the rounder one.
+    """
     if high == sizes[-1]:
         return f"{symbol} > {low - 1}" if _roundness(low - 1) > _roundness(low) else f"{symbol} >= {low}"
     if low == sizes[0]:
@@ -71,7 +75,7 @@ def _range(sizes: list[int], low: int, high: int, symbol: str) -> str:
 
 
 def _roundness(n: int) -> tuple[bool, int]:
-    """Powers of two first, then by the power of two that divides the number; 0 is the least round."""
+    """Sort key: powers of two first, then by the power of two that divides the number; 0 is the least round."""
     return (_is_power(n), n & -n)
 
 
@@ -98,7 +102,7 @@ def _within(words: str, limits: str, symbol: str) -> str:
 
 
 def _two(sizes: list[int], wanted: frozenset[int], symbol: str) -> str | None:
-    """Two sets together: the first holds failing sizes alone, the second exactly those that it leaves."""
+    """Describes the sizes as two sets together: the first holds failing sizes alone, the second exactly the rest."""
     for words, members in _parts(sizes, wanted, symbol):
         others = _single([n for n in sizes if n not in members], wanted - members, symbol)
         if others is not None and not others.startswith("all "):
@@ -107,7 +111,7 @@ def _two(sizes: list[int], wanted: frozenset[int], symbol: str) -> str | None:
 
 
 def _parts(sizes: list[int], wanted: frozenset[int], symbol: str) -> Iterator[tuple[str, frozenset[int]]]:
-    """Sets of failing sizes alone: thresholds from either end, then classes, whole or from either end.
+    """Yields sets that hold failing sizes alone: thresholds from either end, then classes, whole or from either end.
 
     Single residues are left out: beside a second set they would explain anything.
     """
@@ -125,7 +129,7 @@ def _parts(sizes: list[int], wanted: frozenset[int], symbol: str) -> Iterator[tu
 
 
 def _ranges(sizes: list[int], wanted: frozenset[int], symbol: str) -> str:
-    """Neighbours among the tried sizes run together; the end of a long list is counted, not shown."""
+    """Lists ranges of neighbours among the tried sizes; the end of a long list is counted, not shown."""
     runs = [list(run) for fails, run in groupby(sizes, wanted.__contains__) if fails]
     shown = (str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs[:_SHOWN_RANGES])
     more = f" and {len(runs) - _SHOWN_RANGES} more ranges" if len(runs) > _SHOWN_RANGES else ""

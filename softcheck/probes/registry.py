@@ -1,4 +1,4 @@
-"""Names of the probes, known without importing torch, and where each is."""
+"""Names of the probes, known without importing torch, and their modules."""
 
 import importlib
 from typing import TYPE_CHECKING
@@ -27,30 +27,31 @@ PROBES: dict[str, str] = {
     "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",
     "addresses": "offsets computed in 32 bits, beyond 2^31 elements",
 }
-"""Probes in the order in which they run, each with what it looks for; ``softcheck.probes.NAME`` holds its ``PROBE``."""
+"""Probes in the order in which they run, each with the faults it looks for. ``softcheck.probes.NAME`` holds its
+``PROBE``."""
 
 EXCLUSIVE: dict[str, int] = {"addresses": 4 * 2**32}
-"""Probes that take so much of a GPU's memory that no two may run at once, and how many elements they need at most."""
+"""Probes that take so much of a GPU's memory that no two may run at once, and the most elements that each needs."""
 
 WIDEST: dict[str, int] = {"sizes": 2**20, "appended_masks": 65537}
-"""Columns of the widest rows that a probe tries on a GPU; of those that are not named, at most ``WIDE``."""
+"""Columns of the widest rows that a probe tries on a GPU. A probe that is not named tries at most ``WIDE``."""
 
 WIDE = 2**15
 
 TELLING: tuple[str, ...] = ("sizes", "grid_limits")
-"""Probes whose findings say for which sizes they hold: of several that show the same, a reader sees these first, widths
-before row counts, since a row count may fail for what its last row holds."""
+"""Probes whose findings say for which sizes they hold. If several probes show the same, a reader sees these first.
+Widths come before row counts, since a row count may fail for the contents of its last row."""
 
 
 def load(name: str) -> "Probe":
-    """A probe by name. Imports torch. Raises UsageError for an unknown name."""
+    """Loads a probe by name. Imports torch. Raises UsageError for an unknown name."""
     check_name(name)
     probe: Probe = importlib.import_module(f"softcheck.probes.{name}").PROBE
     return probe
 
 
 def check_name(name: str) -> str:
-    """The name itself. Raises UsageError, with near matches, where no probe has it."""
+    """Returns the name itself. Raises UsageError, with near matches, if no probe has it."""
     if name not in PROBES:
         raise UsageError(f"unknown probe {name!r}; {near_matches(name, list(PROBES))}")
     return name

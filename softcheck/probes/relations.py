@@ -1,4 +1,4 @@
-"""Two inputs whose exact answers are the same up to an arrangement, and findings of many trials folded by kind."""
+"""Two inputs whose exact answers are the same up to an arrangement, and findings of many trials merged by kind."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,10 +21,11 @@ def compared(
     name: str,
     arranged: Callable[[Bits, Bits], tuple[Bits, Bits]],
 ) -> Outcome:
-    """Judges the changed input's output, and says whether both outputs hold the same bits.
+    """Judges the changed input's output, and records whether both outputs hold the same bits.
 
-    ``arranged`` brings the elements of the two outputs, plain and changed, that exact softmax makes equal into the same
-    places. The property ``name`` says whether their bits are. The plain input's values are not judged: cases do that.
+    ``arranged`` takes the two outputs, plain and changed, and puts elements that exact softmax makes equal into the
+    same places. The property ``name`` is True if their bits are equal. The plain input's values are not judged: cases
+    do that.
     """
     before, after = call_on(subject, plain), judged(subject, changed)
     bits = after.bits(subject.setting.fmt)
@@ -39,7 +40,7 @@ def compared(
 
 
 def conclude_by_kind(done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-    """One finding per kind: the first trial that shows it, the largest share of all, and how many trials show it."""
+    """Returns one finding per kind: the first trial that shows it, the largest share, and the number of such trials."""
     made = sum(outcome.skipped is None for _, outcome in done)
     findings = []
     for kind in FindingKind:

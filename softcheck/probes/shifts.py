@@ -1,6 +1,6 @@
-"""The same constant added to every logit, exactly: softmax(x + c) is softmax(x), so the bounds hold for any c.
+"""A constant added to every logit, exactly: softmax(x + c) is softmax(x), so the bounds hold for any c.
 
-The logits are multiples of the spacing that the format has at c, so that adding c rounds nothing.
+The logits are multiples of the format's spacing at c, so that adding c rounds nothing.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,8 @@ _SHIFTS = {
     "float32": (1e4, 8e6, 1e8, 1e14),
     "float64": (1e4, 4e15, 1e17, 1e30),
 }
-"""Up to where the spacing is about 1/8, 1, 8, and more than any spread that leaves two probabilities above 0."""
+"""Constants at which the spacing is up to about 1/8, 1, 8, and more than any spread that leaves two probabilities above
+0."""
 
 _COLUMNS = 130
 
@@ -47,7 +48,7 @@ PROBE = _Shifts()
 
 
 def _inputs(setting: Setting, shift: float) -> tuple[Bits, Bits, float]:
-    """Lattice logits between -12 (or 12 spacings) and 0, the same plus a constant, and the constant.
+    """Returns lattice logits between -12 (or 12 spacings) and 0, the same plus a constant, and the constant.
 
     The shifted logits lie between the shift and 0, where the spacing is nowhere larger than at the shift.
     """

@@ -1,4 +1,4 @@
-"""Every width from 1 to 1100, those around powers of two up to 2^17, and wide rows up to 2^20."""
+"""Every width from 1 to 1100, widths around powers of two up to 2^17, and wide rows up to 2^20."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _INTERPRETED = (
     *(1, 2, 3, 4, 5, 7, 8, 9, 15, 17, 31, 32, 33, 64, 65, 100, 127, 128, 129),
     *(255, 257, 385, 511, 512, 513, 640, 641, 769, 900, 1000, 1001, 1023, 1024, 1025, 2047, 2048, 2049, 4097),
 )
-"""About 80 programs of a kernel that takes one row each: around powers of two, tiles and vectors."""
+"""Widths of about 80 programs of a kernel that takes one row each: around powers of two, tiles and vectors."""
 
 _EDGES = frozenset(n + d for n in (*(2**k for k in range(12)), *range(128, 1152, 128)) for d in (-1, 0, 1))
 """Widths that are tried whatever they cost."""
@@ -48,10 +48,11 @@ PROBE = _Sizes()
 
 
 def telling_rows(columns: int, fmt: Format, *, rows: int, seed: int) -> Bits:
-    """Bits of up to four rows that show what ordinary ones hide, [rows, columns].
+    """Bits of up to four rows that show faults which ordinary rows hide, [rows, columns].
 
-    A row of logits around -30 shows padding that is read as 0; its largest logit in the last column shows a tail that is
-    dropped. The others are ordinary ones and two with their largest logit in the first and the last column.
+    The first row has logits around -30, which show padding that is read as 0; its largest logit is in the last column
+    and shows a dropped tail. The second row is ordinary. The third and the fourth have their largest logit in the first
+    and the last column.
     """
     generator = np.random.default_rng([seed, columns])
     values = 2.0 * generator.standard_normal((4, columns))
@@ -70,12 +71,19 @@ def _widths(setting: Setting) -> Sequence[int]:
 
 
 def _rows(setting: Setting, columns: int) -> int:
-    """Fewer where rows cost more: under the interpreter, in float64 (whose oracle is slow), and in the widest."""
+    """Number of rows.
+
+    There are fewer where rows cost more: under the interpreter, in float64 (whose oracle is slow), and in the widest
+    rows.
+    """
     return 2 if not setting.on_gpu or setting.dtype == "float64" or columns > _WIDE[-1] else 4
 
 
 def _parts(widths: Sequence[int]) -> list[tuple[int, ...]]:
-    """Trials of a hundred narrow widths, or of those around one power of two: what ends a process costs one of them."""
+    """Splits widths into trials of a hundred narrow widths, or of the widths around one power of two.
+
+    A width that ends its process costs one such trial.
+    """
     parts: dict[tuple[int, int], list[int]] = {}
     for n in widths:
         key = (0, (n - 1) // _BATCH) if n <= _DENSE_TO else (1, round(np.log2(n)))
@@ -84,5 +92,5 @@ def _parts(widths: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _spread(n: int) -> int:
-    """A key by which any first part of the widths is spread evenly over all: the reversed order of their bits."""
+    """Sort key that spreads any first part of the widths evenly over all: the reversed order of their bits."""
     return int(f"{n & 127:07b}"[::-1], 2)

@@ -26,8 +26,9 @@ def sweep(
 ) -> Outcome:
     """Judges the variant at each size, in order, on the input that ``make`` gives; on a GPU in groups.
 
-    Sizes that Triton's interpreter can't run are left out, and the outcome says why. Once calls on dispensable sizes have taken half a second, and 50 ms each on average, the others of them are left out:
-    some kernels are compiled anew for every size.
+    Sizes that Triton's interpreter can't run are left out, and the outcome gives the reason. Once calls on dispensable
+    sizes have taken half a second, and 50 ms each on average, the remaining dispensable sizes are left out: some
+    kernels are compiled anew for every size.
     """
     calls = Calls(subject, most=MOST if subject.setting.on_gpu else 1)
     seen = _Seen()
@@ -51,12 +52,12 @@ def sweep(
 
 
 class _Seen:
-    """What calls at many sizes broke."""
+    """Broken promises of calls at many sizes."""
 
     def __init__(self) -> None:
         self.fatal = False
         self.skipped: str | None = None
-        """Why some sizes could not be tried."""
+        """The reason why some sizes could not be tried."""
         self._tried: list[int] = []
         self._failing: dict[FindingKind, list[int]] = {}
         self._smallest: dict[FindingKind, Violation] = {}
@@ -83,7 +84,7 @@ class _Seen:
 
 
 def _merged(known: Violation | None, violation: Violation, *, first: bool) -> Violation:
-    """One violation for two sizes: the witness of the smaller one, the larger share, the sum of the counts."""
+    """Merges the violations of two sizes: the witness of the smaller size, the larger share, the sum of the counts."""
     if known is None:
         return violation
     shares = [v.share for v in (known, violation) if v.share is not None]
@@ -98,13 +99,13 @@ def _merged(known: Violation | None, violation: Violation, *, first: bool) -> Vi
 
 
 def conclude_sweep(done: Sequence[tuple[Trial, Outcome]], symbol: str, sizes: str) -> Conclusion:
-    """One finding per kind, and one for each violation that belongs to no size.
+    """Returns one finding per kind, and one for each violation that belongs to no size.
 
-    ``symbol`` stands for a size in the predicate, as "N"; ``sizes`` names several of them, as "widths". A trial's
-    parameters are the sizes that it was to try.
+    ``symbol`` stands for a size in the predicate, such as "N"; ``sizes`` is the word for several of them, such as
+    "widths". A trial's parameters are the sizes that it was to try.
     """
     tried = {size for _, outcome in done for size in outcome.tried}
-    # A trial that ended its process left sizes out for another reason, which its own finding tells, or its skip.
+    # A trial that ended its process left sizes out for another reason, which its finding or its skip tells.
     ended = [(trial, outcome) for trial, outcome in done if not outcome.fatal and outcome.skipped is None]
     planned = {size for trial, outcome in ended if outcome.tried for size in trial.parameters}
     shown = [_kind_over_sizes(done, kind, sorted(tried), symbol, sizes) for kind in FindingKind]
@@ -145,7 +146,7 @@ def _kind_over_sizes(
     answered = max(set(tried) - failing, default=0)
     refusal = violation.refusal
     if refusal is not None and 0 not in (refusal.rows, refusal.columns):
-        # A size that was answered beyond one that was refused makes it no limit.
+        # If a larger size was answered, the refused size is no limit.
         refusal = msgspec.structs.replace(refusal, answered=answered) if 0 < answered < least else None
     share_of = f"{len(failing)} of {len(tried)} {sizes} tried, {tried[0]} to {tried[-1]}"
     message = f"{words} ({share_of}); at {symbol} = {least}: {violation.message}"

@@ -11,8 +11,8 @@ from triton.runtime.autotuner import Autotuner
 def watching(act: Callable[[Any, list[Any]], Any | None]) -> Iterator[None]:
     """Calls ``act`` with each autotuned kernel that is launched, and the configurations that it would choose from.
 
-    These are what the kernel's own pruning leaves for the launch. Where ``act`` returns one of them, the launch runs in
-    it; where it returns None, as it would have.
+    These are the configurations that the kernel's own pruning leaves for the launch. If ``act`` returns one of them,
+    the launch runs in it. If ``act`` returns None, the launch runs as usual.
     """
     original = Autotuner.run
 

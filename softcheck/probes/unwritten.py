@@ -1,7 +1,8 @@
 """Fills all memory that torch hands out uninitialised, output and workspace, with one pattern after another.
 
-An output that is a function of the input alone has the same bits each time. NaN reaches every allocation, since torch itself
-fills it; bytes 0x7F and ordinary values reach what Python code asks for by name, and what the allocators hand out again.
+An output that is a function of the input alone has the same bits each time. NaN reaches every allocation, since torch
+itself fills it. Bytes 0x7F and ordinary values reach memory that Python code asks for by name, and memory that the
+allocators hand out again.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from softcheck.probes.poison import dirty, filled, filled_with_bytes, nan_filled
 from softcheck.variants.call import Called, call, place
 
 _ORDINARY = 0.34375
-"""A value that softmax may return, so that it does not stand out in what is computed from it; exact in every format."""
+"""A value that softmax may return, so that values computed from it are plausible too. It is exact in every format."""
 _BYTE = 0x7F
 _REPEATS = 2
 
@@ -30,7 +31,7 @@ class _Pattern:
     name: str
     fill: Callable[[], AbstractContextManager[None]]
     byte: int
-    """What freed blocks are left with."""
+    """The byte that freed blocks hold."""
 
     def fill_bits(self, itemsize: int, ordinary: int) -> int:
         """Bits of an output element that still holds the pattern."""
@@ -44,17 +45,17 @@ _PATTERNS = (
 
 
 class Unwritten(Probe):
-    """Results must not differ with what uninitialised memory held."""
+    """Checks that results don't change with the contents of uninitialised memory."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """One per shape; wide ones, since a tail that is left out is left out beyond a tile's width."""
+        """One trial per shape. There are wide shapes, since a kernel leaves a tail out beyond a tile's width."""
         asked = (
             shapes(setting) if setting.on_gpu else [(2, columns) for columns in (129, 1100) if setting.takes(columns)]
         )
         return [Trial(f"{rows}x{columns}", (rows, columns)) for rows, columns in asked]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Three calls where all is well."""
+        """Makes one trial; three calls if all is well."""
         rows, columns = trial.parameters
         bits = ordinary_rows(rows, columns, subject.setting.fmt, subject.setting.seed)
         first = _nan_call(subject, bits)
@@ -71,7 +72,7 @@ class Unwritten(Probe):
         return Outcome()
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """One finding, the first."""
+        """Returns one finding, the first."""
         return concluded(done)
 
 
@@ -84,7 +85,7 @@ def _nan_call(subject: Subject, bits: Bits) -> Called:
 def _pattern_call(subject: Subject, bits: Bits, pattern: _Pattern) -> Called:
     placed = place(bits, subject.setting.fmt, PACKED, subject.device)
     rows, _ = bits.shape
-    # The output, and what a kernel may keep per row: in the input's type, and in float32 or int32, and in float64.
+    # The output, and values that a kernel may keep per row: in the input's type, in float32 or int32, and in float64.
     sizes = (bits.nbytes, rows * bits.itemsize, 4 * rows, 8 * rows, 4 * bits.size)
     dirty(subject.device, tuple(dict.fromkeys(sizes)), pattern.byte)
     with nan_filled(filling=False), pattern.fill():
@@ -92,9 +93,10 @@ def _pattern_call(subject: Subject, bits: Bits, pattern: _Pattern) -> Called:
 
 
 def _confirmed(subject: Subject, bits: Bits, first: Bits, other: Bits, pattern: _Pattern) -> Violation | None:
-    """A violation where the difference is the pattern's doing: a kernel that varies between equal calls is not accused.
+    """Returns a violation if the pattern causes the difference.
 
-    Elements that hold the pattern itself were not written, whatever else varies.
+    A kernel that varies between equal calls is not accused. Elements that hold the pattern itself were not written,
+    whatever else varies.
     """
     fmt = subject.setting.fmt
     steady = np.ones(bits.shape, dtype=bool)

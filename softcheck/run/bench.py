@@ -17,7 +17,7 @@ from softcheck.variants.declaration import Declaration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOptions:
-    """What to time. ``seconds`` is the budget of the rounds on one shape."""
+    """Settings of a benchmark. ``seconds`` is the budget of the rounds on one shape."""
 
     variants: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -29,7 +29,7 @@ class BenchOptions:
 
 @dataclass(slots=True, kw_only=True)
 class BenchRun:
-    """What was measured, as it came."""
+    """Measurements of a benchmark, in the order in which they were made."""
 
     options: BenchOptions
     ready: Ready

@@ -1,9 +1,12 @@
-"""Looks for the call that corrupted a process in which a later one crashed. Imports no torch.
+"""Finds the call that corrupted a process in which a later call crashed. Imports no torch.
 
-A call whose process ends is made again alone in a fresh one. Where it ends that too, it is its own fault. Else something was
-left behind by an earlier call, and each variant that ran there is tried, the one that crashed first: by the probe that sees
-writes out of bounds, by its calls under glibc's heap checks, which stop at the call that wrote, and by its calls once more in
-the same order, narrowed down to one call and the one that crashes after it.
+A call that ended its process is made again alone in a fresh process. If it ends the fresh process too, the call itself
+is at fault. Otherwise an earlier call in the first process is at fault. Each variant that ran in that process is then
+examined, beginning with the variant whose call crashed, in three ways:
+
+the ``guard_bands`` probe, which sees writes out of bounds; the variant's calls under glibc's heap checks, which stop at
+the call that wrote; and the variant's calls repeated in the same order, narrowed down to one call and the call that
+crashes after it.
 """
 
 import contextlib
@@ -23,10 +26,11 @@ from softcheck.run.process import Worker, WorkerDiedError, can_check_heap
 from softcheck.run.protocol import Call, Failed, Measured, Probed, RunCase, RunProbe, TrialDone
 
 SECONDS = 60.0
-"""For so long a culprit is looked for."""
+"""Seconds within which a culprit must be found."""
 
 MOST_LOOKS = 3
-"""After so many fruitless looks for what crashes a variant in a dtype its further crashes are only counted."""
+"""Fruitless searches for the cause of a variant's crashes in a dtype, after which its further crashes are only
+counted."""
 
 _PROBE = "guard_bands"
 _CORRUPTED = "memory was corrupted by an earlier call"
@@ -37,16 +41,16 @@ Reply = TypeVar("Reply", Measured, TrialDone)
 def again_alone(
     pool: Pool, worker: Worker, call: Call, died: WorkerDiedError, expected: type[Reply]
 ) -> Reply | WorkerDiedError:
-    """What a call that ended its worker comes to alone in a fresh process: its answer, or how it ends that process too.
+    """Repeats alone, in a fresh process, a call that ended its worker, and returns its answer or its second death.
 
-    Where it answers, the culprit is looked for, and laid in ``pool.blames``. ``worker`` is the dead one, in which the call was
-    the last. Raises SoftcheckError where the call can't be made again.
+    If the call answers, the culprit is searched for and recorded in ``pool.blames``. ``worker`` is the dead worker; the
+    call is the last in ``worker.calls``. Raises SoftcheckError if the call can't be made again.
     """
     kind = kind_of(died)
     if len(worker.calls) == 1 and not worker.loaded - {call.variant} and pool.blames.is_confirmed(call.variant, kind):
         return died
     if died.timed_out and pool.blames.is_confirmed(call.variant, kind):
-        # Each more would wait for as long again.
+        # Each further attempt would wait for as long again.
         return died
     if died.timed_out and pool.patience.over(call.variant, call.dtype) is not None:
         pool.blames.confirm(call.variant, kind)
@@ -65,21 +69,22 @@ def again_alone(
     pool.retire(fresh)
     assert isinstance(answer, expected)
     if not died.is_early:
-        # Of one that was given little time it only shows that it is slow.
+        # An early death shows only that the call is slow.
         lay(pool, worker.calls[:-1], call, died)
     return answer
 
 
 def kind_of(died: WorkerDiedError) -> FindingKind:
-    """The kind of finding that the end of a process is."""
+    """Returns the kind of finding that the end of a process is."""
     return FindingKind.TIMEOUT if died.timed_out else FindingKind.CRASH
 
 
 def lay(pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedError) -> None:
-    """Lays the end of a process at the call that caused it, as far as that can be found; the crashed one passes alone.
+    """Attributes the end of a process to the call that caused it, as far as that call can be found.
 
-    ``earlier`` are the calls that it had served before. Where nothing shows the crash again it is laid at the variant that
-    crashed if no other had run there, and is noted in ``pool.blames`` if one had: it may be that one's.
+    The call ``crashed`` is known to pass alone. ``earlier`` are the calls that the process had served before. If no
+    search reproduces the crash, it is attributed to the crashed variant if only that variant had run in the process. If
+    another variant had run there too, the crash may be the other's, and is only noted in ``pool.blames``.
     """
     blames = pool.blames
     with blames.looking:
@@ -105,7 +110,7 @@ def lay(pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedErro
 
 
 def lay_idle(pool: Pool, calls: Sequence[Call], died: WorkerDiedError) -> None:
-    """The same for a process that ended between two calls, after ``calls``."""
+    """Does the same as ``lay`` for a process that ended between two calls, after ``calls``."""
     if calls:
         lay(pool, calls, calls[-1], died)
 
@@ -129,18 +134,18 @@ def _by_chance(earlier: Sequence[Call], crashed: Call, died: WorkerDiedError, *,
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """A replay that ended its process: at which of the calls, and how."""
+    """The end of a process during a replay: the index of the call, and the error."""
 
     index: int
     died: WorkerDiedError
 
 
 class _OutOfTimeError(Exception):
-    """The look for a culprit has taken long enough."""
+    """Raised when the search for a culprit has taken ``SECONDS``."""
 
 
 class _Search:
-    """One look for the culprit of one crash."""
+    """One search for the culprit of one crash."""
 
     def __init__(self, pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedError) -> None:
         self._pool = pool
@@ -151,7 +156,7 @@ class _Search:
         self.is_out_of_time = False
 
     def culprit(self) -> Blame | None:
-        """The first that is found, or None."""
+        """Returns the first culprit found, or None."""
         names = dict.fromkeys([self._crashed.variant, *(call.variant for call in reversed(self._earlier))])
         for name in names:
             mine = [call for call in self._earlier if call.variant == name]
@@ -166,7 +171,10 @@ class _Search:
         return None
 
     def _by_probe(self, mine: Sequence[Call]) -> Blame | None:
-        """A write out of bounds that the probe for them sees is the better cause to name: it shows in any order."""
+        """Looks for a write out of bounds with ``guard_bands``.
+
+        Such a write is the better cause to name: it shows in any order.
+        """
         dtypes = [call.dtype for call in mine]
         dtype = self._crashed.dtype if self._crashed.dtype in dtypes else dtypes[-1]
         variant = mine[0].variant
@@ -180,7 +188,7 @@ class _Search:
                         findings = reply.conclusion.findings
                         shown = next((s for s in findings if s.violation.kind is FindingKind.OUT_OF_BOUNDS_WRITE), None)
             except WorkerDiedError:
-                # Its own trials may crash; what they show is for the other ways to find.
+                # The probe's own trials may crash; the other two ways find the cause of such a crash.
                 self._refuse_if_closed()
         if shown is None:
             return None
@@ -195,10 +203,10 @@ class _Search:
         )
 
     def _by_heap_checks(self, mine: Sequence[Call]) -> Blame | None:
-        """The call in which glibc finds that something was written beside memory that it freed."""
+        """Looks for the call in which glibc finds a write beside memory that the call freed."""
         if self._pool.ready.backend != "interpreter" or not can_check_heap():
             return None
-        # The smallest first, whatever the order in which they ran: the same call is then named in other runs too.
+        # The smallest calls first, whatever order they ran in, so that other runs name the same call.
         calls = sorted({call.name: call for call in self._of(mine)}.values(), key=_size)
         end = self._replay(self._pool.take_checked, calls)
         if end is None:
@@ -217,7 +225,7 @@ class _Search:
         return None
 
     def _by_order(self, mine: Sequence[Call]) -> Blame | None:
-        """An earlier call after which a later one crashes, or one that crashes alone."""
+        """Looks for an earlier call after which a later call crashes, or for a call that crashes alone."""
         if self._died.timed_out:
             # Each replay would wait as long as the first time.
             return None
@@ -246,7 +254,10 @@ class _Search:
     def _narrowed(
         self, suspects: Sequence[Call], last: Call, died: WorkerDiedError
     ) -> tuple[Sequence[Call], Call, WorkerDiedError]:
-        """As few as possible of the calls after which ``last`` crashes, and how; as far as the time goes."""
+        """Narrows the suspects down to as few as possible, as far as the time goes.
+
+        Returns the calls that are left, the call that crashes after them, and the error.
+        """
         with contextlib.suppress(_OutOfTimeError):
             while len(suspects) > 1:
                 for half in (suspects[len(suspects) // 2 :], suspects[: len(suspects) // 2]):
@@ -259,7 +270,7 @@ class _Search:
         return suspects, last, died
 
     def _of(self, mine: Sequence[Call]) -> list[Call]:
-        """The calls with the one that crashed, where it is of the same variant."""
+        """The variant's calls, with the crashed call at the end if it is the same variant's."""
         return [*mine, self._crashed] if self._crashed.variant == mine[0].variant else list(mine)
 
     def _blame(self, culprit: Call, message: str, command: Command) -> Blame:
@@ -273,7 +284,10 @@ class _Search:
         )
 
     def _replay(self, take: Callable[[], Worker], calls: Sequence[Call]) -> _End | None:
-        """Makes the calls in one fresh process, each variant loaded before its first; None where they end it nowhere."""
+        """Makes the calls in one fresh process, each variant loaded before its first call.
+
+        Returns None if the process survives.
+        """
         index = 0
         with _Fresh(take(), self._pool) as worker:
             try:
@@ -325,7 +339,7 @@ def _size(call: Call) -> tuple[bool, int, str]:
 
 
 def _command(calls: Sequence[Call]) -> Command:
-    """What a report must run to make these calls in this order."""
+    """The command with which a report makes these calls in this order."""
     probes = [call.request for call in calls if isinstance(call.request, RunProbe)]
     return Command(
         variants=tuple(dict.fromkeys(call.variant for call in calls)),

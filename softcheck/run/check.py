@@ -21,14 +21,14 @@ TIMED_SHAPE = DEFAULT[0]
 
 
 class _Stages:
-    """Wall seconds by stage, as their names come by."""
+    """Wall seconds of each stage, measured between the callbacks that name the stages."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._now: tuple[str, float] | None = None
 
     def noting(self, stage: Callable[[str], None]) -> Callable[[str], None]:
-        """The same callback, and the time between its calls."""
+        """Returns a callback that calls ``stage`` and measures the time between its calls."""
 
         def note(name: str) -> None:
             self.end()
@@ -38,7 +38,7 @@ class _Stages:
         return note
 
     def end(self) -> None:
-        """Ends the stage that is under way, if any."""
+        """Ends the current stage, if any."""
         if self._now is not None:
             name, begun = self._now
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - begun
@@ -46,10 +46,10 @@ class _Stages:
 
 
 def check(options: RunOptions, events: Events | None = None, keeping: Keeping | None = None) -> Run:
-    """Runs everything that the options ask for. Ctrl-C ends it early and returns what was measured, ``interrupted``.
+    """Runs everything that the options ask for. Ctrl-C ends it early and returns the measurements so far.
 
-    ``keeping`` names a journal, which is removed after a complete run. Raises NothingRunError where the device that was
-    asked for is missing, and UsageError where the journal can't be written or gone on with.
+    The run is then marked ``interrupted``. ``keeping`` names a journal, which is removed after a complete run. Raises
+    NothingRunError if the requested device is missing, and UsageError if the journal can't be written or resumed.
     """
     events = Events() if events is None else events
     begun = time.monotonic()
@@ -106,12 +106,12 @@ def check(options: RunOptions, events: Events | None = None, keeping: Keeping | 
 
 
 def _most_at_once(options: RunOptions) -> int:
-    """Workers beyond which some would find nothing to do."""
+    """Number of workers beyond which some would have nothing to do."""
     return max(len(options.variants), len(options.cases) + len(options.probes) * len(options.variants))
 
 
 def unexplained(violation: Violation, case_id: str, dtype: str, declaration: Declaration, backend: Backend) -> bool:
-    """Whether no declared defect accounts for a violation."""
+    """True if no declared defect accounts for a violation."""
     return explanation(violation, case_id, dtype, declaration, backend) is None
 
 
@@ -126,7 +126,7 @@ def explanation(
 
 
 def _open(options: RunOptions, session: Session, keeping: Keeping | None) -> Record:
-    """The run's record; what timed out before a kill counts on."""
+    """Opens the run's record. Timeouts from before a kill still count."""
     if keeping is None:
         return Record(None, None)
     asked = Asked(
@@ -157,7 +157,7 @@ def _open(options: RunOptions, session: Session, keeping: Keeping | None) -> Rec
 
 
 def _sort(run: Run) -> None:
-    """Into an order that does not depend on which worker was faster, so that neither do sums and witnesses."""
+    """Sorts results into an order independent of which worker was faster, so that sums and witnesses are too."""
     variants = {name: position for position, name in enumerate(run.options.variants)}
     probes = {name: position for position, name in enumerate(run.options.probes)}
     dtypes = {name: position for position, name in enumerate(run.options.dtypes)}
@@ -171,7 +171,7 @@ def _sort(run: Run) -> None:
 
 
 def _adding(pairs: EveryPair, options: RunOptions) -> Callable[[str, Declaration, bool], None]:
-    """Begins with a variant's pairs."""
+    """Returns a callback that queues a variant's pairs."""
 
     def add(name: str, declaration: Declaration, is_slow: bool) -> None:  # noqa: FBT001 - a callback
         for each in wanted(name, declaration, options.dtypes):
@@ -191,7 +191,7 @@ def _note_that_pairs_need_a_gpu(run: Run) -> None:
 def _wait_for_pairs(session: Session, pairs: EveryPair, events: Events) -> None:
     if pairs.asked:
         events.stage("judging every pair of 16-bit patterns")
-        # A context that does nothing more costs memory, and its end takes time that is there now.
+        # An idle context costs memory, and ending it takes time that is available now.
         session.retire_idle()
         pairs.wait(events.progress)
 

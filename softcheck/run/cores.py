@@ -1,4 +1,4 @@
-"""Shares a machine's cores between the reports that run on it at once. Imports no torch."""
+"""Division of a machine's cores among the reports that run on it at once. Imports no torch."""
 
 import contextlib
 import fcntl
@@ -10,15 +10,15 @@ from pathlib import Path
 
 
 def default_folder() -> Path:
-    """Where a user's running reports have a file each."""
+    """Folder in which each of a user's running reports has a file."""
     return Path(tempfile.gettempdir()) / f"softcheck-running-{os.getuid()}"
 
 
 class Share:
-    """One report's share. Its file is locked while it runs, so that a killed one is not counted."""
+    """One report's share of the cores. Its file is locked while it runs, so that a killed report is not counted."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Joins the others. Where no file can be made or locked there, it counts as the only one."""
+        """Registers this report. If no file can be made or locked in the folder, this report counts as the only one."""
         self._folder = folder or default_folder()
         self._lock = threading.Lock()
         self._file: int | None = None
@@ -29,7 +29,7 @@ class Share:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def reports(self) -> int:
-        """Reports that run now, this one among them. Removes what killed ones left."""
+        """Returns the number of reports that run now, this one included. Removes the files of killed reports."""
         if self._file is None:
             return 1
         count = 1
@@ -40,11 +40,11 @@ class Share:
         return count
 
     def of(self, jobs: int) -> int:
-        """How many of so many jobs this report may run at once."""
+        """The number of jobs, of ``jobs``, that this report may run at once."""
         return max(1, math.ceil(jobs / self.reports()))
 
     def leave(self) -> None:
-        """Leaves the cores to the others. Safe to call twice."""
+        """Leaves the cores to the other reports. Safe to call twice."""
         with self._lock:
             if self._file is not None:
                 self._path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Rows of a domain made where they are judged: on the host for a CPU, by the device itself for a GPU."""
+"""Rows of a domain, made where they are judged: on the host for a CPU, on the device for a GPU."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What hypothesis draws in a run: the same for the same seed, whatever else is imported. Imports no torch."""
+"""Hypothesis without its constants, so that a seed draws the same whatever else is imported. Imports no torch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,9 +6,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_constants() -> Iterator[None]:
-    """Keeps hypothesis from drawing constants: it reads them in every module of the working folder that is imported by then.
+    """Keeps hypothesis from drawing constants, which it reads from every imported module of the working folder.
 
-    The same seed would else give other rows in another program. The name for that is private; without it nothing is changed.
+    With constants the same seed would give other rows in another program. The patched name is private; if hypothesis
+    has no such name, nothing is changed.
     """
     from hypothesis.internal.conjecture.providers import HypothesisProvider
 

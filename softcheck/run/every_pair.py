@@ -1,4 +1,4 @@
-"""Every pair of a 16-bit dtype's patterns, judged on a GPU beside the cases and probes, which mostly keep the host busy."""
+"""Every pair of a 16-bit dtype's patterns, judged on a GPU while cases and probes mostly keep the host busy."""
 
 import collections
 import threading
@@ -15,7 +15,8 @@ from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 
 SECONDS = 60.0
-"""Per variant and dtype: many times what they take where few rows are in doubt and nothing else uses the GPU."""
+"""Seconds per variant and dtype: many times what all pairs take if few rows are in doubt and the GPU is otherwise
+idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class PairsTask:
 
 
 def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> list[PairsTask]:
-    """The pairs of each 16-bit dtype that it declares, if it declares rows of two columns."""
+    """The pairs of each 16-bit dtype that the variant declares, if it declares rows of two columns."""
     return [
         PairsTask(variant, declaration, domain(dtype, 2))
         for dtype in dtypes
@@ -37,11 +38,11 @@ def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> lis
 
 
 WORKERS = 2
-"""Two, so that what one does on the host leaves the GPU to the other."""
+"""Two workers, so that while one computes on the host the other has the GPU."""
 
 
 class EveryPair:
-    """Works through what it is given in threads, and on workers, of its own."""
+    """Judges pairs in threads and on workers of its own."""
 
     def __init__(self, session: Session, record: Record) -> None:
         self._session = session
@@ -53,20 +54,21 @@ class EveryPair:
         self._found: list[Future[tuple[Exhausted | None, str | None]]] = []
 
     def add(self, each: PairsTask, *, next_of_all: bool = False) -> None:
-        """Judges this too, after or before all that has not begun.
+        """Queues pairs, before all queued ones if ``next_of_all``, else after them.
 
-        One whose first call is slow should not be the last: while it gets ready, the other worker keeps the GPU busy.
+        Pairs of a variant whose first call is slow should not be last: while that call runs, the other worker keeps the
+        GPU busy.
         """
         (self._waiting.appendleft if next_of_all else self._waiting.append)(each)
         self._found.append(self._threads.submit(self._judge_next))
 
     @property
     def asked(self) -> int:
-        """How much was added."""
+        """Number of entries added."""
         return len(self._found)
 
     def wait(self, progress: Callable[[int, int], None]) -> None:
-        """Returns when all is judged, and leaves its workers to others."""
+        """Returns when all pairs are judged, and hands the workers back."""
         for done, future in enumerate(self._found, start=1):
             future.exception()
             progress(done, len(self._found))
@@ -78,10 +80,10 @@ class EveryPair:
         self._apart.append(self._own.session)
 
     def end(self) -> tuple[list[Exhausted], list[str]]:
-        """What was judged, and a message for each that could not be, or not to its end.
+        """Returns the judged pairs, and a message for each entry that could not be judged, or not to its end.
 
-        What an interruption cut off is kept as far as it came, without a message. The session must be closed first then, or
-        a part that no one will read is waited for.
+        An entry that an interruption cut off is kept as far as it came, without a message. After an interruption the
+        session must be closed first; otherwise this call waits for a part that no one will read.
         """
         self._threads.shutdown(wait=True, cancel_futures=True)
         found = [future.result() for future in self._found if not future.cancelled()]

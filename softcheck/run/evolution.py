@@ -1,9 +1,10 @@
 """Evolution of rows towards the largest error, and random sampling of as many elements beside it. Runs in the worker.
 
-Several islands each keep their best rows. In every round each child is a good row of its island changed in one way
-(``softcheck.search.mutation``), all children are rated in one launch, and an island keeps the best of old and new. Ways of
-changing that made better children are used more. In the first rounds a part of the children are the seeds. An island that
-finds nothing new for a while starts again from random rows, drawn as the random rows beside are.
+Several islands each keep their best rows. In every round each child is a good row of its island, changed in one way
+(``softcheck.search.mutation``). All children are rated in one launch, and each island keeps the best of its old and new
+rows. Ways that made better children are used more often. In the first rounds a part of the children are the seeds. An
+island without a better row for ``_PATIENCE`` rounds starts again from random rows, drawn like the rows of the random
+sampling.
 """
 
 import time
@@ -32,14 +33,14 @@ from softcheck.variants.registry import LoadedVariant
 
 _ISLANDS = 8
 _FEWEST_CHILDREN = 16
-"""Of an island in a round; a launch of few rows has fewer islands."""
+"""Children of an island in a round. A launch of few rows has fewer islands."""
 _ELITE_SHARE = 8
 _SEED_SHARE = 4
-"""One in so many children is a seed while there are some."""
+"""While there are seeds, one child in this many is a seed."""
 _PATIENCE = 60
 """Rounds without a better row after which an island starts again."""
 _KEPT = 24
-"""Candidates for the judge, of the search and of the random rows; fewer where rows are wide."""
+"""Candidates for the judge from the search, and as many from the random rows; fewer if rows are wide."""
 _JUDGED_ELEMENTS = 1 << 21
 _FLOOR = 0.4
 """Share of the children that is divided evenly among the ways of changing."""
@@ -55,7 +56,7 @@ class Stopped(Exception):  # noqa: N818 - no error: the variant gave no output t
 
 @dataclass(slots=True)
 class Best:
-    """The worst rows met so far with their outputs, different in their figures."""
+    """The worst rows so far with their outputs, all with different figures."""
 
     limit: int
     figures: torch.Tensor
@@ -63,7 +64,7 @@ class Best:
     outputs: torch.Tensor
 
     def add(self, figures: torch.Tensor, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
-        """Takes over rows that belong among the worst."""
+        """Inserts rows that belong among the worst."""
         count = min(self.limit, len(figures))
         best, place = torch.topk(figures, count)
         if len(self.figures) == self.limit and bool(best[0] <= self.figures[-1]):
@@ -71,7 +72,7 @@ class Best:
         every = torch.cat([self.figures, best])
         order = torch.argsort(every, descending=True, stable=True)
         every = every[order]
-        # Equal figures are copies as a rule. Infinite ones are not: each may break another promise.
+        # Equal figures usually belong to copies. Infinite figures don't: each row may break another promise.
         different = torch.ones_like(every, dtype=torch.bool)
         different[1:] = (every[1:] != every[:-1]) | torch.isinf(every[1:])
         chosen = order[different][: self.limit]
@@ -81,7 +82,7 @@ class Best:
 
     @property
     def figure(self) -> float:
-        """The largest figure; 0 where there is none yet."""
+        """The largest figure; 0 if there is none yet."""
         return max(0.0, float(self.figures[0])) if len(self.figures) else 0.0
 
 
@@ -100,17 +101,17 @@ class _Target:
     model: bounds.Model = field(init=False)
     violations: dict[FindingKind, Violation] = field(default_factory=dict)
     of_cpu_library: bool = False
-    """Whether the last call ran on a CPU without a Triton kernel."""
+    """True if the last call ran on a CPU without a Triton kernel."""
     is_ruined: bool = False
-    """Whether a call changed what can't be put back, so that the process can't serve others."""
+    """True if a call made a change that can't be put back, so that the process can't serve other requests."""
 
     def __post_init__(self) -> None:
         own = bounds.model(contract_of(self.variant.declaration.arithmetic), self.fmt)
-        # Rows that are worst by the standard contract are the ones to look at where the rating knows no better.
+        # If the rating knows no better, the worst rows by the standard contract are the rows to look at.
         self.model = bounds.model(STANDARD, self.fmt) if own.rounds_logits else own
 
     def rated(self, x: torch.Tensor, best: Best) -> tuple[torch.Tensor, torch.Tensor]:
-        """Figures of rows and their columns, both [rows]; the worst rows reach ``best``. Raises Stopped."""
+        """Returns the rows' figures and columns, both [rows]; adds the worst rows to ``best``. Raises Stopped."""
         with nan_filled():
             returned = call_on_device(self.variant.function, Placed(x, x.view(-1), self.fmt))
         if returned.output is None:
@@ -143,7 +144,7 @@ class _Population:
         self.ways: list[tuple[str, int, int]] = []
 
     def children(self, seeds: torch.Tensor) -> torch.Tensor:
-        """The seeds and changed rows, [rows, columns] in all."""
+        """Returns seeds followed by changed rows, [rows, columns] in all."""
         self.parents = self._chosen()
         mates = self._chosen()
         made = torch.empty((self.rows, self.columns), dtype=self.members.dtype, device=self.members.device)
@@ -162,7 +163,7 @@ class _Population:
         return made
 
     def _chosen(self) -> torch.Tensor:
-        """Places of parents, the better the more often."""
+        """Draws the parents' places, better parents more often."""
         drawn = torch.rand((self.rows,), generator=self.generator, device=self.members.device)
         rank = (self.elite * drawn * drawn).to(torch.int64).clamp_(max=self.elite - 1)
         return self.island * self.elite + rank
@@ -176,11 +177,11 @@ class _Population:
             self.success[name] = 0.9 * self.success[name] + 0.1 * (gained / (end - first))
 
     def take(self, rows: torch.Tensor, figures: torch.Tensor, witness: torch.Tensor) -> None:
-        """Keeps the best of old and new on each island; one that found nothing for long starts again."""
+        """Keeps the best of the old and new rows on each island. An island that found nothing for long starts again."""
         before = self.figures.view(self.islands, self.elite)
         used = self.rows - self.rows % self.islands
         young = figures[:used].view(-1, self.islands).T
-        # A child with a figure that is there already is a copy, as a rule.
+        # A child whose figure is there already is usually a copy.
         copies = (young[:, :, None] == before[:, None, :]).any(dim=2)
         young = torch.where(copies, -2.0, young)
         best, place = torch.topk(torch.cat([before, young], dim=1), self.elite, dim=1)
@@ -198,7 +199,7 @@ class _Population:
             self._restart(tired)
 
     def _restart(self, island: int) -> None:
-        """New members in place of an island's; what it found is among the best rows already."""
+        """Replaces an island's members; its best rows are already kept elsewhere."""
         part = slice(island * self.elite, (island + 1) * self.elite)
         self.members[part] = mixed(self.elite, self.columns, self.fmt, self.generator)
         self.figures[part] = -1.0
@@ -206,7 +207,7 @@ class _Population:
 
 
 def _shares(success: dict[str, float], first_row: int, end_row: int) -> list[tuple[str, int, int]]:
-    """Runs of children for each way of changing: an even share, and more for those that succeeded."""
+    """Splits the children among the ways of changing: an even share each, and more for ways that succeeded."""
     total = sum(success.values())
     weights = [_FLOOR / len(success) + (1 - _FLOOR) * (value / total if total else 0.0) for value in success.values()]
     cuts = (
@@ -216,9 +217,9 @@ def _shares(success: dict[str, float], first_row: int, end_row: int) -> list[tup
 
 
 def search(variant: LoadedVariant, request: RunSearch, device: torch.device) -> Iterator[Reply]:
-    """Yields Searching after every round, and Searched at the end: after ``rounds``, or ``seconds`` from the first round on.
+    """Yields Searching after every round, and Searched after ``rounds``, or ``seconds`` counted after the first round.
 
-    SIGINT ends it after the round that is under way. In each round as many random rows are rated as evolved ones.
+    SIGINT ends the search after the current round. Each round rates as many random rows as evolved rows.
     """
     fmt = FORMATS[request.dtype]
     seeds, share = _seeds(request, fmt, device), max(1, request.rows // _SEED_SHARE)
@@ -249,7 +250,7 @@ def search(variant: LoadedVariant, request: RunSearch, device: torch.device) -> 
 
 
 class _Run:
-    """Search and random sampling, round by round, each with random numbers of its own."""
+    """Search and random sampling, round by round, with a random generator for each."""
 
     def __init__(self, variant: LoadedVariant, request: RunSearch, fmt: Format, device: torch.device) -> None:
         self.request, self.fmt = request, fmt
@@ -261,10 +262,10 @@ class _Run:
         dtype = self.population.members.dtype
         self.found, self.random = (_none(kept, request.columns, dtype, device) for _ in range(2))
         self.elements = 0
-        """Elements rated by the search, and as many by random sampling."""
+        """Elements rated by the search; random sampling rated as many."""
 
     def round(self, seeds: torch.Tensor) -> None:
-        """One launch of children, seeds among them while there are some, and one of random rows. Raises Stopped."""
+        """Makes a launch of children, seeds included while there are some, and one of random rows. Raises Stopped."""
         rows, columns = self.request.rows, self.request.columns
         children = self.population.children(seeds)
         figures, witness = self.target.rated(children, self.found)
@@ -286,7 +287,7 @@ def _is_over(request: RunSearch, rounds: int, seconds: float) -> bool:
 
 
 def _judged(best: Best, target: _Target) -> Candidate | None:
-    """The row that the judge finds worst among the best, with its measurement in the launch that it was found in."""
+    """The row that the judge finds worst among the best, with its measurement from the launch in which it was found."""
     fmt, device = target.fmt, best.inputs.device
     inputs, outputs = to_bits(best.inputs, fmt), to_bits(best.outputs, fmt)
     candidates = [

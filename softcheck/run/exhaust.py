@@ -1,4 +1,4 @@
-"""Judging everything there is: a domain in parts, each journalled as it is measured, so that a killed run goes on."""
+"""Judgement of a whole domain in parts. Each part is journalled once measured, so that a killed run can be resumed."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,11 +20,11 @@ from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 
 ROWS_AT_ONCE = {"interpreter": 2**10, "cuda": 2**26}
-"""Rows of one part: under the interpreter about a second of one program per row; on a GPU a few gigabytes in all."""
+"""Rows of one part: about a second of one program per row under the interpreter, a few gigabytes in all on a GPU."""
 
 
 class ExhaustHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """First record of a journal: what its parts are parts of."""
+    """First record of a journal: the run to which the parts belong."""
 
     variant: str
     domain: Domain
@@ -44,7 +44,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Parts:
-    """The parts that are measured, each journalled."""
+    """The measured parts, each journalled."""
 
     def __init__(self, path: Path, header: ExhaustHeader, *, resume: bool) -> None:
         """Opens the journal.
@@ -58,12 +58,12 @@ class Parts:
         self.measured = {part.start: part.measurement for part in self._journal.entries}
 
     def add(self, start: int, measurement: Measurement) -> None:
-        """Records a part; on the disk when it returns."""
+        """Records a part. The part is on the disk when this returns."""
         self.measured[start] = measurement
         self._journal.add(Part(start, measurement))
 
     def close(self) -> None:
-        """Closes the file; it stays where it is."""
+        """Closes the file and leaves it in place."""
         self._journal.close()
 
 
@@ -78,7 +78,7 @@ def _refusal(found: ExhaustHeader, now: ExhaustHeader) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What was not run of a domain because the variant was given up."""
+    """The part of a domain that was not run because the variant was given up."""
 
     over: Over
     parts: int
@@ -93,7 +93,7 @@ class Ended:
     """An end before a part that could not be run or judged, through no fault of the variant."""
 
     parts: int
-    """How many were judged by then."""
+    """Parts judged before the end."""
     why: str
 
 
@@ -111,12 +111,12 @@ class Exhausted:
     refused: str | None = None
     """Why nothing was run, where the variant refuses rows of that many columns, or does not declare them."""
     at_speed: tuple[int, float] | None = None
-    """Rows and seconds of this run's parts without its first, which on a GPU compiles and loads, if there are more; None where
-    ``measurement`` and ``seconds`` say it."""
+    """Rows and seconds of this run's parts. The first part, in which a GPU compiles and loads, is left out if there are
+    more. None if ``measurement`` and ``seconds`` tell the speed."""
 
     @property
     def rows_per_second(self) -> float:
-        """Without the first part, if there are more; 0 where nothing was run."""
+        """Rows per second without the first part, if there are more; 0 if nothing was run."""
         rows, seconds = self.at_speed or (self.measurement.rows, self.seconds)
         return rows / seconds if seconds else 0.0
 
@@ -135,10 +135,10 @@ def exhaust(
     *,
     progress: Callable[[int, int], None],
 ) -> Exhausted:
-    """A variant judged on a domain, parts already in the journal not run again.
+    """Judges a variant on a domain. Parts already in the journal are not run again.
 
-    ``progress`` is told of rows done and rows in all. Raises SoftcheckError where a part can't be run or judged; the parts before
-    it are in the journal.
+    ``progress`` is called with rows done and rows in all. Raises SoftcheckError if a part can't be run or judged; the
+    parts before it are in the journal.
     """
     begun = time.monotonic()
     cut = chunks(domain, ROWS_AT_ONCE[session.ready.backend])
@@ -173,11 +173,12 @@ def exhaust(
 def exhaust_within(
     session: Session, variant: str, declaration: Declaration, domain: Domain, seconds: float
 ) -> Exhausted:
-    """A variant judged on a domain from its beginning, for as long as the time lasts.
+    """Judges a variant on a domain from its beginning, until ``seconds`` have passed.
 
-    What is left is left out of the result's domain. Ends early at a part that gave no output; one for which the device has no
-    room, or the variant ran out of its memory, is tried in halves first. A part that can't be run or judged ends it too, and the
-    result says so (``ended``). Raises SoftcheckError where that is the first part.
+    The rest is left out of the result's domain. The run ends early after a part that gave no output. A part for which
+    the device has no room, or for which the variant ran out of memory, is first tried in halves. A part that can't be
+    run or judged also ends the run, and the result says so (``ended``). Raises SoftcheckError if that is the first
+    part.
     """
     begun = time.monotonic()
     parts: list[Measurement] = []
@@ -214,17 +215,17 @@ def exhaust_within(
 _FIRST_PART = 2**22
 """Rows of the first part, small so that a slow judge ends near the limit; parts double while they are short."""
 _LEAST_PART = 2**16
-"""Rows with which any device's memory must get along."""
+"""Rows for which every device must have memory."""
 _SHORT = 1.0
-"""Seconds."""
+"""Seconds below which a part is short."""
 _MUCH_MEMORY = 64 * 10**9
-"""Bytes of a GPU with room for two parts of four times the rows, some 10 GB each, beside all else."""
+"""Bytes of a GPU that holds two parts of four times the rows, some 10 GB each, beside all else."""
 
 
 def _measured(
     session: Session, variant: str, domain: Domain, todo: list[tuple[int, int]]
 ) -> Iterator[tuple[int, Measurement | None]]:
-    """Each part's first row and measurement; None for one that was left out because the variant was given up."""
+    """Yields each part's first row and measurement; None if the part was left out because the variant was given up."""
 
     def run(chunk: tuple[int, int]) -> Measurement | None:
         return (
@@ -233,10 +234,10 @@ def _measured(
             else None
         )
 
-    # One GPU is kept busy by one process; a second would only halve the memory.
+    # One process keeps a GPU busy; a second would only halve the memory.
     pool = ThreadPoolExecutor(1 if session.ready.backend == "cuda" else session.jobs)
     try:
-        # The others wait for the first ones, after which a variant that ends every process is given up.
+        # The other parts wait for the first, after which a variant that ends every process is given up.
         for group in (todo[:MOST_DEATHS], todo[MOST_DEATHS:]):
             yield from zip((start for start, _ in group), pool.map(run, group), strict=True)
     finally:

@@ -1,4 +1,4 @@
-"""Digests of the code that a run depends on, so that a journal is not gone on with after a change to it."""
+"""Digests of the code that a run depends on, so that a journal is not resumed after a change to that code."""
 
 import hashlib
 import importlib.util
@@ -12,12 +12,12 @@ from softcheck.variants.registry import resolve
 
 
 def fingerprints(variants: Iterable[str]) -> dict[str, str]:
-    """A digest of softcheck's own code and of each variant's that is not part of it, by name."""
+    """Digests of softcheck's own code and of each variant's code that is not part of softcheck, by name."""
     found = {"softcheck": _of_contents(f for package in (softcheck, oracles) for f in _files(package.__path__[0]))}
     for name in variants:
         where = resolve(name)
         if where.kind == "file":
-            # A variant's file may import what lies beside it.
+            # A variant's file may import the modules beside it.
             found[name] = _of_contents(sorted(Path(where.location).parent.glob("*.py")))
         elif where.kind != "builtin":
             found[name] = _of_module(where.location)
@@ -25,13 +25,16 @@ def fingerprints(variants: Iterable[str]) -> dict[str, str]:
 
 
 def changed(found: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Why a journal with these fingerprints can't be gone on with under those of now, or None."""
+    """Returns the reason why a journal with the fingerprints ``found`` can't be resumed under ``now``, or None."""
     names = [name for name, digest in now.items() if found.get(name) != digest]
     return f"the source of {', '.join(names)} has changed since" if names else None
 
 
 def _of_module(location: str) -> str:
-    """By sizes and times of change, since a package may be large; only the outermost is looked for, nothing imported."""
+    """A digest of file sizes and modification times, since a package may be large.
+
+    Only the outermost package is located; nothing is imported.
+    """
     with working_folder_on_path():
         specification = importlib.util.find_spec(location.partition(".")[0])
     if specification is None:

@@ -1,4 +1,4 @@
-"""Searching for failures with hypothesis: generated inputs, judged in a worker, shrunk when one fails."""
+"""Search for failures with hypothesis: generated inputs, judged in a worker, and shrunk when one fails."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from softcheck.variants.declaration import Declaration
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What a search on one variant and dtype ran, and the shrunk failure where there is one."""
+    """Result of a search on one variant and dtype: the number of examples, and the shrunk failure if there is one."""
 
     variant: str
     dtype: str
@@ -20,7 +20,7 @@ class Generated:
 
 
 _MOST_COLUMNS = 1100
-"""Beyond two tiles of the widest built-in tile, and short enough that thousands of examples run in minutes."""
+"""More than two of the widest built-in tile, and short enough that thousands of examples run in minutes."""
 
 
 class _FoundError(AssertionError):
@@ -40,8 +40,8 @@ def generate(
 ) -> Generated:
     """Judges a variant on generated cases until one fails or ``examples`` have passed.
 
-    Every judged example reaches ``on_result`` except the steps of shrinking; a failure is the smallest that hypothesis
-    found. Cases stay within what the declaration covers.
+    Every judged example reaches ``on_result`` except the steps of shrinking. A failure is the smallest that hypothesis
+    found. Cases stay within the declaration.
     """
     import hypothesis
 
@@ -66,7 +66,7 @@ def generate(
         nonlocal count
         results = session.run_case(case, [variant])
         if not results:
-            # Given up by now; the findings that led to it are among the results.
+            # The variant has been given up; the findings that led to it are among the results.
             return
         (result,) = results
         if is_failure(result):

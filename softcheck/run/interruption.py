@@ -1,4 +1,4 @@
-"""Ctrl-C that ends a long step early and keeps what it has found. Imports no torch."""
+"""Ctrl-C that ends a long step early and keeps its findings. Imports no torch."""
 
 import signal
 import sys
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class Interruption:
-    """Set by the first Ctrl-C inside ``watching``; the second one raises KeyboardInterrupt as ever."""
+    """A flag, set by the first Ctrl-C inside ``watching``. The second Ctrl-C raises KeyboardInterrupt as usual."""
 
     def __init__(self, said: str = "") -> None:
         """``said`` goes to standard error at the first Ctrl-C."""
@@ -17,7 +17,7 @@ class Interruption:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Catches the first Ctrl-C. Only the main thread may enter; where Ctrl-C is ignored, it stays so."""
+        """Catches the first Ctrl-C. Only the main thread may enter. If Ctrl-C is ignored already, it stays ignored."""
         before = signal.getsignal(signal.SIGINT)
         if before is signal.SIG_IGN:
             yield

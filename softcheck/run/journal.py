@@ -1,8 +1,8 @@
 """A file that grows by one record per measurement, so that a killed run loses none of them.
 
-MessagePack, since JSON has no infinity and a float64 ULP error may be one. The file is a magic number, then records of a
-length, a CRC-32 (both 32 bits, big-endian) and the payload; the first payload is the header. A record that a kill cut off
-is dropped when the file is opened again.
+The format is MessagePack, since JSON has no infinity and a float64 ULP error may be infinite. The file is a magic
+number, followed by records of a length, a CRC-32 (both 32 bits, big-endian) and the payload. The first payload is the
+header. A record that a kill cut off is dropped when the file is opened again.
 """
 
 import os
@@ -25,7 +25,10 @@ Entry = TypeVar("Entry")
 
 
 class Journal(Generic[Head, Entry]):
-    """An open journal: ``entries`` that were there already, and ``add`` for new ones. Threads may share it."""
+    """An open journal: ``entries`` holds the entries found in the file, and ``add`` appends one.
+
+    Threads may share it.
+    """
 
     def __init__(
         self,
@@ -37,12 +40,12 @@ class Journal(Generic[Head, Entry]):
         refusal: Callable[[Head, Head], str | None],
         is_synced: bool = False,
     ) -> None:
-        """Opens a new journal, or with ``resume`` one that is there; ``entry`` is the entries' type.
+        """Opens a new journal, or an existing one with ``resume``; ``entry`` is the type of the entries.
 
-        ``refusal`` says why a journal whose header is the first argument can't be gone on with under the second, or None.
-        ``is_synced`` waits for the disk after each entry; without it entries survive a kill, not a power cut. Raises
-        UsageError where the file exists and ``resume`` is not asked for, where it is no journal of this kind or of another
-        run, and where it can't be written.
+        ``refusal`` returns the reason why a journal whose header is the first argument can't be resumed under the
+        second, or None. With ``is_synced``, ``add`` waits for the disk after each entry; without it entries survive a
+        kill but not a power cut. Raises UsageError if the file exists and ``resume`` is False, if the file is no
+        journal of this kind or belongs to another run, and if it can't be written.
         """
         self.path = path
         self.entries: list[Entry] = []
@@ -60,7 +63,7 @@ class Journal(Generic[Head, Entry]):
                     raise UsageError(f"{path} can't be gone on with: {why}; leave --resume out to begin anew")
                 self.entries = [_decoded(record, entry, path, number) for number, record in enumerate(kept, start=1)]
                 records = [found, *kept]
-            # Written anew without what a kill may have cut off, then appended to.
+            # The file is written anew without the record that a kill may have cut off, and then appended to.
             whole = path.with_name(f".{path.name}.tmp")
             whole.write_bytes(_MAGIC + b"".join(map(_framed, records)))
             whole.replace(path)
@@ -71,7 +74,7 @@ class Journal(Generic[Head, Entry]):
             ) from None
 
     def add(self, entry: Entry) -> None:
-        """Records an entry; it outlives this process when this returns."""
+        """Records an entry. Once this returns, the entry outlives this process."""
         record = _framed(msgspec.msgpack.encode(entry))
         with self._lock:
             self._file.write(record)
@@ -80,13 +83,13 @@ class Journal(Generic[Head, Entry]):
                 os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Closes the file; it stays where it is."""
+        """Closes the file and leaves it in place."""
         with self._lock:
             self._file.close()
 
 
 def read_header(path: Path, kind: type[Head]) -> Head:
-    """A journal's header. Raises UsageError where the file can't be read or is no journal of that kind."""
+    """A journal's header. Raises UsageError if the file can't be read or is no journal of that kind."""
     try:
         header: Head = _decoded(_records(path)[0], kind, path, 0)
     except OSError as error:
@@ -101,7 +104,7 @@ def _framed(payload: bytes) -> bytes:
 
 
 def _records(path: Path) -> list[bytes]:
-    """Payloads of the whole records; at least the header."""
+    """Payloads of the whole records. There is at least the header."""
     content = path.read_bytes()
     records = list(_split(content, path)) if content.startswith(_MAGIC) else []
     if not records:

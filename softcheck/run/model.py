@@ -1,4 +1,4 @@
-"""What a check is asked for, what it measured, and what a caller may watch of it. Imports no torch."""
+"""A check's options, its results, and the events that a caller may watch. Imports no torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from softcheck.variants.declaration import Declaration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What to check. ``cases`` are already selected; ``whole_corpus`` says that no edge case was left out of them."""
+    """Options of a check. ``cases`` are already selected; ``whole_corpus`` is True if they include every edge case."""
 
     variants: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -27,30 +27,30 @@ class RunOptions:
     whole_corpus: bool
     probes: tuple[str, ...] = ()
     quick: bool = False
-    """Whether probes keep to the few trials that show most."""
+    """True if probes keep to the few trials that show most."""
     device: DeviceChoice = "auto"
     jobs: int | None = None
     seed: int = 0
     generate: int = 0
     exhaustive: bool = False
-    """Whether every pair of a 16-bit dtype's patterns is judged too, on a GPU."""
+    """True if every pair of a 16-bit dtype's patterns is judged too, on a GPU."""
     speed: bool = True
     strict_declarations: bool = False
-    """Whether a declared defect that does not show is an error."""
+    """True if a declared defect that does not show is an error."""
     seconds_per_call: float = HANG_SECONDS
     compile_seconds: float = COMPILE_SECONDS
-    """What the kernels of a wide row may take to compile on a GPU; wider rows are then left out."""
+    """Seconds that the kernels of a wide row may take to compile on a GPU. Wider rows are left out."""
     require_all_sizes: bool = False
-    """Whether sizes that a variant refuses, or that take too long to compile, are findings."""
+    """True if sizes that a variant refuses, or that take too long to compile, are findings."""
     in_order: bool = False
-    """Whether cases, and after them probes, run one after the other in the order given, in one process."""
+    """True if cases, and after them probes, run one after the other in the given order, in one process."""
     check_heap: bool = False
-    """Whether glibc checks the heap of workers."""
+    """True if glibc checks the heap of workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUp:
-    """A variant that was called no more in one dtype, and what was not run for that."""
+    """A variant that is called no more in one dtype, and the cases and probes left out for that."""
 
     variant: str
     dtype: str
@@ -61,7 +61,7 @@ class GivenUp:
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """Everything measured, as it came."""
+    """All measurements of a run, in the order in which they were made."""
 
     options: RunOptions
     ready: Ready
@@ -76,7 +76,7 @@ class Run:
     """Widths from which on a variant was not run, since its kernels would take too long to compile."""
     given_up: list[GivenUp] = field(default_factory=list)
     blames: list[Blame] = field(default_factory=list)
-    """What ended processes other than by the call that they ended in."""
+    """Causes of processes that ended through another call than the one in which they ended."""
     speeds: list[ShapeSamples] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """Cases that could not be made or placed, and probes that could not be carried out, with the reason."""
@@ -85,20 +85,20 @@ class Run:
     """Wall seconds of each stage, in order."""
     interrupted: bool = False
     is_complete: bool = False
-    """Whether every stage came to its end."""
+    """True if every stage came to its end."""
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What is known of one variant in one dtype while the run goes on."""
+    """Findings on one variant in one dtype so far."""
 
     variant: str
     dtype: str
     results: int
-    """Cases and probes that have one."""
+    """Cases and probes that have a result."""
     kinds: tuple[str, ...]
-    """Of findings that no declared defect explains, in the order in which they came."""
+    """Kinds of findings that no declared defect explains, in the order in which they came."""
 
     def __str__(self) -> str:
         found = f"fail: {', '.join(self.kinds)}" if self.kinds else "pass"
@@ -107,7 +107,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What a caller may watch: a stage's name when it begins, (done, total) within it, and verdicts as they stand."""
+    """Callbacks for a stage's name when it begins, (done, total) within it, and verdicts as they stand."""
 
     stage: Callable[[str], None] = lambda _: None
     progress: Callable[[int, int], None] = lambda _done, _total: None

@@ -1,4 +1,4 @@
-"""How long a run bears with a variant that ends its workers or runs out of time. Imports no torch."""
+"""Limits after which a variant that ends its workers or runs out of time is given up. Imports no torch."""
 
 import collections
 import math
@@ -9,52 +9,54 @@ from typing import NamedTuple
 from softcheck.contract import FindingKind, Violation
 
 MOST_TIMEOUTS = 3
-"""After so many calls that ran out of time a variant is given up, or it would hold the run for hours."""
+"""Timeouts after which a variant is given up; otherwise it would hold the run for hours."""
 
 MOST_DEATHS = 5
-"""After so many calls that ended their worker, and none that did not, a variant is given up in a dtype: a new worker takes
-seconds, and a report has hundreds of calls. One answer is enough to go on to the end, since others may be right too."""
+"""Deaths of workers, without one answer, after which a variant is given up in a dtype. Each new worker takes seconds,
+and a report has hundreds of calls. After one answer the variant is not given up for deaths, since more answers may
+follow."""
 
 
 HANG_SECONDS = 60.0
-"""For so long in all a variant may keep others waiting without an answer, or for one call where that is longer."""
+"""Seconds in all that a variant may take without an answer. A single call that may take longer raises this limit."""
 
 _ANSWERS = 5
-"""After so many answers a variant's calls are known well enough to foresee how long others take."""
+"""Answers after which a variant's calls are known well enough to foresee how long further calls take."""
 
 _TIMES = 50.0
 _LEAST_SECONDS = 15.0
 
 _ALMOST = 0.9
-"""Of its time, after which a variant is given up: what is left is too little for another call."""
+"""Share of its seconds after which a variant is given up: the rest is too little for another call."""
 
 
 class Over(NamedTuple):
-    """Why a variant is called no more."""
+    """The reason why a variant is called no more."""
 
     kind: FindingKind
     why: str
 
 
 class Patience:
-    """Counts by variant and dtype. Threads may share it."""
+    """Counts of timeouts, deaths and answers by variant and dtype. Threads may share this object."""
 
     def __init__(self, most_seconds: float = HANG_SECONDS) -> None:
-        """``most_seconds`` are for how long a variant may hang in all."""
+        """``most_seconds`` are the seconds in all that a variant may hang."""
         self.most_seconds = most_seconds
         self._lock = threading.Lock()
         self._timeouts: collections.Counter[str] = collections.Counter()
         self._deaths: collections.Counter[tuple[str, str]] = collections.Counter()
         self._hung: dict[str, tuple[float, float]] = {}
-        """Seconds by variant, and until when they are counted: workers that hang side by side cost no more than one."""
+        """By variant: seconds without an answer, and the time up to which they are counted. Overlapping hangs count
+        once."""
         self._slowest: dict[str, tuple[int, float, int]] = {}
         """By variant: answers, seconds of the slowest, elements of the largest input."""
         self._alive: set[tuple[str, str]] = set()
         self._dead: set[tuple[str, str]] = set()
-        """Given up for good, whatever a call that was under way comes to: calls were left out by then."""
+        """Variants given up for good, whatever a call still under way returns: calls were left out by then."""
 
     def count(self, variant: str, dtype: str, violations: tuple[Violation, ...]) -> None:
-        """Takes note of what a call came to."""
+        """Counts the result of a call."""
         kinds = {violation.kind for violation in violations}
         with self._lock:
             if FindingKind.TIMEOUT in kinds:
@@ -67,27 +69,31 @@ class Patience:
                 self._alive.add((variant, dtype))
 
     def hung(self, variant: str, seconds: float) -> None:
-        """Takes note of a call that did not answer for the last ``seconds``."""
+        """Counts a call that did not answer for the last ``seconds``."""
         now = time.monotonic()
         with self._lock:
             spent, until = self._hung.get(variant, (0.0, -math.inf))
             self._hung[variant] = spent + now - max(until, now - seconds), now
 
     def answered(self, variant: str, elements: int, seconds: float) -> None:
-        """Takes note of a call's answer."""
+        """Records the seconds of a call that answered."""
         with self._lock:
             count, slowest, largest = self._slowest.get(variant, (0, 0.0, 1))
             self._slowest[variant] = count + 1, max(slowest, seconds), max(largest, elements)
 
     def left(self, variant: str, most: float) -> float:
-        """Seconds that a call may take: ``most``, or what is left of those for which the variant may hang, and 1 at least."""
+        """Seconds that a call may take: the lesser of ``most`` and the seconds that the variant may still hang.
+
+        It is at least 1.
+        """
         with self._lock:
             return max(1.0, min(most, self.most_seconds - self._hung.get(variant, (0.0, 0.0))[0]))
 
     def foreseen(self, variant: str, elements: int | None, most: float) -> float:
-        """Seconds after which a call is taken for hanging, at first: many times what others took, and at most ``most``.
+        """Seconds after which a call is first taken to hang: many times the slowest answer, and at most ``most``.
 
-        It is then made again with all the time that a call may take. ``elements`` of its input are None where they are not known.
+        The call is then repeated with all the time that it may take. ``elements`` is the size of its input, None if
+        unknown.
         """
         with self._lock:
             count, slowest, largest = self._slowest.get(variant, (0, 0.0, 1))
@@ -96,7 +102,7 @@ class Patience:
         return min(most, max(_LEAST_SECONDS, _TIMES * slowest * max(1.0, elements / largest)))
 
     def over(self, variant: str, dtype: str) -> Over | None:
-        """Why the variant is called no more in this dtype, or None while it is."""
+        """Returns the reason why the variant is called no more in this dtype, or None."""
         with self._lock:
             if self._hung.get(variant, (0.0, 0.0))[0] >= _ALMOST * self.most_seconds:
                 return Over(FindingKind.TIMEOUT, f"it did not answer for {self._hung[variant][0]:.0f} s in all")

@@ -1,4 +1,4 @@
-"""Which variant runs which case, and what is left out by declaration."""
+"""Assignment of cases to variants, and the cases left out by declaration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ NARROW = 2**12
 
 @dataclass(frozen=True, slots=True)
 class CasePlan:
-    """Tasks in order, each a case with the variants that promise to take it, and notes on what is left out."""
+    """Tasks in order, each a case with the variants that promise to take it, and notes on the cases left out."""
 
     tasks: tuple[tuple[Case, tuple[str, ...]], ...]
     notes: tuple[str, ...]
 
 
 def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes: Sequence[str]) -> CasePlan:
-    """Every case of the dtypes with every variant whose declaration covers it, narrow cases first."""
+    """Returns every case of the dtypes with every variant whose declaration covers it, narrow cases first."""
     beyond: dict[tuple[str, str, str], int] = {}
     tasks = []
     for case in cases:
@@ -43,15 +43,15 @@ def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes:
 
 
 def _turn(case: Case) -> tuple[bool, int]:
-    """Narrow cases before wide ones, whose kernels are compiled for long; the largest narrow ones and the narrowest wide ones first."""
+    """Sorts narrow cases first, largest first, then wide ones, narrowest first: their kernels take long to compile."""
     rows, columns = case.shape
     return (True, columns) if columns > NARROW else (False, -rows * columns)
 
 
 def scouts(cases: Sequence[Case], declaration: Declaration, dtypes: Sequence[str]) -> list[Case]:
-    """Of each dtype as many cases as a variant may fail to survive; they show whether it can be called at all.
+    """For each dtype, as many cases as a variant may fail to survive. They show whether it can be called at all.
 
-    None is empty, and they go from the narrowest on in equal steps of rank.
+    No scout is empty. The widths go from the narrowest on in equal steps of rank.
     """
     found = []
     for dtype in dtypes:
@@ -63,12 +63,12 @@ def scouts(cases: Sequence[Case], declaration: Declaration, dtypes: Sequence[str
 
 
 def covered(cases: Sequence[Case], declaration: Declaration, dtype: str) -> list[Case]:
-    """The cases of one of its dtypes that a declaration covers."""
+    """The cases of one dtype that a declaration covers."""
     return [case for case in cases if case.dtype == dtype and left_out(case, declaration) is None]
 
 
 def left_out(case: Case, declaration: Declaration) -> str | None:
-    """Why a declaration does not cover a case of one of its dtypes, or None where it does."""
+    """Returns the reason why a declaration does not cover a case of one of its dtypes, or None."""
     columns = case.shape[1]
     limit = declaration.column_limit(case.dtype)
     if limit is not None and columns > limit:

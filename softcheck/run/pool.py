@@ -1,4 +1,4 @@
-"""A pool of worker processes on one device, and jobs spread over it. Imports no torch."""
+"""A pool of worker processes on one device, and jobs spread over them. Imports no torch."""
 
 import collections
 import copy
@@ -21,12 +21,12 @@ from softcheck.run.widths import COMPILE_SECONDS, WidthLimit, Widths
 from softcheck.variants.declaration import Backend
 
 Progress = Callable[[int, int], None]
-"""Called with (jobs done, jobs in all) as they end."""
+"""Called with (jobs done, jobs in all) as jobs end."""
 
 
 @dataclass(slots=True)
 class _Shared:
-    """What a pool and those set apart from it have in common; ``changed`` guards it and their idle workers."""
+    """State shared by a pool and the pools set apart from it. ``changed`` guards it and the lists of idle workers."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     workers: set[Worker] = field(default_factory=set)
@@ -48,16 +48,16 @@ class Pool:
         check_heap: bool = False,
         compile_seconds: float = COMPILE_SECONDS,
     ) -> None:
-        """Opens the first worker, so that a missing device is known at once, and beside it up to ``ahead`` more.
+        """Starts the first worker, so that a missing device is known at once, and up to ``ahead`` more beside it.
 
-        Those are no more than ``jobs``, and are not waited for. ``check_heap`` has glibc check the heap of each;
-        ``compile_seconds`` are what the kernels of a wide row may take to compile on a GPU. Raises NothingRunError where
-        ``device`` is "cuda" and there is none.
+        There are at most ``jobs`` workers in all, and only the first is waited for. With ``check_heap``, glibc checks
+        the heap of each worker. ``compile_seconds`` are the seconds that the kernels of a wide row may take to compile
+        on a GPU. Raises NothingRunError if ``device`` is "cuda" and there is none.
         """
         self._choice: DeviceChoice = device
         self._checks_heap = check_heap
         self.seconds = seconds_per_call
-        """How long one call may take."""
+        """Seconds that one call may take."""
         self._share = Share() if jobs is None else None
         self._shared = _Shared()
         self._idle: list[Worker] = []
@@ -81,20 +81,21 @@ class Pool:
 
     @property
     def closed(self) -> bool:
-        """Whether every worker has been ended for good."""
+        """True if every worker has been ended for good."""
         return self._shared.closed
 
     def width_limit(self, variant: str, dtype: str, columns: int) -> WidthLimit | None:
-        """The limit that such wide rows are beyond, since their kernels would take too long to compile; None if they aren't.
+        """Returns the limit that rows of so many columns are beyond, or None.
 
-        Nothing is compiled without a GPU. Widths that were not tried yet are tried here, which takes a worker.
+        Beyond the limit kernels would take too long to compile. Nothing is compiled without a GPU. Widths that were not
+        tried yet are tried here, which takes a worker.
         """
         if self.ready.backend != "cuda" or self.patience.over(variant, dtype) is not None:
             return None
         return self.widths.limit(self, variant, dtype, columns)
 
     def waits(self, variant: str, elements: int | None = None) -> Waits:
-        """How long a call of the variant may take now, on an input of so many elements, if that is known."""
+        """Seconds that a call of the variant may take now; ``elements`` is the size of its input, if known."""
         left = self.patience.left(variant, self.seconds)
         calling = min(left, self.patience.foreseen(variant, elements, self.seconds))
         general = waits(self.seconds)
@@ -102,9 +103,10 @@ class Pool:
         return Waits(calling=calling, preparing=preparing, own=general.own, is_early=calling < left)
 
     def apart(self) -> Self:
-        """The same pool for work that keeps workers to itself, as what a variant's first call prepares is in its process.
+        """Returns a pool with dedicated workers, so that a variant's slow first call is made once in each of them.
 
-        It takes its first ones from this pool; what it is given back comes to no one else before ``rejoin``.
+        The new pool takes its first workers from this pool. Workers given back to the new pool serve nothing else
+        before ``rejoin``.
         """
         other = copy.copy(self)
         other._idle = []  # noqa: SLF001 - its own kind
@@ -132,14 +134,17 @@ class Pool:
         _close_all(workers)
 
     def may_begin(self, running: int) -> bool:
-        """Whether another job may begin beside so many, where other reports share the cores. ``--jobs`` is not shared."""
+        """True if another job may begin beside ``running`` jobs.
+
+        Reports that run at once share the cores, but not ``--jobs``.
+        """
         return running < 1 or self.closed or running < self._fair(self.jobs)
 
     def _fair(self, jobs: int) -> int:
         return jobs if self._share is None else self._share.of(jobs)
 
     def take(self, *, fresh: bool = False) -> Worker:
-        """A worker for one request; ``fresh`` asks for one in which nothing has run yet."""
+        """Returns a worker for one request; with ``fresh``, a new one in which nothing has run yet."""
         with self._shared.changed:
             while not fresh and not self.closed:
                 for idle in (self._idle, [] if self._lender is None else self._lender._idle):  # noqa: SLF001
@@ -152,7 +157,7 @@ class Pool:
         return self._added(self._new_worker())
 
     def take_checked(self) -> Worker:
-        """A worker in which nothing has run yet, whose heap glibc checks. It is for one purpose: end it with ``retire``."""
+        """Returns a new worker whose heap glibc checks. It is for one purpose: end it with ``retire``."""
         return self._added(Worker(self._choice, check_heap=True))
 
     def give(self, worker: Worker) -> None:
@@ -167,12 +172,15 @@ class Pool:
             self._shared.workers.discard(worker)
 
     def retire(self, worker: Worker) -> None:
-        """Ends a worker that has answered but can't go on."""
+        """Ends a worker that has answered but can't continue."""
         self.forget(worker)
         worker.close()
 
     def retire_idle(self) -> None:
-        """Ends all idle workers but the one that is readiest: each holds memory of the device, which a timing needs for itself."""
+        """Ends all idle workers but the one that has served most slow variants, and most variants among equals.
+
+        Each worker holds memory of the device, which a timing needs for itself.
+        """
         with self._shared.changed:
             self._idle.sort(key=lambda worker: (len(worker.served & self.slow), len(worker.served)))
             retired = self._idle[:-1]
@@ -181,9 +189,9 @@ class Pool:
         _close_all(retired)
 
     def bury(self, worker: Worker, died: WorkerDiedError, variant: str | None = None) -> None:
-        """Drops a worker that died, and counts for how long it had waited for the variant that was being called.
+        """Drops a worker that died, and counts the seconds that it kept the called variant's caller waiting.
 
-        Raises the error itself where the pool was closed, for then the worker was killed.
+        Raises the error itself if the pool was closed, since the worker was then killed.
         """
         self.retire(worker)
         if self.closed:
@@ -217,7 +225,7 @@ class Pool:
         try:
             worker = self._new_worker()
         except (SoftcheckError, OSError):
-            # Whoever asks for a worker next meets it too, and can say so.
+            # The next request for a worker meets the same error, and reports it.
             return
         finally:
             with self._shared.changed:
@@ -234,18 +242,18 @@ class Pool:
 _TURN_SECONDS = 0.3
 
 _AT_ONCE = 3
-"""Workers that are started ahead beside the first. More are started as work for them comes, when it is known how many share the
-cores."""
+"""Workers that are started ahead beside the first. Further workers are started when there is work for them: by then it
+is known how many reports share the cores."""
 
 
 def _close_all(workers: Sequence[Worker]) -> None:
-    """Side by side: a process that used a GPU takes its time to end."""
+    """Ends workers side by side: a process that used a GPU takes its time to end."""
     with ThreadPoolExecutor(max(1, len(workers))) as threads:
         list(threads.map(lambda worker: worker.close(), workers))
 
 
 def default_jobs(backend: Backend) -> int:
-    """Worker processes at once: one per core; on a GPU at most 12, since each holds a context on the device."""
+    """Number of worker processes at once: one per core, and on a GPU at most 12, since each holds a device context."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, 12)) if backend == "cuda" else cores
 
@@ -256,7 +264,7 @@ Item_co = TypeVar("Item_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[Item_co]):
-    """Something to do on the pool; ``work`` hands on what it finds through the function that it is given."""
+    """A job for the pool. ``work`` passes its results to the function that it is called with."""
 
     name: str
     work: Callable[[Callable[[Item_co], None]], object]
@@ -264,7 +272,7 @@ class Job(Generic[Item_co]):
 
 @dataclass(frozen=True, slots=True)
 class Lane(Generic[Item_co]):
-    """Jobs that are begun in order, at most so many of them at once."""
+    """Jobs that begin in order, at most ``most`` of them at once."""
 
     jobs: Sequence[Job[Item_co]]
     most: int
@@ -272,7 +280,7 @@ class Lane(Generic[Item_co]):
 
 @dataclass(frozen=True, slots=True)
 class _Event(Generic[Item]):
-    """What a thread hands to the main thread: an item, or the end of a job."""
+    """A message from a thread to the main thread: an item, or the end of a job."""
 
     items: tuple[Item, ...] = ()
     finished: bool = False
@@ -282,7 +290,7 @@ class _Event(Generic[Item]):
 def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], None], progress: Progress) -> list[str]:
     """Runs every job, ``pool.jobs`` at once; items reach ``deliver`` in the calling thread as they come.
 
-    Of the lanes that may begin another job the first is served. Returns one message per job that raised.
+    The next job comes from the first lane that may begin one. Returns one message per job that raised.
     """
     total = sum(len(lane.jobs) for lane in lanes)
     todo = _Todo(lanes, pool.may_begin)
@@ -308,7 +316,7 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
 
 
 class _Todo(Generic[Item]):
-    """Jobs that have not begun, and how many of each lane run."""
+    """Jobs that have not begun, and the number of running jobs of each lane."""
 
     def __init__(self, lanes: Sequence[Lane[Item]], may_begin: Callable[[int], bool]) -> None:
         self._may_begin = may_begin
@@ -317,9 +325,9 @@ class _Todo(Generic[Item]):
         self._running = [0] * len(lanes)
 
     def begin(self) -> tuple[int, Job[Item]] | None:
-        """A job and its lane's number; None where each job that is left waits for the end of another of its lane.
+        """Returns the next job and its lane's number, or None if every lane with jobs left runs its most.
 
-        Returns when a job may begin beside those that run.
+        Waits until a job may begin beside the running ones.
         """
         while True:
             with self._lock:
@@ -332,13 +340,13 @@ class _Todo(Generic[Item]):
             time.sleep(_TURN_SECONDS)
 
     def end(self, number: int) -> None:
-        """A job of this lane is done."""
+        """Records that a job of this lane is done."""
         with self._lock:
             self._running[number] -= 1
 
 
 def _work(pool: Pool, todo: "_Todo[Item]", events: "queue.Queue[_Event[Item]]") -> None:
-    # Whoever ends a lane's job looks for another: what waits for that is not forgotten by those who leave.
+    # The thread that ends a lane's job takes the lane's next job, so threads that leave forget no job.
     while (begun := todo.begin()) is not None:
         number, job = begun
         try:

@@ -1,4 +1,4 @@
-"""Probes on the pool: a trial that ends its worker costs a finding on that trial alone. Imports no torch."""
+"""Probes on the pool. A trial that ends its worker costs a finding on that trial alone. Imports no torch."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from softcheck.run.protocol import Failed, Probed, ProbePlanned, Ready, RunProbe
 from softcheck.run.session import death
 
 MOST_DEATHS_IN_A_PROBE = 3
-"""After so many trials that ended their worker a probe gives a variant up: each replacement takes seconds."""
+"""Trials that ended their worker, after which a probe gives a variant up: each new worker takes seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,18 +35,18 @@ class ProbeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """What a probe said."""
+    """The result of a probe."""
 
     task: ProbeTask
     labels: tuple[str, ...]
-    """Of all trials that it planned."""
+    """Labels of all trials that the probe planned."""
     conclusion: Conclusion
     abandoned: int
-    """Trials that were not made because others had ended too many workers."""
+    """Trials that were not made because earlier trials had ended too many workers."""
     seconds: float
 
     def case_id(self, label: str) -> str:
-        """The id that findings of one trial bear."""
+        """Returns the id under which findings of one trial are reported."""
         return f"probe/{self.task.probe}/{label}"
 
 
@@ -57,9 +57,9 @@ def run_probe(
     done: Sequence[Outcome] = (),
     on_outcome: Callable[[int, Outcome], None] = lambda _index, _outcome: None,
 ) -> ProbeResult | None:
-    """Makes the trials that have no outcome in ``done`` and concludes; None where the variant was given up before.
+    """Makes the trials that have no outcome in ``done`` and concludes; None if the variant was given up before.
 
-    Each new outcome reaches ``on_outcome`` with its trial's index as soon as it is there. Raises SoftcheckError where the
+    Each new outcome reaches ``on_outcome`` with its trial's index as soon as it is there. Raises SoftcheckError if the
     probe itself can't be carried out.
     """
     begun = time.monotonic()
@@ -100,13 +100,13 @@ def run_probe(
 
 
 def _widest(pool: Pool, task: ProbeTask) -> int | None:
-    """The width to which kernels are compiled for this probe, where it would try wider rows."""
+    """The width to which kernels are compiled for this probe; None if the probe tries no wider rows."""
     limit = pool.width_limit(task.variant, task.dtype, WIDE if task.quick else WIDEST.get(task.probe, WIDE))
     return None if limit is None else limit.holds_to
 
 
 def _ended(pool: Pool, worker: Worker, died: WorkerDiedError) -> Outcome:
-    """What a trial whose worker died comes to: its own outcome alone in a new process, or how it ends that one too."""
+    """Repeats alone a trial whose worker died, and returns its outcome: its answer, or the crash of the new process."""
     answer = again_alone(pool, worker, worker.calls[-1], died, TrialDone)
     told = answer.reply if isinstance(answer, DeviceRuinedError) else answer
     if isinstance(told, TrialDone):
@@ -122,7 +122,7 @@ def probe_job(
     done: Sequence[Outcome] = (),
     on_outcome: Callable[[int, Outcome], None] = lambda _index, _outcome: None,
 ) -> Job[ProbeResult]:
-    """``run_probe`` as a job of ``pool.spread``; a variant that was given up before has no result."""
+    """Returns ``run_probe`` as a job of ``pool.spread``. A variant that was given up before has no result."""
 
     def work(emit: Callable[[ProbeResult], None]) -> None:
         found = run_probe(pool, task, done=done, on_outcome=on_outcome)
@@ -133,12 +133,12 @@ def probe_job(
 
 
 def is_exclusive(task: ProbeTask, ready: Ready) -> bool:
-    """Whether a probe takes much of a GPU's memory, so that no other such one may run beside it."""
+    """True if a probe takes so much of a GPU's memory that no other exclusive probe may run beside it."""
     return ready.backend == "cuda" and task.probe in EXCLUSIVE
 
 
 def needs_the_device(task: ProbeTask, ready: Ready) -> bool:
-    """Whether a probe takes so much of a GPU's memory that no other may run beside it."""
+    """True if a probe takes so much of a GPU's memory that nothing else may run beside it."""
     if not is_exclusive(task, ready):
         return False
     needed = EXCLUSIVE[task.probe] * FORMATS[task.dtype].itemsize
@@ -146,11 +146,12 @@ def needs_the_device(task: ProbeTask, ready: Ready) -> bool:
 
 
 _TIMES = 3
-"""What a probe needs, what the others and their contexts do, and as much again, lest one of these runs out of memory."""
+"""Multiple of a probe's memory that a GPU needs: once for the probe, once for other jobs and contexts, once to
+spare."""
 
 
 class _Progress:
-    """How far a probe has come."""
+    """Progress of one probe."""
 
     def __init__(self, outcomes: list[Outcome]) -> None:
         self.outcomes = outcomes
@@ -167,19 +168,19 @@ class _Progress:
         return sum(outcome.fatal for outcome in self.outcomes)
 
     def begin(self) -> int:
-        """Nothing runs yet; the number of outcomes there are."""
+        """Marks that no trial runs yet. Returns the number of outcomes so far."""
         self.running = None
         return len(self.outcomes)
 
     def keep(self, index: int, outcome: Outcome, on_outcome: Callable[[int, Outcome], None]) -> None:
-        """Records the outcome of the trial that was running."""
+        """Records the outcome of the current trial."""
         assert index == len(self.outcomes)
         self.outcomes.append(outcome)
         self.running = None
         on_outcome(index, outcome)
 
     def abandon(self, why: str) -> None:
-        """Leaves the trials that are left unmade, with the reason."""
+        """Gives the remaining trials a skipped outcome with the reason."""
         self.abandoned += len(self.labels) - len(self.outcomes)
         self.outcomes += [Outcome(skipped=f"given up: {why}")] * (len(self.labels) - len(self.outcomes))
 

@@ -1,4 +1,4 @@
-"""A worker process as the parent sees it: started with spawn semantics, spoken to over a pipe, replaced when it dies."""
+"""A worker process as the parent sees it: spawned, addressed over a pipe, and replaced when it dies."""
 
 import collections
 import contextlib
@@ -25,22 +25,23 @@ from softcheck.variants.activity import Phase
 DeviceChoice = Literal["auto", "cuda", "interpreter"]
 
 _START_SECONDS = 180.0
-"""Importing torch and opening a GPU can take this long on a cold, busy machine."""
+"""Seconds until a worker is ready. Importing torch and opening a GPU can take this long on a cold, busy machine."""
 
 
 PREPARING_SECONDS = 60.0
-"""For an import, a variant's first call in a process, or a compilation; but at most ``_TIMES`` as long as for a call, if that is less."""
+"""Seconds for an import, a variant's first call in a process, or a compilation. If a call may take less than a fifth of
+that, the limit is ``_TIMES`` as long as for a call."""
 
 _TIMES = 5.0
 
 OWN_SECONDS = 120.0
-"""For what softcheck itself does between two calls."""
+"""Seconds for softcheck's own work between two calls."""
 
 _LOOK_SECONDS = 0.25
 
 
 class WorkerDiedError(SoftcheckError):
-    """The worker process ended, or was ended, in the middle of a request."""
+    """Raised if the worker process ended, or was ended, in the middle of a request."""
 
     def __init__(
         self, message: str, *, timed_out: bool, waited: float = 0.0, was_preparing: bool = False, is_early: bool = False
@@ -48,36 +49,36 @@ class WorkerDiedError(SoftcheckError):
         super().__init__(message)
         self.timed_out = timed_out
         self.waited = waited
-        """Seconds, where it ran out of time."""
+        """Seconds waited until the timeout; 0 if there was none."""
         self.was_preparing = was_preparing
-        """Whether a kernel was being compiled, or something imported, when it ran out of time."""
+        """True if the timeout came during an import, a first call or a compilation."""
         self.is_early = is_early
-        """Whether a call may take longer than it was given, so that it may only be slow."""
+        """True if the call was given less time than a slow call may need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """Seconds that one phase of a worker may take, by what goes on in it; on a machine with more to do than cores, more."""
+    """Seconds that each phase of a worker may take. On a machine with more tasks than cores the limits are longer."""
 
     calling: float
     preparing: float
     own: float = OWN_SECONDS
     is_early: bool = False
-    """Whether a call may take longer than that, and gets longer when it is made again."""
+    """True if a call may need more than ``calling`` and is given more time when it is repeated."""
 
     def of(self, phase: Phase) -> float:
-        """Those of a phase."""
+        """The seconds of a phase."""
         return {Phase.OWN: self.own, Phase.CALLING: self.calling, Phase.PREPARING: self.preparing}[phase]
 
 
 def waits(seconds: float) -> Waits:
-    """For requests of which a call may take so long."""
+    """Returns the limits for requests of which a call may take ``seconds``."""
     preparing = max(seconds, min(PREPARING_SECONDS, _TIMES * seconds))
     return Waits(calling=seconds, preparing=preparing, own=max(OWN_SECONDS, seconds))
 
 
 def busy() -> float:
-    """Times as long as on an idle machine that a process may take now: tasks for each core, from 1 to 2."""
+    """Factor by which a process may take longer now than on an idle machine: tasks per core, from 1 to 2."""
     try:
         load = os.getloadavg()[0]
     except OSError:
@@ -89,7 +90,7 @@ class Worker:
     """One worker process. Not thread-safe: one thread owns it."""
 
     def __init__(self, device: DeviceChoice, *, check_heap: bool = False) -> None:
-        """Starts the process, with glibc's heap checks where asked for (``can_check_heap`` says whether there are any)."""
+        """Starts the process. With ``check_heap``, glibc checks its heap (``can_check_heap`` tells whether it can)."""
         self._connection, theirs = Pipe()
         self._stderr: collections.deque[bytes] = collections.deque(maxlen=40)
         with tempfile.TemporaryFile() as shown:
@@ -110,7 +111,7 @@ class Worker:
         self.loaded: set[str] = set()
         """Variants that were loaded, and called once, in this process."""
         self.calls: list[Call] = []
-        """Calls that have begun in this process, in order: each may have left what ends it later."""
+        """Calls that have begun in this process, in order: each may have left damage that ends it later."""
 
     @property
     def served(self) -> set[str]:
@@ -134,8 +135,8 @@ class Worker:
     ) -> Iterator[Reply]:
         """Sends a request and yields replies up to and including the first of the ``until`` types.
 
-        ``seconds`` limits each call, or says anew before each reply how long what may take. Raises WorkerDiedError where the
-        process ends or a limit passes; the process is dead then.
+        ``seconds`` limits each call, or is a function that returns new limits before each reply. Raises WorkerDiedError
+        if the process ends or a limit passes; the process is then dead.
         """
         limits = waits(seconds) if isinstance(seconds, int | float) else None
         try:
@@ -149,14 +150,14 @@ class Worker:
                 return
 
     def interrupt(self) -> None:
-        """Asks the process to end its request early, with what it has; most requests take no notice."""
+        """Asks the process to end its request early and reply with its results so far. Most requests ignore this."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
 
     def close(self) -> None:
         """Ends the process."""
         self._connection.close()
-        # The whole group: what a variant started must not outlive its worker.
+        # The whole group is killed: processes that a variant started must not outlive its worker.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -173,7 +174,7 @@ class Worker:
         return reply
 
     def _wait(self, limits: Waits) -> None:
-        """Returns when there is something to receive. What takes too long is one phase, not all of them together."""
+        """Returns when there is something to receive. The limit holds for each phase, not for all phases together."""
         seen, since = activity.state_in(self._activity), time.monotonic()
         while True:
             now = activity.state_in(self._activity)
@@ -212,7 +213,7 @@ class Worker:
         return WorkerDiedError(f"the worker process ended with {how}{said}", timed_out=False)
 
     def _read_stderr(self) -> None:
-        """Keeps the last lines only, so that a variant that prints megabytes fills nothing and blocks nothing."""
+        """Keeps the last lines only, so that a variant that prints megabytes neither fills memory nor blocks."""
         stream = self._process.stderr
         assert stream is not None
         while line := stream.readline(4096):
@@ -220,11 +221,12 @@ class Worker:
 
 
 _HEAP_CHECKER = "libc_malloc_debug.so.0"
-"""Part of glibc since 2.34. With MALLOC_CHECK_=3 it ends a process that frees memory beside which something was written."""
+"""Part of glibc since 2.34. With MALLOC_CHECK_=3 it ends a process that frees memory beside which a write was out of
+bounds."""
 
 
 def can_check_heap() -> bool:
-    """Whether glibc's heap checks are there: the checker must lie beside the C library that this process uses."""
+    """True if glibc's heap checker lies beside the C library that this process uses."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8")
     except OSError:
@@ -234,12 +236,14 @@ def can_check_heap() -> bool:
 
 
 def start(device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: bool) -> subprocess.Popen[bytes]:
-    """The process of a worker, in a process group of its own, that answers over ``theirs``; see ``Worker``.
+    """Starts the process of a worker, in a process group of its own, that answers over ``theirs``; see ``Worker``.
 
-    ``shown`` is the descriptor of the file in which it shows what it is at (``softcheck.variants.activity``).
+    ``shown`` is the descriptor of the file in which the worker shows its current phase
+    (``softcheck.variants.activity``).
     """
     environment = dict(os.environ)
-    # Triton reads this when a kernel is decorated; "auto" decides in the worker, which knows whether there is a GPU.
+    # Triton reads this when a kernel is decorated. "auto" is resolved in the worker, which knows whether there is a
+    # GPU.
     environment.pop("TRITON_INTERPRET", None)
     if check_heap:
         environment["MALLOC_CHECK_"] = "3"
@@ -252,6 +256,6 @@ def start(device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: b
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=environment,
-        # Ctrl-C is the parent's to handle; it still wants the results that are under way.
+        # The parent handles Ctrl-C; it still wants the results of requests under way.
         start_new_session=True,
     )

@@ -1,4 +1,4 @@
-"""One launch for a profiler: everything is warm before, and nothing follows. Runs in the caller's process."""
+"""One launch for a profiler, after a warm-up and with nothing after it. Runs in the caller's process."""
 
 import torch
 

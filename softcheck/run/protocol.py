@@ -30,7 +30,7 @@ class RunCase(msgspec.Struct, frozen=True, tag=True):
 
 
 class Time(msgspec.Struct, frozen=True, tag=True):
-    """Time variants beside torch.softmax and a device copy, for at most so many seconds once everything is warm."""
+    """Time variants beside torch.softmax and a device copy, for at most ``seconds`` once everything is warm."""
 
     variants: tuple[str, ...]
     dtype: str
@@ -51,10 +51,7 @@ class RunDomain(msgspec.Struct, frozen=True, tag=True):
 
 
 class RunProbe(msgspec.Struct, frozen=True, tag=True):
-    """Make a probe's trials on one variant in one dtype, from the first that has no outcome yet on, then conclude.
-
-    With ``only``, make the trial of that index and nothing else.
-    """
+    """Make a probe's trials on one variant in one dtype, beginning with the first without an outcome, then conclude."""
 
     variant: str
     probe: str
@@ -64,11 +61,11 @@ class RunProbe(msgspec.Struct, frozen=True, tag=True):
     done: tuple[Outcome, ...] = ()
     only: int | None = None
     widest: int | None = None
-    """Columns beyond which nothing is tried; None for no such limit."""
+    """Most columns that are tried; None for no such limit."""
 
 
 class TryWidth(msgspec.Struct, frozen=True, tag=True):
-    """Call one variant on packed rows of so many columns, and say what its kernels took to compile."""
+    """Call one variant on packed rows of so many columns, and report the seconds that its kernels took to compile."""
 
     variant: str
     dtype: str
@@ -76,7 +73,10 @@ class TryWidth(msgspec.Struct, frozen=True, tag=True):
 
 
 class RunSearch(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Look for the rows on which one variant errs most, for so many rounds or seconds, or what ends first."""
+    """Look for the rows on which one variant errs most, until ``rounds`` or ``seconds`` end the search.
+
+    If both are given, the first to pass ends it.
+    """
 
     variant: str
     dtype: str
@@ -106,7 +106,7 @@ Request = Load | RunCase | Time | RunDomain | RunProbe | TryWidth | RunSearch
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The worker is up; what it runs on."""
+    """The worker is up. The fields describe its device and software."""
 
     backend: Backend
     device: str
@@ -115,7 +115,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     python: str
     driver: str | None
     memory_bytes: int | None = None
-    """The GPU's own; None without one."""
+    """The GPU's memory; None without a GPU."""
 
 
 class NoDevice(msgspec.Struct, frozen=True, tag=True):
@@ -125,20 +125,23 @@ class NoDevice(msgspec.Struct, frozen=True, tag=True):
 
 
 class Declared(msgspec.Struct, frozen=True, tag=True):
-    """A variant has been imported and is about to be tried once. If the worker dies now, its cases will say so."""
+    """A variant has been imported and is about to be tried once.
+
+    If the worker dies now, the variant's cases will show it.
+    """
 
     declaration: Declaration
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
-    """A variant is ready; its declaration."""
+    """A variant is ready, with its declaration."""
 
     spec: str
     declaration: Declaration
     first_call_seconds: float
-    """What the trial took."""
+    """Seconds that the trial call took."""
     fatal: bool = False
-    """The trial ruined the device for this process, so the worker can't go on."""
+    """True if the trial call ruined the device for this process, so that the worker can't continue."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
@@ -149,13 +152,13 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):
-    """A variant is about to run on a case: whom to blame if the worker dies now."""
+    """A variant is about to run on a case, and is to blame if the worker dies now."""
 
     variant: str
 
 
 class Measured(msgspec.Struct, frozen=True, tag=True):
-    """A variant's judged result on a case. ``fatal`` says that the worker can't go on after it."""
+    """A variant's judged result on a case. If it is ``fatal``, the worker can't continue after it."""
 
     variant: str
     measurement: Measurement
@@ -164,7 +167,7 @@ class Measured(msgspec.Struct, frozen=True, tag=True):
 
 
 class Timed(msgspec.Struct, frozen=True, tag=True):
-    """What was measured on one shape."""
+    """The measurements on one shape."""
 
     samples: ShapeSamples
 
@@ -176,33 +179,33 @@ class ProbePlanned(msgspec.Struct, frozen=True, tag=True):
 
 
 class TrialStarted(msgspec.Struct, frozen=True, tag=True):
-    """A probe's trial begins: what to blame if the worker dies now."""
+    """A probe's trial begins, and is to blame if the worker dies now."""
 
     index: int
 
 
 class TrialDone(msgspec.Struct, frozen=True, tag=True):
-    """A trial's outcome. Where it is ``fatal`` the worker can't go on after it."""
+    """A trial's outcome. If it is ``fatal``, the worker can't continue after it."""
 
     index: int
     outcome: Outcome
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True):
-    """What the probe says, after its last trial."""
+    """The probe's conclusion, after its last trial."""
 
     conclusion: Conclusion
 
 
 class WidthTried(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """What a width's kernels took to compile; None where that is not known. ``fatal`` says that the worker can't go on."""
+    """Seconds that a width's kernels took to compile; None if unknown. If ``fatal``, the worker can't continue."""
 
     seconds: float | None
     fatal: bool = False
 
 
 class Searching(msgspec.Struct, frozen=True, tag=True):
-    """How far a search is: rounds done, and the largest figures so far, as the device rates them."""
+    """Progress of a search: rounds done, and the largest figures so far, as the device rates them."""
 
     rounds: int
     found: float
@@ -210,7 +213,7 @@ class Searching(msgspec.Struct, frozen=True, tag=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """The worst row of a search as bit patterns, with the judge's measurement of it in the launch that it was found in."""
+    """The worst row of a search as bit patterns, with the judge's measurement in the launch that found it."""
 
     row: bytes
     measurement: Measurement
@@ -221,11 +224,11 @@ class Searched(msgspec.Struct, frozen=True, tag=True):
 
     rounds: int
     elements: int
-    """Elements rated by either."""
+    """Elements rated by evolution; random sampling rated as many."""
     found: Candidate | None
     random: Candidate | None
     violations: tuple[Violation, ...]
-    """What calls broke besides values."""
+    """Promises other than accuracy that calls broke."""
     fatal: bool = False
 
 
@@ -238,7 +241,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
     message: str
     for_memory: bool = False
-    """Whether the device had no room for the input."""
+    """True if the device had no room for the input."""
 
 
 Reply = (

@@ -1,4 +1,4 @@
-"""What a report's run has measured, journalled as it comes, and taken up again by ``--resume``."""
+"""Measurements of a report's run, journalled as they are made, and read again by ``--resume``."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from softcheck.speed.samples import ShapeSamples
 
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a run was asked to do, as far as its figures depend on it."""
+    """Options of a run on which its figures depend."""
 
     variants: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -92,7 +92,7 @@ class _SpeedsKept(msgspec.Struct, frozen=True, tag="speeds"):
 class _BlameKept(msgspec.Struct, frozen=True, tag="blame"):
     variant: str
     dtype: str
-    """What crashed; ``blame`` says what that came from."""
+    """The variant and dtype that crashed; ``blame`` tells the cause."""
     blame: Blame
 
 
@@ -107,7 +107,7 @@ _Entry = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """Where a run's measurements are kept."""
+    """Location and settings of a run's journal."""
 
     path: Path
     resume: bool = False
@@ -115,23 +115,23 @@ class Keeping:
 
 
 class Record:
-    """Measurements of this run and, where it goes on with a journal, those of the one before."""
+    """Measurements of this run and, if it resumes a journal, of the run before."""
 
     def __init__(self, keeping: Keeping | None, header: RunHeader | None, cases: tuple[Case, ...] = ()) -> None:
-        """Opens the journal. Raises UsageError where it can't be written or belongs to another run."""
+        """Opens the journal. Raises UsageError if the journal can't be written or belongs to another run."""
         self._journal: Journal[RunHeader, _Entry] | None = None
         self.results: dict[tuple[str, str], CaseMeasurement] = {}
-        """By variant and case id."""
+        """Results by variant and case id."""
         self.outcomes: dict[ProbeTask, list[Outcome]] = {}
         self.probed: dict[ProbeTask, ProbeResult] = {}
         self.exhausted: dict[tuple[str, str], Exhausted] = {}
-        """By variant and dtype."""
+        """Results by variant and dtype."""
         self.searches: dict[tuple[str, str], SearchRecord] = {}
-        """By variant and dtype."""
+        """Searches by variant and dtype."""
         self.speeds: dict[str, ShapeSamples] = {}
-        """By dtype."""
+        """Samples by dtype."""
         self.blames: dict[tuple[str, str], Blame] = {}
-        """By the variant and dtype that crashed."""
+        """Blames by the variant and dtype that crashed."""
         self.width_limits: list[WidthLimit] = []
         if keeping is None or header is None:
             return
@@ -145,9 +145,9 @@ class Record:
             raise
 
     def remind(self, patience: Patience) -> None:
-        """Counts again what ended workers or ran out of time before, and what did not."""
+        """Counts the earlier run's deaths of workers, timeouts and answers again."""
         for judged in self.exhausted.values():
-            # First, since they begin beside the first cases; parts before one that failed gave answers.
+            # These come first, since they begin beside the first cases; the parts before a failed part gave answers.
             dtype, measurement = judged.domain.dtype, judged.measurement
             for violations in ((), measurement.violations) if measurement.elements else (measurement.violations,):
                 patience.count(judged.variant, dtype, violations)
@@ -170,15 +170,15 @@ class Record:
         self._add(_TrialKept(task, index, outcome))
 
     def add_probed(self, result: ProbeResult) -> None:
-        """Keeps what a probe said."""
+        """Keeps a probe's result."""
         self._add(_ProbeKept(result))
 
     def add_exhausted(self, result: Exhausted) -> None:
-        """Keeps what was found among all rows of two columns."""
+        """Keeps a variant's measurement on all rows of two columns."""
         self._add(_ExhaustedKept(result))
 
     def add_search(self, search: SearchRecord) -> None:
-        """Keeps a finished search; one that was cut short is made again from its seed."""
+        """Keeps a finished search. A search that was cut short is repeated from its seed."""
         self._add(search)
 
     def add_speeds(self, speeds: ShapeSamples) -> None:
@@ -186,14 +186,14 @@ class Record:
         self._add(_SpeedsKept(speeds))
 
     def add_blame(self, variant: str, dtype: str, blame: Blame) -> None:
-        """Keeps what a crash of the variant in the dtype was found to come from, in place of what was kept of it before.
+        """Keeps the cause found for a crash of the variant in the dtype, in place of the cause kept before.
 
         Any thread may call it.
         """
         self._add(_BlameKept(variant, dtype, blame))
 
     def add_width_limit(self, limit: WidthLimit) -> None:
-        """Keeps how wide rows may be; any thread may call it."""
+        """Keeps the limit of a variant's row width. Any thread may call it."""
         self._add(_WidthLimitKept(limit))
 
     def close(self, *, is_complete: bool) -> None:
@@ -249,7 +249,7 @@ def digest_of(cases: tuple[Case, ...]) -> str:
 
 
 def refusal(found: RunHeader, now: RunHeader) -> str | None:
-    """Why a journal can't be gone on with, or None: every figure in a report must come from one and the same set-up."""
+    """Returns the reason why a journal can't be resumed, or None. All figures of a report must come from one set-up."""
     for what, before, after in (
         ("softcheck's version", found.softcheck, now.softcheck),
         *_fields(found.ready, now.ready),

@@ -1,4 +1,4 @@
-"""Turning a failing input into a saved regression: confirm that it fails, shrink it, name it."""
+"""Conversion of a failing input into a saved regression: confirms that it fails, shrinks it, names it."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ FAMILY = "regression"
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """A failing case, as small as was found, with what it breaks and the size that it had."""
+    """A failing case, shrunk, with the promise that it breaks and its original shape."""
 
     case: Case
     violation: Violation
@@ -24,9 +24,9 @@ class Shrunk:
 
 
 def shrink_failure(session: Session, variant: str, case: Case, kind: FindingKind | None) -> Shrunk:
-    """The smallest input like ``case`` on which ``variant`` still breaks the same promise.
+    """Returns the smallest input found on which ``variant`` breaks the same promise as on ``case``.
 
-    ``kind`` is the promise; None takes the first that is broken. Raises UsageError where nothing fails.
+    ``kind`` is the promise; None takes the first broken one. Raises UsageError if nothing fails.
     """
     declared = session.load(variant)
     if isinstance(declared, str):

@@ -1,4 +1,4 @@
-"""The parent's part of a search for the worst row: seeds, the judge's word on what was found, and a smaller row as bad.
+"""The parent's part of a search for the worst row: seeds, the judgement of rows found, and a smaller row as bad.
 
 The evolution itself runs in a worker (``softcheck.run.evolution``). Imports no torch.
 """
@@ -27,7 +27,7 @@ from softcheck.search.objective import Objective, badness
 from softcheck.variants.declaration import Declaration
 
 FAMILY = "generated"
-"""Rows that were found are in no corpus until they are added to one."""
+"""Family of the rows found. They are in no corpus until they are added to one."""
 
 KEPT = 0.99
 """Share of the figure that a smaller row must keep."""
@@ -46,7 +46,7 @@ _SHRINK_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """What to search for. ``rounds`` and ``seconds`` end the search, whichever is first; one of them is given."""
+    """Options of a search. ``rounds`` and ``seconds`` end it, whichever comes first; at least one of them is given."""
 
     variant: str
     dtype: str
@@ -55,16 +55,17 @@ class SearchOptions:
     seconds: float | None = None
     rounds: int | None = None
     rows: int | None = None
-    """Rows per launch; as many as suit the device if None."""
+    """Rows per launch; None for as many as suit the device."""
     seed: int = 0
     shrinks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that was found: as a case of its own, with its measurement in the launch that it was found in and alone.
+    """A row found by a search: as a case of its own, with its measurements in the launch that found it and alone.
 
-    Both come from the judge. They differ where a variant's answer depends on the other rows or on their number.
+    Both measurements come from the judge. They differ if a variant's answer depends on the other rows or on their
+    number.
     """
 
     case: Case
@@ -72,38 +73,38 @@ class Row:
     alone: Measurement
 
     def figure(self, objective: Objective) -> float:
-        """The larger of both figures."""
+        """The larger figure of both measurements."""
         return max(badness(self.in_launch, objective), badness(self.alone, objective))
 
     @property
     def worse(self) -> Measurement:
-        """The measurement with the larger error over bound; alone where they are alike, since that is simpler to show."""
+        """The measurement with the larger error over bound; ``alone`` if equal, since it is simpler to show."""
         is_worse = badness(self.in_launch, "bound") > badness(self.alone, "bound")
         return self.in_launch if is_worse else self.alone
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """What the row breaks alone, and what it breaks only among the others of its launch."""
+        """Promises that the row breaks alone, then promises that it breaks only among the other rows of its launch."""
         alone = {violation.kind for violation in self.alone.violations}
         return (*self.alone.violations, *(v for v in self.in_launch.violations if v.kind not in alone))
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """What a search found; rows are None where the variant gave no output."""
+    """The outcome of a search; rows are None if the variant gave no output."""
 
     options: SearchOptions
     declaration: Declaration
     rows_per_launch: int
     rounds: int
     elements: int
-    """Elements judged by the search, and as many by random sampling."""
+    """Elements judged by the search; random sampling judged as many."""
     found: Row | None
     random: Row | None
     smaller: Row | None
-    """A smaller input with at least ``KEPT`` of the figure, where there is one."""
+    """A smaller input with at least ``KEPT`` of the figure, if there is one."""
     violations: tuple[Violation, ...]
-    """What calls broke besides values."""
+    """Promises other than accuracy that calls broke."""
     seconds: float
 
 
@@ -114,9 +115,9 @@ def search(
     progress: Callable[[Searching], None],
     interruption: Interruption | None = None,
 ) -> SearchOutcome:
-    """Searches, judges what was found and shrinks it. An interruption cuts the search and the shrinking short.
+    """Searches, judges the rows found and shrinks the worst. An interruption cuts the search and the shrinking short.
 
-    Raises UsageError where the declaration does not cover the dtype or the width, and for float64, which the device can't
+    Raises UsageError if the declaration does not cover the dtype or the width, and for float64, which the device can't
     rate.
     """
     _check(options, declaration)
@@ -154,9 +155,10 @@ def search(
 
 
 def seeds(fmt: Format, columns: int, seed: int, most_elements: int) -> Bits:
-    """First rows to try, [any number, columns]: the first rows of every family's cases at this width, then generated ones.
+    """First rows to try, [any number, columns]: rows of every family's cases at this width, and generated rows.
 
-    Cases that hold bits instead of a recipe are repeated along the row. Evenly thinned out to ``most_elements``.
+    Of each case the first rows are taken. Cases that hold bits instead of a recipe are repeated along the row. The rows
+    are shuffled and cut to ``most_elements``.
     """
     rows = [row for family in FAMILIES for case in cases_of(family, fmt.name) for row in _fitted(case, columns)]
     rows += _generated(fmt.name, columns, seed)
@@ -170,9 +172,10 @@ def seeds(fmt: Format, columns: int, seed: int, most_elements: int) -> Bits:
 def _evolved(
     session: Session, request: RunSearch, progress: Callable[[Searching], None], interruption: Interruption
 ) -> Searched:
-    """What a worker finds; a variant that ends it gives a violation and no rows.
+    """Runs the search in a worker and returns its findings.
 
-    Raises SoftcheckError where the request can't be carried out.
+    A variant that ends the worker gets a violation and no rows. Raises SoftcheckError if the request can't be carried
+    out.
     """
     worker = session.take()
     rounds = 0
@@ -182,7 +185,7 @@ def _evolved(
                 rounds = reply.rounds
                 progress(reply)
                 if interruption.is_set:
-                    # Also where it came before the worker had begun to listen.
+                    # Checked at each reply, also if the interruption came before the worker had begun to listen.
                     worker.interrupt()
             elif isinstance(reply, Failed):
                 session.give(worker)
@@ -254,14 +257,14 @@ def _rows_per_launch(columns: int, backend: str) -> int:
 
 
 def _row(session: Session, options: SearchOptions, candidate: Candidate | None) -> Row | None:
-    """What was found, run and judged once more, alone."""
+    """Runs and judges a found row once more, alone."""
     if candidate is None:
         return None
     bits = np.frombuffer(candidate.row, dtype=FORMATS[options.dtype].storage)[None]
     case = case_from_bits(
         bits, options.dtype, family=FAMILY, provenance=f"found by softcheck search on {options.variant}"
     )
-    # Alone the row is number 0, whatever it was in its launch.
+    # Alone the row is number 0, whatever its number was in its launch.
     return Row(case, candidate.measurement, _alone(session, options, case))
 
 
@@ -272,12 +275,12 @@ def _alone(session: Session, options: SearchOptions, case: Case) -> Measurement:
 
 
 def _shrunk(session: Session, options: SearchOptions, found: Row, interruption: Interruption) -> Row | None:
-    """A smaller row that keeps the figure and breaks the same promises; None where nothing smaller does."""
+    """A smaller row that keeps the figure and breaks the same promises; None if no smaller row does."""
     wanted = KEPT * badness(found.alone, options.objective)
     broken = {violation.kind for violation in found.alone.violations}
     if wanted <= 0 or (not np.isfinite(wanted) and not broken):
         return None
-    # A search that is bounded by rounds gives the same result every time, so there the clock has no say.
+    # A search bounded by rounds gives the same result every time, so no clock limits its shrinking.
     until = None if options.seconds is None else time.monotonic() + _SHRINK_SECONDS
 
     def keeps(case: Case) -> bool:
@@ -295,6 +298,6 @@ def _shrunk(session: Session, options: SearchOptions, found: Row, interruption: 
 
 
 def _unlike(searched: Searched, found: Row | None) -> tuple[Violation, ...]:
-    """Violations of the calls that the found row alone does not show."""
+    """Violations of the search's calls whose kinds the found row alone does not show."""
     shown = set() if found is None else {violation.kind for violation in found.violations}
     return tuple(violation for violation in searched.violations if violation.kind not in shown)

@@ -1,4 +1,4 @@
-"""Runs cases on variants in worker processes and gathers what they measured. Imports no torch."""
+"""Runs of cases on variants in worker processes, and the collection of their measurements. Imports no torch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,8 @@ from softcheck.speed.statistics import PRECISE
 from softcheck.variants.declaration import Declaration
 
 CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)
-"""What shows in a variant's call where another that ran in the process before wrote beyond its memory, or goes on in a thread."""
+"""Findings in a variant's call that another variant may have caused, by a write beyond its memory or by a thread, if it
+ran in the process before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class CaseMeasurement:
 
 
 class Session(Pool):
-    """A pool of workers and what can be asked of it: load a variant, run it on cases and domains, time it."""
+    """A pool of workers that loads a variant, runs it on cases and domains, and times it."""
 
     def load(
         self,
@@ -60,10 +61,10 @@ class Session(Pool):
         on_first_call: Callable[[float], None] = lambda _seconds: None,
         fresh: bool = False,
     ) -> Declaration | str:
-        """A variant's declaration, or the reason why it can't be judged at all in the first dtype that it declares.
+        """Returns a variant's declaration, or the reason why it can't be judged in the first dtype that it declares.
 
-        ``on_first_call`` is told what its first call in a process took, with all that it imports and compiles. ``fresh`` loads it
-        where nothing has run yet.
+        ``on_first_call`` gets the seconds that its first call in a process took, with all imports and compilations.
+        ``fresh`` loads it in a process in which nothing has run yet.
         """
         worker = self.take(fresh=fresh)
         before = list(worker.calls)
@@ -85,14 +86,15 @@ class Session(Pool):
         except WorkerDiedError as died:
             self.bury(worker, died, spec)
             if worker.served - {spec} and not died.timed_out:
-                # Another may have ended the process, or ruined it before; alone in a new one, this one shows itself.
+                # Another variant may have ended or ruined the process; a new process shows whether this variant dies
+                # alone.
                 answered: list[float] = []
                 found = self.load(spec, dtypes, on_first_call=answered.append, fresh=True)
                 if answered:
                     on_first_call(answered[0])
                     lay_idle(self, before, died)
                 return found
-            # Once declared, it is a variant: that it dies is for its cases to find.
+            # It has declared itself, so it is a variant, and its cases will show that it dies.
             return declared if declared is not None else f"while it was imported: {died}"
         raise AssertionError("ask() always ends with one of the awaited replies")
 
@@ -104,12 +106,12 @@ class Session(Pool):
         whole: bool = False,
         on_result: Callable[[CaseMeasurement], None] = lambda _: None,
     ) -> list[CaseMeasurement]:
-        """Results of the variants on one case, in order. A variant that ends its worker gets a finding; the rest go on.
+        """Results of the variants on one case, in order.
 
-        Each result reaches ``on_result`` as soon as it is measured. A variant whose kernels would take too long to compile for
-        the case's width has one that says so. ``whole`` runs every row under the interpreter too. A
-        variant that was given up (``patience``) has no result.
-        Raises SoftcheckError where the case itself can't be made.
+        A variant that ends its worker gets a finding; the others go on. Each result reaches ``on_result`` as soon as it
+        is measured. If a variant's kernels would take too long to compile for the case's width, its result says so.
+        With ``whole``, every row runs under the interpreter too. A variant that was given up (``patience``) has no
+        result. Raises SoftcheckError if the case itself can't be made.
         """
         results: list[CaseMeasurement] = []
         first_rows = None if whole else rows_to_run(case, self.ready.backend)
@@ -145,7 +147,7 @@ class Session(Pool):
                 elif worker.calls:
                     lay_idle(self, worker.calls, died)
                 elif len(results) == before:
-                    # No variant had started, in this process or ever: the case is to blame, and would end the next too.
+                    # No variant had started in this process: the case is to blame, and would end the next process too.
                     raise SoftcheckError(f"case {case.id}: {died}") from None
                 fresh = not under_way and len(results) == before
             self._run_again(worker, request, doubtful, keep)
@@ -159,9 +161,9 @@ class Session(Pool):
         doubtful: list[CaseMeasurement],
         keep: Callable[[CaseMeasurement], None],
     ) -> None:
-        """Asks a worker; ``under_way`` holds the variant that is running, if any, when this raises.
+        """Asks a worker. If this raises, ``under_way`` holds the running variant, if any.
 
-        To ``doubtful`` goes what may be another variant's doing: no further request is made to that process.
+        A result that another variant may have caused goes to ``doubtful``. That process then gets no further request.
         """
         rows, columns = request.case.shape
 
@@ -189,9 +191,10 @@ class Session(Pool):
         (self.retire if doubtful else self.give)(worker)
 
     def _may_be_anothers(self, worker: Worker, result: CaseMeasurement) -> bool:
-        """Whether something was found that a variant which ran in the same process before may have caused.
+        """True if the result has a finding that a variant which ran in the same process before may have caused.
 
-        That is an exception, or global state that changed, as long as no process of the variant's own has shown it.
+        Such a finding is an exception or a change of global state, unless a process of the variant's own has shown it
+        before.
         """
         return bool(worker.served - {result.variant}) and any(
             violation.kind in CAUSED_FROM_AFAR and not self.blames.is_confirmed(result.variant, violation.kind)
@@ -205,12 +208,15 @@ class Session(Pool):
         doubtful: Sequence[CaseMeasurement],
         keep: Callable[[CaseMeasurement], None],
     ) -> None:
-        """Keeps in place of doubtful results what the same calls come to alone."""
+        """Repeats the calls of doubtful results alone and keeps the new results in their place."""
         for result in doubtful:
             keep(self._again(worker, on_case(request, result.variant), result))
 
     def _again(self, worker: Worker, call: Call, doubtful: CaseMeasurement) -> CaseMeasurement:
-        """A doubtful result's call made alone in a new process; where it does not show the same there, a note says so."""
+        """Repeats a doubtful result's call alone in a new process.
+
+        A note tells which findings did not show there again.
+        """
         fresh = self.take(fresh=True)
         try:
             answer = make(fresh, call, lambda: self.waits(call.variant))
@@ -236,7 +242,7 @@ class Session(Pool):
         return CaseMeasurement(call.variant, doubtful.case, answer.measurement, answer.seconds)
 
     def _ended(self, worker: Worker, call: Call, died: WorkerDiedError) -> CaseMeasurement:
-        """What a case whose worker died comes to: its own result alone in a new process, or how it ends that one too."""
+        """Repeats alone a case whose worker died, and returns the result: its answer, or the new process's death."""
         assert isinstance(call.request, RunCase)
         answer = again_alone(self, worker, call, died, Measured)
         if isinstance(answer, Measured):
@@ -244,10 +250,10 @@ class Session(Pool):
         return _dead(call, answer)
 
     def run_domain(self, variant: str, domain: Domain, start: int, count: int) -> Measurement:
-        """The measurement of one variant on a part of a domain.
+        """Returns the measurement of one variant on a part of a domain.
 
-        Raises TooLittleMemoryError where the device has no room for so many rows, SoftcheckError where the part can't be run
-        for another reason.
+        Raises TooLittleMemoryError if the device has no room for so many rows, and SoftcheckError if the part can't be
+        run for another reason.
         """
         request = RunDomain(domain, start, count, variant)
         call = Call(variant, domain.dtype, f"rows {start} to {start + count} of {domain.describe()}", request)
@@ -280,14 +286,14 @@ class Session(Pool):
         return found
 
     def _part(self, worker: Worker, call: Call, died: WorkerDiedError, shape: tuple[int, int]) -> Measurement:
-        """The same for a part of a domain."""
+        """Does the same as ``_ended`` for a part of a domain."""
         answer = again_alone(self, worker, call, died, Measured)
         if isinstance(answer, Measured):
             return answer.measurement
         return unmeasured(shape, (death(answer, f"expected an output for {call.name}"),))
 
     def job(self, case: Case, variants: Sequence[str]) -> Job[CaseMeasurement]:
-        """``run_case`` as a job of ``pool.spread``."""
+        """Returns ``run_case`` as a job of ``pool.spread``."""
         return Job(f"case {case.id}", lambda emit: self.run_case(case, variants, on_result=emit))
 
     def time(
@@ -300,10 +306,10 @@ class Session(Pool):
         seconds: float = 1.0,
         within: float = PRECISE,
     ) -> ShapeSamples | str:
-        """Times variants side by side on one shape, or says why that failed.
+        """Times variants side by side on one shape, or returns the reason why that failed.
 
         Rounds go on for ``seconds``, or until every ratio to the copy is known ``within`` a share of it. A variant that
-        ends its worker is left out, with that as its reason, and the others are timed without it.
+        ends its worker is left out, with its death as the reason, and the other variants are timed without it.
         """
         self.retire_idle()
         refused: dict[str, Sampled] = {}
@@ -347,10 +353,10 @@ _INTERPRETER_ELEMENTS = 2**15
 
 
 def rows_to_run(case: Case, backend: str) -> int | None:
-    """How many of a case's rows run. All on a GPU (None); under the interpreter the first ones.
+    """Number of a case's rows to run: None, for all rows, on a GPU; the first rows only under the interpreter.
 
-    The interpreter takes about a millisecond per program, so there a case is cut to its first 40 rows or, for wide
-    rows, to as many as hold 2^15 elements, and at least 2.
+    The interpreter takes about a millisecond per program. There a case is cut to its first 40 rows or, if rows are
+    wide, to as many as hold 2^15 elements, and at least 2.
     """
     if backend == "cuda":
         return None
@@ -360,7 +366,7 @@ def rows_to_run(case: Case, backend: str) -> int | None:
 
 
 def _dead(call: Call, died: WorkerDiedError) -> CaseMeasurement:
-    """The result of a call on a case that ends its process alone too."""
+    """Returns the result of a call on a case that ended its process alone too."""
     assert isinstance(call.request, RunCase)
     case, first_rows = call.request.case, call.request.first_rows
     rows, columns = case.shape
@@ -369,5 +375,5 @@ def _dead(call: Call, died: WorkerDiedError) -> CaseMeasurement:
 
 
 def death(died: WorkerDiedError, expected: str = "expected an output") -> Violation:
-    """What a variant is found guilty of that ended its worker."""
+    """Returns the violation of a variant that ended its worker."""
     return Violation(kind_of(died), f"{died}; {expected}")

@@ -13,7 +13,7 @@ from softcheck.errors import UsageError
 Fails = Callable[[Case], bool]
 
 _BUDGET = 150
-"""Most runs that each stage may take; under the interpreter that is a second or two."""
+"""Most runs that each stage may take; under the interpreter they take a second or two."""
 
 
 class _Shrinker:
@@ -23,7 +23,7 @@ class _Shrinker:
         self.left = 0
 
     def offer(self, bits: Bits, layout: Layout | None = None) -> bool:
-        """Takes a simpler input where it still fails."""
+        """Accepts a simpler input if it still fails."""
         if self.left == 0:
             return False
         self.left -= 1
@@ -40,7 +40,7 @@ class _Shrinker:
 
 
 def shrink(case: Case, fails: Fails, *, row: int | None = None) -> Case:
-    """The simplest failing case that a few hundred runs find; the case itself where nothing simpler fails.
+    """Returns the simplest failing case that a few hundred runs find, or the case itself if nothing simpler fails.
 
     ``row`` is the row that is known to fail. ``fails`` must be true of ``case``. The result holds its bits.
     """
@@ -52,7 +52,7 @@ def shrink(case: Case, fails: Fails, *, row: int | None = None) -> Case:
 
 
 def with_bits(case: Case, bits: Bits, layout: Layout) -> Case:
-    """A case of the same id and origin that holds these bits. A strided layout keeps its gaps, not its numbers."""
+    """A case of the same id and origin that holds these bits. A strided layout keeps its gaps, not its strides."""
     rows, columns = bits.shape
     fitted = _fit(layout, case.shape[1], columns)
     changed = msgspec.structs.replace(

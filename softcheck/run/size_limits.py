@@ -1,4 +1,4 @@
-"""Which sizes a variant refuses, told from all its refusals together. Imports no torch."""
+"""Limits of the sizes that a variant answers, derived from all its refusals together. Imports no torch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,21 +15,21 @@ _MEASURES: tuple[Measure, ...] = ("columns", "rows", "elements")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeLimit:
-    """Sizes that a variant refuses for one reason, in one dtype: all that are larger than any that it answers."""
+    """Sizes that a variant refuses for one reason in one dtype: all are larger than any size that it answers."""
 
     measure: Measure | None
-    """None for inputs without elements."""
+    """The measured quantity; None for inputs without elements."""
     answered: int
     """The largest size that was answered; 0 without elements."""
     refused: int
-    """The smallest that was not."""
+    """The smallest size that was refused."""
     first: Refusal
-    """Of that size."""
+    """A refusal at the smallest refused size."""
     kind: FindingKind
 
     @property
     def words(self) -> str:
-        """What is refused, why, and what to declare."""
+        """The refused sizes, the reason, and the declaration to add."""
         why = f"{self.first.error} at {self.first.place}"
         if self.measure is None:
             return (
@@ -39,7 +39,7 @@ class SizeLimit:
         return f"{said}; declare max_columns={self.answered}" if self.measure == "columns" else said
 
     def covers(self, violation: Violation) -> bool:
-        """Whether a broken promise is this limit's."""
+        """True if a violation is a refusal beyond this limit."""
         refusal = violation.refusal
         if refusal is None or refusal.kind != self.first.kind:
             return False
@@ -49,10 +49,10 @@ class SizeLimit:
 
 
 def size_limits(results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]) -> list[SizeLimit]:
-    """The limits of one variant in one dtype.
+    """Finds the limits of one variant in one dtype.
 
-    Refusals of one kind are a limit where each is larger, in columns, rows or elements, than everything that was answered. Others
-    are no limit, and neither are they where nothing was answered.
+    Refusals of one kind make a limit if each is larger, in columns, rows or elements, than every answered size. Other
+    refusals make no limit. If nothing was answered, there is no limit.
     """
     violations = [
         *(v for result in results for v in result.measurement.violations),
@@ -93,7 +93,7 @@ def _limit(refused: Sequence[Violation], answered: Sequence[tuple[int, int]]) ->
 
 
 def _swept(refusal: Refusal, measure: Measure) -> Iterator[int]:
-    """The largest size that a sweep saw answered, if it is of that measure: it is next below the refused one's."""
+    """The largest size that a sweep saw answered, next below the refused one, if the sweep is over that measure."""
     if refusal.answered is not None:
         swept = "columns" if refusal.columns > refusal.rows else "rows"
         if measure == swept:

@@ -1,4 +1,4 @@
-"""The stages of a check that keep every worker busy: loading variants, then cases and probes. Imports no torch."""
+"""Stages of a check that keep every worker busy: loading variants, then cases and probes. Imports no torch."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
 SLOW = 3.0
-"""Seconds of a variant's first call in a process (imports, torch.compile) beyond which it keeps to its share of the workers:
-each other one would have to make that first call too."""
+"""Seconds of a variant's first call in a process (imports, torch.compile) beyond which the variant gets dedicated
+workers, at most half the pool. Any other worker would have to make that slow first call too."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What loading a variant came to, whether its first call is slow, and the workers that are then kept for it."""
+    """The result of loading a variant: declaration or refusal, and its dedicated workers if it has any."""
 
     spec: str
     found: Declaration | str
@@ -40,11 +40,11 @@ def load(
     *,
     spare: int = 0,
 ) -> dict[str, Session]:
-    """Loads all variants and runs each one's scouts, which show whether it can be called before more workers are lost to it.
+    """Loads all variants and runs each one's scouts, which show whether it can be called before it costs more workers.
 
-    ``on_loaded`` is told of each as it is there, and whether its first call was slow; ``spare`` workers are left to what it
-    begins. Returns, for each variant whose first call is slow, the session whose workers are kept for it; half of the workers are
-    kept at most.
+    ``on_loaded`` is called with each loaded variant, its declaration, and whether its first call was slow. ``spare``
+    workers are left to the jobs that ``on_loaded`` begins. Returns the session with the dedicated workers for each
+    variant that has them. At most half of the workers are dedicated.
     """
     events.stage("loading variants")
     specs = run.options.variants
@@ -72,14 +72,17 @@ def load(
         jobs = [_loading(session, spec, run, record, places) for spec in specs]
         run.errors.extend(spread(session, [Lane(jobs, max(1, session.jobs - spare))], deliver, events.progress))
     finally:
-        # In the order in which they were named, whichever was ready first.
+        # Restores the order in which the variants were named, whichever was ready first.
         run.declarations = {spec: run.declarations[spec] for spec in specs if spec in run.declarations}
         run.refused = {spec: run.refused[spec] for spec in specs if spec in run.refused}
     return apart
 
 
 class _Standings:
-    """Tells the verdicts as they stand. A refusal may turn out to be a limit, and is none of its findings yet."""
+    """Reports the verdicts so far.
+
+    A refusal is not yet counted as a finding, since it may turn out to be a size limit.
+    """
 
     def __init__(self, run: Run, events: Events) -> None:
         self._run = run
@@ -89,7 +92,7 @@ class _Standings:
             self._count(result.variant, result.case.dtype, result.case.id, result.measurement.violations)
 
     def add(self, variant: str, dtype: str, case_id: str, violations: Sequence[Violation]) -> None:
-        """Tells what a result changes."""
+        """Counts a result and reports the new verdict."""
         count, kinds = self._count(variant, dtype, case_id, violations)
         self._events.standing(Standing(variant=variant, dtype=dtype, results=count, kinds=tuple(kinds)))
 
@@ -113,7 +116,7 @@ def _loading(
     session: Session, spec: str, run: Run, record: Record, places: threading.Semaphore
 ) -> Job[_Loaded | CaseMeasurement]:
     def work(emit: Callable[[_Loaded | CaseMeasurement], None]) -> None:
-        # What the first call prepares in its process serves the scouts.
+        # The scouts use what the first call has prepared in this process.
         own = session.apart()
         seconds: list[float] = []
         found = own.load(spec, run.options.dtypes, on_first_call=seconds.append)
@@ -125,7 +128,7 @@ def _loading(
                 for case in _first_cases(run.options, found):
                     done = [] if (spec, case.id) in record.results else own.run_case(case, [spec], on_result=emit)
                     if any(v.kind is FindingKind.TIMEOUT for result in done for v in result.measurement.violations):
-                        # The others are not to wait for it; what is left runs beside them.
+                        # The other scouts don't wait for it; they run later, beside the other cases.
                         break
         finally:
             if not is_kept:
@@ -135,7 +138,7 @@ def _loading(
 
 
 def _first_cases(options: RunOptions, declaration: Declaration) -> list[Case]:
-    """The scouts; all cases, as they were given, where they run in that order."""
+    """Returns the scouts, or all cases in the given order if the run is ``in_order``."""
     if not options.in_order:
         return scouts(options.cases, declaration, options.dtypes)
     return [
@@ -154,9 +157,10 @@ def cases_and_probes(
     apart: dict[str, Session],
     before_exclusive: Callable[[], None],
 ) -> None:
-    """Every case and every probe that has no result yet, each variant of ``apart`` with its own session.
+    """Runs every case and every probe that has no result yet. Each variant of ``apart`` runs in its own session.
 
-    What needs a GPU to itself comes last, when ``before_exclusive`` has returned: nothing else uses the device then.
+    Probes that need a GPU to themselves come last, after ``before_exclusive`` has returned: nothing else then uses the
+    device.
     """
     planned = plan(run.options.cases, run.declarations, run.options.dtypes)
     run.notes.extend(planned.notes)
@@ -165,7 +169,7 @@ def cases_and_probes(
     cases = [(case, [name for name in names if (name, case.id) not in measured]) for case, names in planned.tasks]
     tasks = [task for task in _probe_tasks(run) if task not in record.probed]
     alone = [task for task in tasks if needs_the_device(task, session.ready)]
-    # Tried beside the others first, and once more alone where too little memory was left.
+    # Tried beside other jobs first, and once more alone if too little memory was left.
     large = {task: _Attempt(record, task) for task in tasks if is_exclusive(task, session.ready) and task not in alone}
     small = [task for task in tasks if not is_exclusive(task, session.ready)]
     done: dict[ProbeTask, Sequence[Outcome]] = {task: record.outcomes.get(task, ()) for task in tasks}
@@ -195,7 +199,7 @@ def cases_and_probes(
         probes = [(task.probe in TELLING, _journalled(own, task, record, done[task])) for task in mine]
         if run.options.in_order:
             return Lane([*on_cases, *(job for _, job in probes)], most)
-        # Long ones first, lest a worker be left alone with one at the end.
+        # Long probes come first, so that none runs alone at the end while the other workers are idle.
         long, short = ([job for is_long, job in probes if is_long is wanted] for wanted in (True, False))
         return Lane([*long, *on_cases, *short], most)
 
@@ -232,21 +236,24 @@ def _probe_tasks(run: Run) -> list[ProbeTask]:
 
 
 class _Attempt:
-    """At a large probe beside others. What comes before the first skipped trial counts, and is journalled, in any case."""
+    """An attempt at a large probe beside other jobs.
+
+    Outcomes before the first skipped trial count, and are journalled, even if the probe is tried again.
+    """
 
     def __init__(self, record: Record, task: ProbeTask) -> None:
         self._record = record
         self._task = task
         self._before = record.outcomes.get(task, ())
         self.kept = list(self._before)
-        """Outcomes before the first that was skipped."""
+        """Outcomes before the first skipped trial."""
         self._has_skipped = False
 
     def job(self, session: Session) -> Job[ProbeResult]:
         return probe_job(session, self._task, done=self._before, on_outcome=self._note)
 
     def lacks_memory(self, result: ProbeResult, session: Session) -> bool:
-        """Whether a trial was skipped, as one is that finds too little memory, and the probe may be made once more."""
+        """True if a trial was skipped, as for too little memory, and the probe may be tried once more."""
         may_go_on = session.patience.over(self._task.variant, self._task.dtype) is None and not result.abandoned
         return may_go_on and self._has_skipped
 

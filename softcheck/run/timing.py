@@ -1,4 +1,4 @@
-"""Answers a request to time variants on the worker's GPU, under watch."""
+"""Timing of variants on the worker's GPU, on the parent's request, under watch."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,9 +17,9 @@ from softcheck.speed.vetting import Function
 
 
 def measure(functions: Mapping[str, Function], request: Time, device: torch.device) -> Iterator[Reply]:
-    """Yields Started for whatever runs next, then Timed and Done. Only judged outputs are timed.
+    """Yields Started before each variant runs, then Timed and Done. Only judged outputs are timed.
 
-    Raises UsageError without a CUDA device: what the interpreter takes says nothing of a GPU.
+    Raises UsageError without a CUDA device: the interpreter's times say nothing of a GPU.
     """
     if device.type != "cuda":
         raise UsageError("timing needs a CUDA device; under the interpreter only logic is checked")
@@ -43,7 +43,8 @@ def measure(functions: Mapping[str, Function], request: Time, device: torch.devi
             samples = ended.value
             break
         except DeviceLostError as lost:
-            # The parent learns whom to blame, and from the process's end that it has to start another.
+            # The parent learns the variant to blame, and learns from the end of this process that it must start
+            # another.
             yield Started(lost.variant)
             raise
     alarms = watch.close()
@@ -54,16 +55,17 @@ def measure(functions: Mapping[str, Function], request: Time, device: torch.devi
             )
         )
     yield Timed(msgspec.structs.replace(samples, alarms=tuple(alarms), clock_mhz=watch.clock_mhz()))
-    # Graphs hold their memory until they are gone, and the next shape needs other sizes.
+    # Graphs hold their memory until they are deleted, and the next shape needs other sizes.
     del steps
     torch.cuda.empty_cache()
     yield Done()
 
 
 def forget_compiled() -> None:
-    """Drops what torch.compile has made in this process, so that it compiles anew for the shape that is timed.
+    """Drops the code that torch.compile has made in this process, so that it compiles anew for the timed shape.
 
-    A process in which it met many shapes calls a kernel for any of them, one that is nine times as slow on 8192 x 8192 float16.
+    A process that met many shapes calls one kernel for all of them. That kernel is nine times as slow on 8192 x 8192
+    float16.
     """
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()

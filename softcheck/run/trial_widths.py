@@ -1,4 +1,4 @@
-"""Answers a request to call a variant at one width and to say what its kernels took to compile."""
+"""Calls of a variant at one width, on the parent's request, to measure the compile time of its kernels."""
 
 import time
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ _ROWS = 2
 
 
 def try_width(request: TryWidth, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
-    """Calls the variant on two rows of zeros, no wider than it declares. What the call breaks is for cases and probes to find.
+    """Calls the variant on two rows of zeros, no wider than it declares. Cases and probes judge the call, not this.
 
-    Seconds are what its Triton kernels took to compile or, where it launches none, by how much the first call took longer than
-    a second one.
+    The seconds are those that its Triton kernels took to compile. If it launches no Triton kernel, they are the seconds
+    by which the first call took longer than the second.
     """
     fmt = FORMATS[request.dtype]
     promised = variant.declaration.column_limit(request.dtype)

@@ -1,4 +1,4 @@
-"""A probe's trials as the worker makes them, one after the other, each outcome sent before the next trial begins."""
+"""A probe's trials as the worker makes them, one by one. Each outcome is sent before the next trial begins."""
 
 import gc
 import hashlib
@@ -19,7 +19,7 @@ from softcheck.variants.registry import LoadedVariant
 from softcheck.variants.state import is_lost
 
 _CACHED_BYTES = 2**30
-"""Device memory that torch may keep for itself between trials; beyond it other workers would find too little."""
+"""Device memory that torch may keep for itself between trials. If it kept more, other workers would find too little."""
 
 _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT})
 
@@ -27,7 +27,7 @@ _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT})
 def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
     """Replies to one request: the plan, each trial that has no outcome yet, the conclusion; or the one trial asked for.
 
-    Ends early after a ``fatal`` outcome. Raises SoftcheckError for what is the probe's own fault.
+    Ends early after a ``fatal`` outcome. Raises SoftcheckError for a fault of the probe itself.
     """
     setting = Setting(
         declaration=variant.declaration,
@@ -57,9 +57,9 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
 
 
 def stream(seed: int, probe: str, label: str) -> int:
-    """The seed of one trial's inputs.
+    """Returns the seed of one trial's inputs.
 
-    Each trial has its own: an answer that a variant kept from another trial of the same shape is then a wrong one.
+    Each trial has its own seed: an answer that a variant kept from another trial of the same shape is then wrong.
     """
     digest = hashlib.sha256(f"{seed} {probe}/{label}".encode()).digest()
     return int.from_bytes(digest[:4])
@@ -87,9 +87,10 @@ def _planned(name: str, setting: Setting) -> tuple[Probe, list[Trial]]:
 
 
 def _outcome(name: str, probe: Probe, subject: Subject, trial: Trial) -> Outcome:
-    """A trial's outcome. Memory that the probe itself asks for and does not get is a reason to skip the trial.
+    """Makes a trial and returns its outcome.
 
-    So is an operation that Triton's interpreter can't run.
+    The trial is skipped if the probe itself asks for memory and does not get it, or if it needs an operation that
+    Triton's interpreter can't run.
     """
     try:
         outcome = probe.run(subject, trial)
@@ -118,7 +119,7 @@ def _outcome(name: str, probe: Probe, subject: Subject, trial: Trial) -> Outcome
 
 
 def _concluded(name: str, probe: Probe, trials: Sequence[Trial], outcomes: Sequence[Outcome]) -> Conclusion:
-    """The probe's conclusion, with what ended a worker in it even where the probe's own folding passes over it."""
+    """Returns the probe's conclusion, and adds each crash or timeout that the probe's own conclusion passes over."""
     try:
         said = probe.conclude(list(zip(trials, outcomes, strict=True)))
     except Exception as error:

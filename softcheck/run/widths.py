@@ -1,7 +1,7 @@
-"""How wide rows may be before a variant's kernels take too long to compile. Imports no torch.
+"""Search for the widest rows whose kernels compile within a time limit. Imports no torch.
 
-A kernel that holds a whole row in one block takes about four times as long to compile with each doubling of the block. So widths
-are tried upwards, and what the last two took foretells the next.
+A kernel that holds a whole row in one block takes about four times as long to compile with each doubling of the block.
+Widths are therefore tried upwards, and the seconds of the last two widths foretell those of the next.
 """
 
 import math
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from softcheck.run.pool import Pool
 
 COMPILE_SECONDS = 10.0
-"""What the kernels of one call may take to compile, if nothing else is asked for."""
+"""Seconds that the kernels of one call may take to compile, by default."""
 
 FREE = 2**11
-"""Columns up to which rows are run without asking; a block of so many compiles in a fraction of a second."""
+"""Columns up to which rows run without a trial. A block of so many columns compiles in a fraction of a second."""
 
 WIDEST = 2**20
-"""Elements of a tensor in Triton at most; a block is not wider."""
+"""Most elements of a tensor in Triton, and so the widest block."""
 
 _STEEPEST = 8.0
-"""Times by which a doubling may be foretold to take longer. Measured are 2 to 6."""
+"""Largest factor by which a doubling of the width may be foretold to take longer. Measured factors are 2 to 6."""
 
 _GROWING = 1.5
-"""A compilation that takes less than this times as long as that of half the width does not depend on the width."""
+"""Factor of compile time per doubling of the width, below which compile time does not depend on the width."""
 
 
 class WidthLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class WidthLimit(msgspec.Struct, frozen=True, kw_only=True):
     columns: int
     """A power of two: a block of so many elements serves all widths from half of it plus one on."""
     seconds: float | None
-    """What compiling is foretold to take; None where it was begun and did not end within ``waited``."""
+    """Foretold seconds of compilation; None if a compilation was begun and did not end within ``waited``."""
     waited: float | None = None
 
     @property
@@ -60,12 +60,15 @@ class WidthLimit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figure(seconds: float) -> str:
-    """Two significant digits of what is foretold."""
+    """Formats foretold seconds with two significant digits."""
     return f"{float(f'{seconds:.2g}'):g}"
 
 
 class Widths:
-    """What has been tried, by variant and dtype. Threads may share it: one tries the next width, the others wait for it."""
+    """Widths tried so far, by variant and dtype.
+
+    Threads may share this object: one thread tries the next width while the others wait for it.
+    """
 
     def __init__(self, budget: float = COMPILE_SECONDS) -> None:
         self.budget = budget
@@ -75,11 +78,11 @@ class Widths:
         self._climbs: dict[tuple[str, str], _Climb] = {}
 
     def declare(self, variant: str, declaration: Declaration) -> None:
-        """Keeps what a variant promises: no wider rows are tried."""
+        """Keeps a variant's declaration, so that no wider rows than declared are tried."""
         self._declared[variant] = declaration
 
     def limit(self, pool: "Pool", variant: str, dtype: str, columns: int) -> WidthLimit | None:
-        """The limit below ``columns``, if there is one. Tries widths up to it on the pool's workers, if that was not done."""
+        """The limit below ``columns``, or None. Tries the untried widths up to ``columns`` on the pool's workers."""
         promised = self._declared[variant].column_limit(dtype) if variant in self._declared else None
         columns = columns if promised is None else min(columns, promised)
         with self._changed:
@@ -99,12 +102,12 @@ class Widths:
                     self._changed.notify_all()
 
     def limits(self) -> list[WidthLimit]:
-        """All that were found."""
+        """Returns all limits found so far."""
         with self._changed:
             return [climb.limit for climb in self._climbs.values() if climb.limit is not None]
 
     def know(self, limit: WidthLimit) -> None:
-        """Takes a limit over that was found before."""
+        """Adds a limit that was found before, such as by the run that is resumed."""
         with self._changed:
             self._climbs[limit.variant, limit.dtype] = _Climb(limit)
 
@@ -125,7 +128,7 @@ class Widths:
                     raise
                 if died.was_preparing:
                     limit = WidthLimit(variant=variant, dtype=dtype, columns=columns, seconds=None, waited=waited)
-                # A call that ends its process is for cases and probes to find, at any width.
+                # Cases and probes report a call that ends its process, at any width.
                 climb.tried = WIDEST
         with self._changed:
             climb.tried = max(climb.tried, columns)
@@ -135,21 +138,21 @@ class Widths:
 
 
 class _Climb:
-    """Widths of one variant in one dtype."""
+    """The widths tried for one variant in one dtype, and the limit found."""
 
     def __init__(self, limit: WidthLimit | None = None) -> None:
         self.limit = limit
         self.tried = FREE
         self.is_climbing = False
         self.took: list[tuple[int, float | None]] = []
-        """Widths and seconds; None where they are not known."""
+        """Widths and seconds; None if the seconds are unknown."""
 
     def is_known(self, columns: int) -> bool:
-        """Whether no other width need be tried for this one."""
+        """True if no further width need be tried for this one."""
         return self.limit is not None or min(columns, WIDEST) <= self.tried
 
     def foretold(self, columns: int) -> float | None:
-        """Seconds that a width will take; None where nothing is known, or where seconds don't grow with the width."""
+        """Seconds foretold for a width; None if nothing is known, or if compile time does not grow with the width."""
         known = [(width, seconds) for width, seconds in self.took if seconds]
         if len(known) < 2:
             return None
@@ -170,6 +173,6 @@ def _tried(pool: "Pool", request: TryWidth, seconds: float) -> float | None:
     except WorkerDiedError as died:
         pool.bury(worker, died, request.variant)
         raise
-    # No memory for so wide an input: whoever needs it says so.
+    # There is no memory for so wide an input; the case or probe that needs it reports that.
     pool.give(worker)
     return None

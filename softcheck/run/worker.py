@@ -73,17 +73,17 @@ from softcheck.variants.registry import LoadedVariant, load
 from softcheck.variants.state import Snapshot, is_lost, preserved
 
 _FEWEST_ROWS = 2**16
-"""Rows with which the device judge must get along on any device."""
+"""Rows for which the device judge must have memory on any device."""
 
 
 class _Session:
-    """Variants loaded so far, on one device."""
+    """The variants loaded so far, on one device."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.loaded: dict[str, LoadedVariant] = {}
         self._candidates: dict[tuple[str, str], tuple[Arithmetic, ...]] = {}
-        """By variant and dtype, weaker arithmetics that have explained everything beyond the bound so far."""
+        """By variant and dtype: weaker arithmetics that have explained every output beyond the bound so far."""
         self._initial = Snapshot()
 
     def answer(self, request: Request) -> Iterator[Reply]:
@@ -107,9 +107,9 @@ class _Session:
                 yield from timing.measure(functions, request, self.device)
 
     def _settle(self) -> None:
-        """Puts back what changed since the process began, without blame.
+        """Puts back what changed since the process began, without blaming a variant.
 
-        What a variant left behind may act after its call: a finalizer that runs late, a callback that was registered.
+        Leftovers of a variant may act after its call, such as a finalizer that runs late or a registered callback.
         """
         self._initial.restore()
 
@@ -134,7 +134,7 @@ class _Session:
         begun = time.perf_counter()
         wrong = None if dtype is None else self._try_once(variant, dtype)
         seconds = time.perf_counter() - begun
-        # What only the first call in a process changes is for the first case to find, in another process than this.
+        # A change that only the first call in a process makes is left for the first case to find, in another process.
         changed = bool(before.restore())
         if wrong is None:
             fatal = changed or is_lost() or not is_usable(self.device)
@@ -143,10 +143,11 @@ class _Session:
             yield Refused(spec, wrong)
 
     def _try_once(self, variant: LoadedVariant, dtype: str) -> str | None:
-        """What makes a function no softmax at all: refused arguments or a wrong kind of return on an ordinary input.
+        """Returns why a function is no softmax: it refuses its arguments or returns a wrong type.
 
-        Only what the signature and the return value show is refused here. An exception from inside is left to the
-        cases, which report it as a finding beside the others.
+        The function is called on an ordinary input. Only errors that the signature and the return value show are
+        refused here. An exception from inside is left to the cases, which report it as a finding. Returns None if there
+        is no such error.
         """
         fmt = FORMATS[dtype]
         bits = np.zeros((2, 8), dtype=fmt.storage)
@@ -212,7 +213,10 @@ class _Session:
     def _judge_where_it_is(
         self, rows: torch.Tensor, output: torch.Tensor, fmt: Format, masked: FullyMasked, contract: Arithmetic
     ) -> Measurement:
-        """In halves where the judge finds no memory for all. Raises UsageError where it finds none for few rows."""
+        """Judges on the device, in halves if memory does not suffice for all rows.
+
+        Raises UsageError if memory does not suffice for a few rows.
+        """
         if self.device.type != "cuda":
             return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked, arithmetic=contract)
         # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
@@ -225,7 +229,7 @@ class _Session:
                 raise UsageError(
                     f"the device has no memory left to judge {list(rows.shape)} outputs: {error}"
                 ) from None
-        # Not in the handler: the exception there holds what the failed call had taken.
+        # Not in the handler: the exception there holds the memory that the failed call had taken.
         half = len(rows) // 2
         first = self._judge_where_it_is(rows[:half], output[:half], fmt, masked, contract)
         second = self._judge_where_it_is(rows[half:], output[half:], fmt, masked, contract)
@@ -267,7 +271,7 @@ class _Session:
     def _fitting(
         self, variant: LoadedVariant, bits: Bits, called: Called, exact: Reference, fmt: Format
     ) -> tuple[Arithmetic, ...]:
-        """Arithmetics that explain this output too, of those that have explained all others in this process."""
+        """Returns the arithmetics that explain this output and all earlier outputs in this process."""
         output, masked = called.output, variant.declaration.fully_masked
         assert output is not None
 
@@ -296,7 +300,7 @@ class _Session:
 
 @contextmanager
 def _memory_needed(complaint: str) -> Iterator[None]:
-    """Raises TooLittleMemoryError for memory that an input does not get: no variant has run yet, so none is to blame."""
+    """Raises TooLittleMemoryError if an input gets no memory: no variant has run yet, so none is to blame."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -310,7 +314,7 @@ def _with(measurement: Measurement, violations: tuple[Violation, ...]) -> Measur
 
 
 def _open_device(choice: str) -> tuple[torch.device, Ready] | NoDevice:
-    """The device that was asked for. Sets TRITON_INTERPRET before any kernel is decorated."""
+    """Opens the requested device. Sets TRITON_INTERPRET before any kernel is decorated."""
     has_gpu = torch.cuda.is_available()
     if choice == "cuda" and not has_gpu:
         return NoDevice(
@@ -347,7 +351,7 @@ def _driver_version() -> str | None:
 
 
 def _is_fatal(reply: Reply) -> bool:
-    """Whether the process can't go on after a reply."""
+    """True if the process can't continue after a reply."""
     return (isinstance(reply, Measured | Loaded | Searched | WidthTried) and reply.fatal) or (
         isinstance(reply, TrialDone) and reply.outcome.fatal
     )
@@ -367,7 +371,7 @@ def _serve(connection: Connection, answer: Callable[[Request], Iterator[Reply]])
         except SoftcheckError as error:
             connection.send_bytes(encode_reply(Failed(str(error), isinstance(error, TooLittleMemoryError))))
         except (RuntimeError, MemoryError) as error:
-            # A device's memory is had back by ending the process.
+            # Only the end of the process releases a device's memory.
             if isinstance(error, torch.OutOfMemoryError) or not is_out_of_memory(error):
                 raise
             connection.send_bytes(encode_reply(Failed(f"out of host memory: {error}")))
@@ -378,7 +382,7 @@ def main() -> None:
     choice, descriptor = sys.argv[1], int(sys.argv[2])
     connection = Connection(descriptor)
     activity.show_in(int(sys.argv[3]))
-    # The parent sends it to end a search early; that may come when the search has just ended.
+    # The parent sends SIGINT to end a search early; it may arrive after the search has ended.
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
     # Two workers on two cores: torch's own thread pool would only make them fight.
     torch.set_num_threads(1)
