@@ -151,7 +151,7 @@ def _tell(session: Session, declaration: Declaration, judged: Domain, first: Loo
     case_id = f"exhaustive/{judged.kind}-of-{judged.columns}/{judged.dtype}"
     found = [v for v in first.violations if explanation(v, case_id, judged.dtype, declaration, backend) is None]
     for violation in found:
-        again = "" if violation.row is None else f"; {row_command(name, judged, first.rows[violation.row])}"
+        again = "" if violation.row is None else f"; {row_command(name, judged, violation.row)}"
         click.echo(f"softcheck: {name} {judged.dtype}: {violation.kind}: {violation.message}{again}", err=True)
     time_left = ""
     if backend == "interpreter" and left:

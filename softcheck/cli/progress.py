@@ -1,26 +1,30 @@
-"""Progress of a long run on standard error: a bar and verdicts so far on a terminal, elsewhere a line now and then."""
+"""Progress of a long run on standard error: a bar and verdicts so far on a terminal, elsewhere a line now and then.
+
+The first finding of each kind of a variant in a dtype has a line of its own in both, as soon as it is there.
+"""
 
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from softcheck.run.model import Events, Standing
+from softcheck.report.first_finding import line_of
+from softcheck.run.model import Events, FirstFinding, Standing
 
 SECONDS = 10.0
 """Between two lines where standard error is no terminal."""
 
 
 @contextmanager
-def shown() -> Iterator[Events]:
-    """Events that are shown while the block runs."""
-    with _on_a_terminal() if sys.stderr.isatty() else _in_lines() as events:
+def shown(corpora: Sequence[str] = ()) -> Iterator[Events]:
+    """Events that are shown while the block runs. ``corpora`` are those that commands name which show a finding again."""
+    with _on_a_terminal(corpora) if sys.stderr.isatty() else _in_lines(corpora) as events:
         yield events
 
 
 @contextmanager
-def _on_a_terminal() -> Iterator[Events]:
+def _on_a_terminal(corpora: Sequence[str]) -> Iterator[Events]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -48,14 +52,18 @@ def _on_a_terminal() -> Iterator[Events]:
                 row = verdicts[now.variant, now.dtype] = bar.add_task("", total=None, visible=True)
             bar.update(row, description=str(now), completed=now.results)
 
-        yield Events(stage, progress, standing)
+        def found(first: FirstFinding) -> None:
+            # Unwrapped, so that the command can be copied.
+            bar.console.print(line_of(first, corpora), markup=False, highlight=False, soft_wrap=True)
+
+        yield Events(stage, progress, standing, found)
 
 
 @contextmanager
-def _in_lines() -> Iterator[Events]:
+def _in_lines(corpora: Sequence[str]) -> Iterator[Events]:
     begun = time.monotonic()
     now = {"stage": "starting", "done": ""}
-    found: dict[tuple[str, str], Standing] = {}
+    standings: dict[tuple[str, str], Standing] = {}
     over = threading.Event()
 
     def stage(name: str) -> None:
@@ -65,12 +73,16 @@ def _in_lines() -> Iterator[Events]:
         now.update(done=f", {done} of {total}")
 
     def standing(latest: Standing) -> None:
-        found[latest.variant, latest.dtype] = latest
+        standings[latest.variant, latest.dtype] = latest
+
+    def found(first: FirstFinding) -> None:
+        sys.stderr.write(f"softcheck: {line_of(first, corpora)}\n")
+        sys.stderr.flush()
 
     def tell() -> None:
         while not over.wait(SECONDS):
-            broken = sum(bool(each.kinds) for each in found.values())
-            said = f"; {broken} of {len(found)} verdicts fail so far" if found else ""
+            broken = sum(bool(each.kinds) for each in standings.values())
+            said = f"; {broken} of {len(standings)} verdicts fail so far" if standings else ""
             seconds = time.monotonic() - begun
             sys.stderr.write(f"softcheck: {seconds:.0f} s: {now['stage']}{now['done']}{said}\n")
             sys.stderr.flush()
@@ -78,7 +90,7 @@ def _in_lines() -> Iterator[Events]:
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
     try:
-        yield Events(stage, progress, standing)
+        yield Events(stage, progress, standing, found)
     finally:
         over.set()
         thread.join()

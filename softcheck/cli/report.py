@@ -89,7 +89,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     type=NumberRange(min=0, max=LONGEST),
     default=COMPILE_SECONDS,
     show_default=True,
-    help="Leave out rows so wide that their kernels would take longer to compile on a GPU.",
+    help="Leave out rows so wide that a report would compile their kernels for longer on a GPU.",
 )
 @click.option(
     "--require-all-sizes",
@@ -205,7 +205,7 @@ def command(
     )
     keeping = resuming.keeping(click.get_current_context(), journal, resume)
     resuming.announce(keeping)
-    with progress.shown() as events:
+    with progress.shown(corpus) as events:
         run = check(options, events, keeping)
     report = build(run, command=command_line(), corpora=corpus)
     write(render(report, output_format, display_of(output)), output)

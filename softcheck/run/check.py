@@ -1,5 +1,6 @@
 """One whole check: load the variants, run cases and probes, search with generated cases, time. Imports no torch."""
 
+import dataclasses
 import signal
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from softcheck.run.model import Events, GivenUp, Run, RunOptions
 from softcheck.run.plan import covered
 from softcheck.run.record import Asked, Keeping, Record, SearchRecord, digest_of, header_of
 from softcheck.run.session import CaseMeasurement, Session
-from softcheck.run.stages import cases_and_probes, load
+from softcheck.run.stages import Standings, cases_and_probes, load
 from softcheck.speed.shapes import DEFAULT
 from softcheck.variants.declaration import Backend, Declaration
 
@@ -54,7 +55,7 @@ def check(options: RunOptions, events: Events | None = None, keeping: Keeping | 
     events = Events() if events is None else events
     begun = time.monotonic()
     stages = _Stages()
-    events = Events(stages.noting(events.stage), events.progress, events.standing)
+    events = dataclasses.replace(events, stage=stages.noting(events.stage))
     events.stage("starting")
     session = Session(
         options.device,
@@ -226,6 +227,7 @@ def _generate(session: Session, run: Run, events: Events, record: Record) -> Non
         for dtype in run.options.dtypes
         if dtype in declaration.dtypes and session.patience.over(name, dtype) is None
     ]
+    standings = Standings(run, events)
     for done, (name, declaration, dtype) in enumerate(searches, start=1):
         kept = record.searches.get((name, dtype))
         if kept is not None:
@@ -252,6 +254,7 @@ def _generate(session: Session, run: Run, events: Events, record: Record) -> Non
         )
         run.generated.append(found)
         if found.failure is not None:
+            standings.add_result(found.failure)
             run.results.append(found.failure)
         record.add_search(SearchRecord(found, tuple(run.results[before:])))
         events.progress(done, len(searches))

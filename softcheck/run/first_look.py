@@ -1,7 +1,7 @@
 """A domain's telling rows, judged before all others: a verdict within seconds, and how long the rest will take. Imports no torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from softcheck.cases.exhaustive import Domain, telling_rows
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Measurement
+from softcheck.judge.merge import moved
 from softcheck.run.patience import Patience
 from softcheck.run.refused_sizes import around
 from softcheck.run.session import CaseMeasurement, Session
@@ -30,7 +31,7 @@ class Look:
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """Promises that were broken. Each names its row of those looked at, not of the domain."""
+        """Promises that were broken, each with its row of the domain."""
         return () if self.result is None else self.result.measurement.violations
 
     def seconds_for(self, rows: int, jobs: int) -> float:
@@ -69,4 +70,7 @@ def look(session: Session, variant: str, declaration: Declaration, domain: Domai
         limits = around(own, variant, declaration, domain.dtype, found).limits if is_refused else ()
     finally:
         own.rejoin()
-    return Look(found[0] if found else None, tuple(rows), limits)
+    if not found:
+        return Look(None, tuple(rows))
+    in_domain = moved(found[0].measurement, lambda row: rows[row])
+    return Look(replace(found[0], measurement=in_domain), tuple(rows), limits)

@@ -4,17 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from softcheck.cases.case import Case
+from softcheck.contract import FindingKind
 from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated
 from softcheck.run.patience import HANG_SECONDS, Over
-from softcheck.run.probing import ProbeResult
+from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Ready
 from softcheck.run.session import CaseMeasurement
 from softcheck.run.widths import COMPILE_SECONDS, WidthLimit
 from softcheck.speed.samples import ShapeSamples
-from softcheck.variants.declaration import Declaration
+from softcheck.variants.declaration import Backend, Declaration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +106,25 @@ class Standing:
         return f"{self.variant} {self.dtype}: {found} so far"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstFinding:
+    """The first finding of its kind of one variant in one dtype that no declared defect explains."""
+
+    variant: str
+    dtype: str
+    kind: FindingKind
+    where: str
+    """The case's id; for a probe's ``probe/NAME/LABEL``."""
+    made_by: Case | ProbeTask
+    """What shows it again."""
+    backend: Backend
+
+
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Callbacks for a stage's name when it begins, (done, total) within it, and verdicts as they stand."""
+    """Callbacks for a stage's name when it begins, (done, total) within it, verdicts as they stand, and first findings."""
 
     stage: Callable[[str], None] = lambda _: None
     progress: Callable[[int, int], None] = lambda _done, _total: None
     standing: Callable[[Standing], None] = lambda _: None
+    found: Callable[[FirstFinding], None] = lambda _: None

@@ -8,7 +8,7 @@ from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.registry import TELLING
-from softcheck.run.model import Events, Run, RunOptions, Standing
+from softcheck.run.model import Events, FirstFinding, Run, RunOptions, Standing
 from softcheck.run.plan import left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
 from softcheck.run.probing import ProbeResult, ProbeTask, is_exclusive, needs_the_device, probe_job
@@ -55,7 +55,7 @@ def load(
         if isinstance(item, CaseMeasurement):
             record.add_result(item)
             run.results.append(item)
-            standings.add(item.variant, item.case.dtype, item.case.id, item.measurement.violations)
+            standings.add_result(item)
         elif isinstance(item.found, str):
             run.refused[item.spec] = item.found
         else:
@@ -66,7 +66,7 @@ def load(
                 session.slow.add(item.spec)
             on_loaded(item.spec, item.found, item.is_slow)
 
-    standings = _Standings(run, events)
+    standings = Standings(run, events)
     places = threading.Semaphore(session.jobs // 2)
     try:
         jobs = [_loading(session, spec, run, record, places) for spec in specs]
@@ -78,38 +78,68 @@ def load(
     return apart
 
 
-class _Standings:
-    """Reports the verdicts so far.
+class Standings:
+    """Reports the verdicts so far, and the first finding of each kind.
 
     A refusal is not yet counted as a finding, since it may turn out to be a size limit.
     """
 
     def __init__(self, run: Run, events: Events) -> None:
+        """Takes note of what there is already, and tells nothing of it."""
         self._run = run
         self._events = events
-        self._found: dict[tuple[str, str], tuple[int, dict[str, None]]] = {}
+        self._found: dict[tuple[str, str], tuple[int, dict[FindingKind, None]]] = {}
         for result in run.results:
-            self._count(result.variant, result.case.dtype, result.case.id, result.measurement.violations)
+            self._count(result.variant, result.case.dtype, _of_result(result))
+        for probed in run.probed:
+            self._count(probed.task.variant, probed.task.dtype, _of_probe(probed))
 
-    def add(self, variant: str, dtype: str, case_id: str, violations: Sequence[Violation]) -> None:
-        """Counts a result and reports the new verdict."""
-        count, kinds = self._count(variant, dtype, case_id, violations)
-        self._events.standing(Standing(variant=variant, dtype=dtype, results=count, kinds=tuple(kinds)))
+    def add_result(self, result: CaseMeasurement) -> None:
+        """Tells what a result changes."""
+        self._add(result.variant, result.case.dtype, _of_result(result), result.case)
 
-    def _count(
-        self, variant: str, dtype: str, case_id: str, violations: Sequence[Violation]
-    ) -> tuple[int, dict[str, None]]:
+    def add_probed(self, probed: ProbeResult) -> None:
+        """Tells what a probe's result changes."""
+        self._add(probed.task.variant, probed.task.dtype, _of_probe(probed), probed.task)
+
+    def _add(self, variant: str, dtype: str, shown: Sequence[tuple[str, Violation]], made_by: Case | ProbeTask) -> None:
+        for kind, where in self._count(variant, dtype, shown):
+            self._events.found(
+                FirstFinding(
+                    variant=variant,
+                    dtype=dtype,
+                    kind=kind,
+                    where=where,
+                    made_by=made_by,
+                    backend=self._run.ready.backend,
+                )
+            )
+        count, kinds = self._found[variant, dtype]
+        self._events.standing(Standing(variant=variant, dtype=dtype, results=count, kinds=tuple(map(str, kinds))))
+
+    def _count(self, variant: str, dtype: str, shown: Sequence[tuple[str, Violation]]) -> list[tuple[FindingKind, str]]:
+        """The kinds that are new, each with the case that shows it."""
         count, kinds = self._found.get((variant, dtype), (0, {}))
         defects = self._run.declarations[variant].known_defects if variant in self._run.declarations else ()
-        for violation in violations:
+        new: list[tuple[FindingKind, str]] = []
+        for case_id, violation in shown:
             is_known = any(
                 defect.applies(dtype, self._run.ready.backend) and defect.explains(violation, case_id)
                 for defect in defects
             )
-            if violation.refusal is None and not is_known:
-                kinds[str(violation.kind)] = None
+            if violation.refusal is None and not is_known and violation.kind not in kinds:
+                kinds[violation.kind] = None
+                new.append((violation.kind, case_id))
         self._found[variant, dtype] = count + 1, kinds
-        return count + 1, kinds
+        return new
+
+
+def _of_result(result: CaseMeasurement) -> list[tuple[str, Violation]]:
+    return [(result.case.id, violation) for violation in result.measurement.violations]
+
+
+def _of_probe(probed: ProbeResult) -> list[tuple[str, Violation]]:
+    return [(probed.case_id(shown.label), shown.violation) for shown in probed.conclusion.findings]
 
 
 def _loading(
@@ -174,23 +204,20 @@ def cases_and_probes(
     small = [task for task in tasks if not is_exclusive(task, session.ready)]
     done: dict[ProbeTask, Sequence[Outcome]] = {task: record.outcomes.get(task, ()) for task in tasks}
 
-    standings = _Standings(run, events)
+    standings = Standings(run, events)
 
     def deliver(item: CaseMeasurement | ProbeResult) -> None:
         if isinstance(item, CaseMeasurement):
             record.add_result(item)
             run.results.append(item)
-            standings.add(item.variant, item.case.dtype, item.case.id, item.measurement.violations)
+            standings.add_result(item)
         elif item.task in large and large[item.task].lacks_memory(item, session):
             done[item.task] = large.pop(item.task).kept
             alone.append(item.task)
         else:
             record.add_probed(item)
             run.probed.append(item)
-            for shown in item.conclusion.findings or (None,):
-                violations = () if shown is None else (shown.violation,)
-                where = "" if shown is None else item.case_id(shown.label)
-                standings.add(item.task.variant, item.task.dtype, where, violations)
+            standings.add_probed(item)
 
     def lane(own: Session, names: Sequence[str], most: int) -> Lane[CaseMeasurement | ProbeResult]:
         shares = [(case, [name for name in takers if name in names]) for case, takers in cases]

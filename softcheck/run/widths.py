@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from softcheck.run.pool import Pool
 
 COMPILE_SECONDS = 10.0
-"""Seconds that the kernels of one call may take to compile, by default."""
+"""Seconds that the kernels of one width may take to compile in a report, by default."""
 
 FREE = 2**11
 """Columns up to which rows run without a trial. A block of so many columns compiles in a fraction of a second."""
@@ -29,6 +29,9 @@ WIDEST = 2**20
 
 _STEEPEST = 8.0
 """Largest factor by which a doubling of the width may be foretold to take longer. Measured factors are 2 to 6."""
+
+_FORMS = 2
+"""Times that a report compiles the kernels of a width, at least: for sizes and strides divisible by 16, and for others."""
 
 _GROWING = 1.5
 """Factor of compile time per doubling of the width, below which compile time does not depend on the width."""
@@ -158,7 +161,7 @@ class _Climb:
             return None
         (narrow, before), (wide, now) = known[-2:]
         growth = min(_STEEPEST, (now / before) ** (1 / math.log2(wide / narrow)))
-        return None if growth < _GROWING else now * growth ** math.log2(columns / wide)
+        return None if growth < _GROWING else _FORMS * now * growth ** math.log2(columns / wide)
 
 
 def _tried(pool: "Pool", request: TryWidth, seconds: float) -> float | None:

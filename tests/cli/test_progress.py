@@ -1,11 +1,16 @@
 """What stands on standard error while a report runs."""
 
+import io
 import time
 
+import numpy as np
 import pytest
 
+from softcheck.cases.importing import case_from_bits
 from softcheck.cli import progress
-from softcheck.run.model import Standing
+from softcheck.contract import FindingKind
+from softcheck.run.model import FirstFinding, Standing
+from softcheck.run.probing import ProbeTask
 
 
 def now(*kinds):
@@ -22,6 +27,47 @@ def test_a_line_is_written_now_and_then_where_there_is_no_terminal(capsys, monke
     text = capsys.readouterr().err
     assert "running cases and probes, 3 of 8; 1 of 1 verdicts fail so far" in text
     assert len(text.splitlines()) >= 2
+
+
+def test_a_finding_is_told_at_once_with_its_command(capsys):
+    task = ProbeTask(variant="v", dtype="float16", probe="sizes")
+    found = FirstFinding(
+        variant="v",
+        dtype="float16",
+        kind=FindingKind.SUM_VIOLATION,
+        where="probe/sizes/columns-1-100",
+        made_by=task,
+        backend="interpreter",
+    )
+    with progress.shown() as events:
+        events.found(found)
+        text = capsys.readouterr().err
+    assert text == (
+        "softcheck: v float16: sum_violation at probe/sizes/columns-1-100; "
+        "softcheck report --variant v --dtype float16 --probe sizes --device interpreter\n"
+    )
+
+
+def test_a_finding_is_one_unbroken_line_of_a_terminal_too(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "40")
+    case = case_from_bits(np.zeros((1, 4), dtype=np.uint16), "float16", provenance="test", name="four")
+    found = FirstFinding(
+        variant="[red]v",
+        dtype="float16",
+        kind=FindingKind.RAISED,
+        where=case.id,
+        made_by=case,
+        backend="interpreter",
+    )
+    with progress.shown(("mine",)) as events:
+        events.found(found)
+    assert (
+        "[red]v float16: raised at saved/four/float16; softcheck report --variant '[red]v' --dtype float16 "
+        "--case saved/four/float16 --corpus mine --device interpreter\n"
+    ) in terminal.getvalue()
 
 
 def test_a_short_run_writes_nothing(capsys):

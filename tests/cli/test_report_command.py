@@ -44,6 +44,17 @@ def test_all_zero_output_fails_with_exit_1_and_a_command_that_reproduces_it():
     assert softcheck(*again[1:]).returncode == 1
 
 
+def test_the_first_finding_of_each_kind_has_a_line_on_standard_error_with_its_command():
+    variant = f"{HOSTILE}:all_zero"
+    done, report = report_json("--variant", variant, "--generate", "3", "--probe", "sizes")
+    findings = report["variants"][0]["findings"]
+    lines = [line.removeprefix("softcheck: ").split("; ") for line in done.stderr.splitlines() if " at " in line]
+    told = [said.removeprefix(f"{variant} float16: ").split(" at ") for said, _ in lines]
+    assert sorted(kind for kind, _ in told) == sorted({f["kind"] for f in findings})
+    again = {(f["kind"], f["case"]): f["reproduce"] for f in findings}
+    assert [command for _, command in lines] == [again[kind, case] for kind, case in told]
+
+
 def test_one_refused_variant_does_not_lose_the_others():
     done, report = report_json("--variant", "torch", "--variant", f"{HOSTILE}:as_list")
     assert done.returncode == 2

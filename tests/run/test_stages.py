@@ -10,18 +10,18 @@ import pytest
 from test_session import hostile
 
 from softcheck.cases.importing import case_from_bits
-from softcheck.contract import FindingKind, Violation
+from softcheck.contract import FindingKind, Refusal, Violation
 from softcheck.judge.measurement import unmeasured
-from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.run import stages
 from softcheck.run.model import Events, Run, RunOptions
 from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Patience
 from softcheck.run.pool import Job
-from softcheck.run.probing import ProbeResult
+from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready
 from softcheck.run.record import Record
 from softcheck.run.session import CaseMeasurement, Session
-from softcheck.variants.declaration import Declaration
+from softcheck.variants.declaration import Declaration, KnownDefect
 
 SLOW_TO_IMPORT = f"{Path(__file__).parents[1] / 'kernels' / 'slow_to_import.py'}:softmax"
 ON_CPU = Ready(backend="interpreter", device="CPU", torch="2", triton="3", python="3.11", driver=None)
@@ -260,3 +260,47 @@ def test_a_variant_whose_worker_another_one_ends_while_it_is_loaded_is_loaded_ag
     finally:
         opened.close()
     assert run.refused == {}
+
+
+def broken(on, *violations):
+    return CaseMeasurement("v", on, unmeasured(on.shape, violations), 0.1)
+
+
+@pytest.fixture
+def standings():
+    declared = Declaration(known_defects=(KnownDefect(kinds=(FindingKind.INF_MISMATCH,), reason="known"),))
+    options = RunOptions(variants=("v",), dtypes=("float16",), cases=tuple(CASES), whole_corpus=False)
+    run = Run(options=options, ready=ON_CPU, declarations={"v": declared})
+    told = []
+
+    def opened(*before):
+        run.results.extend(before)
+        return stages.Standings(run, Events(found=lambda found: told.append((found.kind, found.where, found.made_by))))
+
+    return opened, told
+
+
+def test_the_first_finding_of_a_kind_is_told_once_and_a_declared_one_or_a_refusal_never(standings):
+    opened, told = standings
+    sums, order = (Violation(kind, "no") for kind in (FindingKind.SUM_VIOLATION, FindingKind.ORDER_VIOLATION))
+    known = Violation(FindingKind.INF_MISMATCH, "declared")
+    refusal = Refusal(rows=2, columns=64, error="ValueError: no", place="v.py:1")
+    refused = Violation(FindingKind.RAISED, "no", refusal=refusal)
+    shown = opened()
+    shown.add_result(broken(CASES[0]))
+    shown.add_result(broken(CASES[1], known, refused, sums))
+    shown.add_result(broken(CASES[2], sums))
+    task = ProbeTask(variant="v", dtype="float16", probe="sizes")
+    conclusion = Conclusion(findings=(Shown("a", sums), Shown("b", order), Shown("c", order)))
+    shown.add_probed(ProbeResult(task=task, labels=("a", "b", "c"), conclusion=conclusion, abandoned=0, seconds=0.0))
+    assert told == [
+        (FindingKind.SUM_VIOLATION, CASES[1].id, CASES[1]),
+        (FindingKind.ORDER_VIOLATION, "probe/sizes/b", task),
+    ]
+
+
+def test_what_was_found_before_is_not_told_again(standings):
+    opened, told = standings
+    sums = Violation(FindingKind.SUM_VIOLATION, "no")
+    opened(broken(CASES[0], sums)).add_result(broken(CASES[1], sums))
+    assert told == []
