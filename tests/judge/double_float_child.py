@@ -49,7 +49,7 @@ def scanned(bits, output, dtype):
 
     from oracles.formats import FORMATS
     from softcheck.judge import bounds
-    from softcheck.judge.device import choice
+    from softcheck.judge.device import dispatch
     from softcheck.judge.device.constants import Constants
     from softcheck.judge.device.reduction import Numbers
     from softcheck.judge.judge import STANDARD
@@ -60,7 +60,7 @@ def scanned(bits, output, dtype):
     x, y = to_tensor(bits, fmt, device), to_tensor(output, fmt, device)
     both = []
     for judged_in in ("double-float32", "float64"):
-        found = choice.scan_in(judged_in, x, y, constants, masked_gives_zero=False)
+        found = dispatch.scan_in(judged_in, x, y, constants, masked_gives_zero=False)
         numbers = Numbers(found.found)
         rows = sorted(found.listed[: int(found.left)].tolist())
         both.append((rows, numbers.passed, numbers.error_sum, numbers.largest))

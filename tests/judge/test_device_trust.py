@@ -71,7 +71,7 @@ FAULTS = {
         r"row (4 \(subnormal results|7 \(masked in part)\), right outputs: histogram",
     ),
     "another ULP": (("shares._EXPONENT", 0x7F000000), r"row 0 \(ordinary\), right outputs: ulp_sum"),
-    "another sum's place": (("finish._SUMS", 2), r"fully_masked_rows 3 on the device, 1 by numpy"),
+    "another sum's place": (("reduction._SUMS", 2), r"fully_masked_rows 3 on the device, 1 by numpy"),
 }
 
 
