@@ -71,7 +71,7 @@ _SAVE_EVERY = 10.0
 
 @dataclass
 class Tally:
-    """What was judged of one family."""
+    """Counts of one family's judged rows."""
 
     launches: int = 0
     rows: int = 0
@@ -114,7 +114,7 @@ class Progress:
 
 @dataclass
 class State:
-    """What the file holds."""
+    """Contents of the file."""
 
     settings: dict[str, Any]
     environment: dict[str, Any]
@@ -168,7 +168,7 @@ def laid_out(x: torch.Tensor, kind: int, fmt: Format) -> Placed:
 
 @dataclass(frozen=True)
 class Shard:
-    """What one process takes: some widths of one dtype."""
+    """The work of one process: some widths of one dtype."""
 
     dtype: str
     widths: tuple[int, ...]
@@ -199,7 +199,7 @@ class Run:
         return {width for width in WIDTHS_OF.get(family, WIDTHS) if width in shard.widths and width <= self.limit}
 
     def takes(self, family: str, columns: int) -> bool:
-        """Whether it runs on such rows."""
+        """True if the variant runs on such rows."""
         return family in self.progress.families and columns <= self.limit
 
 
@@ -346,7 +346,7 @@ def groups(settings: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
 
 
 def shards(settings: dict[str, Any]) -> list[Shard]:
-    """What the processes take, in the order in which they begin: wide rows take longest."""
+    """Shards for the processes, in the order in which they begin: wide rows take longest."""
     return [Shard(dtype, group) for group in reversed(groups(settings)) for dtype in settings["dtypes"]]
 
 
@@ -427,7 +427,10 @@ def run_all(state: State, path: Path) -> None:
 
 
 def _is_correct(promise: Declaration, dtype: str, backend: Backend) -> bool:
-    """Whether a variant declares the dtype and no defect that cases may show; what only a probe finds is no wrong value."""
+    """True if a variant declares the dtype and no defect that cases may show.
+
+    A defect that only a probe finds is no wrong value.
+    """
     defects = [d for d in promise.known_defects if d.applies(dtype, backend)]
     return dtype in promise.dtypes and all(glob.startswith("probe/") for d in defects for glob in d.cases)
 

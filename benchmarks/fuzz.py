@@ -71,7 +71,7 @@ class Target:
 
 @dataclass
 class Score:
-    """What became of a target's inputs."""
+    """Results of a target's inputs."""
 
     inputs: int = 0
     refused: int = 0

@@ -1,4 +1,4 @@
-"""Whether the device judge and the numpy judge agree, on variants' outputs for every case of the corpora.
+"""Comparison of the device judge with the numpy judge, on variants' outputs for every case of the corpora.
 
     python benchmarks/judge_agreement.py [--jobs 12] [--seconds 300] [--variants torch,multi_row] [--families normal,special]
                                          [--elements 262144] [--output FILE]

@@ -106,7 +106,7 @@ def loop_of(code: str) -> list[str]:
 
 
 def _target(instruction: str, labels: dict[str, int]) -> int | None:
-    """Where an instruction may jump to."""
+    """Index of the instruction that a branch may jump to; None for other instructions."""
     jump = re.match(r"BRA.*`\((\.L_x_\d+)\)", instruction)
     return labels.get(jump[1]) if jump else None
 

@@ -47,7 +47,7 @@ TOGETHER = tuple(name for name in PROBES if name not in EXCLUSIVE)
 
 @dataclass(slots=True)
 class Score:
-    """What was found on one kernel."""
+    """Findings on one kernel."""
 
     name: str
     bug: str
@@ -66,17 +66,17 @@ class Score:
     seconds: float = 0.0
     cut_off: bool = False
     is_checked: bool = False
-    """Whether its check came to its end."""
+    """True if the kernel's check came to its end."""
     error: str | None = None
 
     @property
     def is_right(self) -> bool:
-        """Whether it is a control."""
+        """True if the kernel is a control."""
         return not self.expected
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing more to learn: a wrong kernel is caught."""
+        """True if there is nothing more to learn: a wrong kernel is caught."""
         return self.caught_after is not None
 
     @property

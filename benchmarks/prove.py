@@ -98,7 +98,7 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a step ended."""
+    """The end of a step."""
 
     name: str
     command: str
@@ -144,7 +144,10 @@ class Running:
         )
 
     def done(self) -> Done | None:
-        """How it ended; None while it runs. Interrupts it at its limit and kills it 20 seconds later."""
+        """Returns how the step ended; None while it runs.
+
+        Interrupts the step at its limit and kills it 20 seconds later.
+        """
         seconds = time.monotonic() - self.begun
         status = self._process.poll()
         if status is None:

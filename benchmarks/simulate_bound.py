@@ -32,7 +32,7 @@ Steps = NDArray[np.int64]
 
 LOG2E = np.float32(1.4426950408889634)
 SCALE = np.float32(0.7)
-"""What logits are multiplied by in kernels that scale them: no power of two, so that products round."""
+"""Factor of the logits in kernels that scale them: no power of two, so that products round."""
 CANDIDATES = 32
 """Neighbouring logits that are tried for the one that the exponent's roundings hurt most."""
 LOOSE = 0.5
@@ -55,7 +55,7 @@ class Kernel:
     arithmetic: Arithmetic = STANDARD
     fmt: Format = FLOAT32
     fused: bool = False
-    """Whether the scaling of logits is fused with the subtraction."""
+    """True if the scaling of logits is fused with the subtraction."""
     exp_ulps: int = 2
     divide_ulps: int = 2
     sum_type: type[np.floating[Any]] = np.float32
@@ -123,7 +123,10 @@ def moved(values: Singles, steps: Steps) -> Singles:
 
 
 def exponents(x: Singles, top: Singles, kernel: Kernel) -> NDArray[np.float64]:
-    """What the exponential is taken of, in units of log 2, as float64: every operation rounded as the kernel rounds it."""
+    """Arguments of the exponential, in units of log 2, as float64.
+
+    Every operation is rounded as the kernel rounds it.
+    """
     fused_scale = kernel.arithmetic.scaled_logits and kernel.fused
     if kernel.arithmetic.scaled_logits and not fused_scale:
         x, top = x * SCALE, top * SCALE
@@ -304,7 +307,7 @@ class Worst:
 
     @property
     def broken(self) -> bool:
-        """Whether a bound was exceeded."""
+        """True if a bound was exceeded."""
         return max(self.element.share, self.total.share, self.judged.share) > 1
 
     @property

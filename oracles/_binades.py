@@ -1,11 +1,11 @@
-"""Which side of a power of two an exact softmax value lies on, where a reference's own error leaves it open.
+"""The side of a power of two on which an exact softmax value lies, if a reference's own error leaves it open.
 
 ulp(r) halves below every power of two, so a reference must not sit in the wrong binade, however close r is.
 
-Every such question has an answer that enough precision finds, except where r = 2^k exactly. By the theorem of
-Lindemann and Weierstrass, r_j = 1 / sum_i e^(x_i - x_j) with rational x_i is rational only if all finite x_i are equal.
-One more family is settled without computing, since the precision it needs may be astronomical: with c copies of the
-maximum and any other finite logit, however far below, the maxima's r is below 1/c.
+Enough precision settles every such case, except r = 2^k exactly. By the theorem of Lindemann and Weierstrass, r_j = 1 /
+sum_i e^(x_i - x_j) with rational x_i is rational only if all finite x_i are equal. One more family is settled without
+computing, since the precision it needs may be astronomical: with c copies of the maximum and any other finite logit,
+however far below, the maxima's r is below 1/c.
 """
 
 import flint
@@ -28,10 +28,10 @@ _NUDGE = 2.0**-200
 
 
 def settle(values: Values, reference: Reference, ordinary: NDArray[np.intp]) -> None:
-    """Move every element of the ordinary rows that could lie on either side of a power of two to the right side.
+    """Moves every element of the ordinary rows that could lie on either side of a power of two to the right side.
 
-    Changes ``low``, by less than the stated error, so that the bound still holds; and ``relative_error`` to 0 where
-    r is exactly the power of two. Raises ArithmeticError where ``MAX_PRECISION`` does not suffice.
+    Changes ``low``, by less than the stated error, so that the bound still holds; and ``relative_error`` to 0 if r is
+    exactly the power of two. Raises ArithmeticError if ``MAX_PRECISION`` does not suffice.
     """
     step = max(1, _BLOCK_ELEMENTS // max(1, values.shape[1]))
     for first in range(0, len(ordinary), step):

@@ -1,4 +1,4 @@
-"""What all oracles share: checking the input, filling special rows, and grouping equal logits."""
+"""Common parts of all oracles: checks of the input, special rows, and groups of equal logits."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class Groups:
     columns: NDArray[np.intp]
     """Columns that hold a finite logit."""
     member: NDArray[np.intp]
-    """For each of those columns the index of its logit in ``values``."""
+    """Index of the logit in ``values``, for each of these columns."""
 
     @property
     def maximum(self) -> float:
@@ -73,7 +73,7 @@ def start(values: Values, fully_masked: FullyMasked) -> tuple[Reference, NDArray
 
 
 def single_row(row: Values) -> Values:
-    """The row as a matrix of one row. Raises ValueError where it is not a 1-D float64 array."""
+    """Returns the row as a matrix of one row. Raises ValueError if it is not a 1-D float64 array."""
     if row.ndim != 1 or row.dtype != np.float64:
         raise ValueError(f"got an array of shape {row.shape} and dtype {row.dtype}, expected a 1-D float64 row")
     return row[None, :]

@@ -35,7 +35,7 @@ class Rounded:
     precision: int
     """Working bits of the last pass; 0 where no pass was needed."""
     raises: int
-    """How often the precision had to be doubled."""
+    """Number of times that the precision had to be doubled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def _round_quotient(numerator: int, denominator: int, fmt: Format) -> int:
 
 
 def _round_below_quotient(denominator: int, fmt: Format) -> int:
-    """Bit pattern of what is less than 1/denominator by an infinitesimal."""
+    """Bit pattern of a number below 1/denominator by an infinitesimal."""
     extra = denominator.bit_length() + fmt.precision + 8
     quotient, rest = divmod(1 << extra, denominator)
     # One bit less than an exact quotient; a truncated one is already followed by something above zero.

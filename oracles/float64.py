@@ -28,7 +28,8 @@ UNIT_ROUNDOFF = 2.0**-53
 UNDERFLOW = 2.0**-1022
 
 _UNDERFLOW_DISTANCE = 800.0
-"""Beyond it exp gives 0 and ``absolute_error`` covers the element; keeps the bound finite for masked logits."""
+"""Distance beyond which exp gives 0 and ``absolute_error`` covers the element; it keeps the bound finite for masked
+logits."""
 _BLOCK_ELEMENTS = 1 << 15
 _NARROW = 16
 

@@ -1,4 +1,4 @@
-"""What every oracle returns: softmax values with a stated error bound."""
+"""The result of every oracle: softmax values with a stated error bound."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,12 +15,12 @@ FullyMasked = Literal["nan", "zero"]
 class Reference:
     """Softmax of a matrix: ``(high + low) * 2**exponent`` per element, all arrays of shape [rows, columns].
 
-    ``high`` is the float64 nearest to the scaled value and ``low`` what it leaves; the separate exponent keeps float64
-    subnormal results from losing digits. The exact value r satisfies
-    ``|r - (high + low) * 2**exponent| <= relative_error * r + absolute_error``, and is exactly this value where
-    ``relative_error`` is 0. NaN in ``high`` means that the row's answer is NaN by the convention for special rows.
+    ``high`` is the float64 nearest to the scaled value, and ``low`` the remainder. The separate exponent keeps float64
+    subnormal results from losing digits. The exact value r satisfies ``|r - (high + low) * 2**exponent| <=
+    relative_error * r + absolute_error``, and is exactly this value if ``relative_error`` is 0. NaN in ``high`` means
+    that the row's answer is NaN by the convention for special rows.
 
-    Of c copies of a row's maximum, c a power of two, the value lies on the side of 1/c on which the exact one lies.
+    If a row's maximum has c copies, c a power of two, their value lies on the same side of 1/c as the exact value.
     """
 
     high: Values
@@ -29,7 +29,7 @@ class Reference:
     relative_error: Values
     absolute_error: float
     settled: bool = False
-    """Whether every element, not the maxima alone, lies on the exact value's side of every power of two."""
+    """True if every element, not the maxima alone, lies on the exact value's side of every power of two."""
 
     @property
     def values(self) -> Values:

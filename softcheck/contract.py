@@ -46,11 +46,11 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     place: str
     """File and line that raise it."""
     answered: int | None = None
-    """Of a sweep over sizes: the largest that was answered. Each larger one that was tried was refused."""
+    """Largest answered size of a sweep over sizes. Every larger size that was tried was refused."""
 
     @property
     def kind(self) -> tuple[str, str]:
-        """What two refusals for the same reason have in common: the type of the exception and its place."""
+        """The common part of two refusals for the same reason: the type of the exception and its place."""
         return self.error.partition(":")[0].partition(" of ")[0], self.place
 
 
@@ -59,7 +59,7 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     kind: FindingKind
     message: str
-    """Value, what was expected, and by how much it misses; one line."""
+    """The value, the expected value, and the difference; one line."""
     count: int = 1
     """Elements (rows, for sums) of the case that break the promise."""
     row: int | None = None
@@ -86,4 +86,4 @@ VALUE_KINDS = frozenset(
 """Kinds that say an output value is wrong; a second run may show the cause behind them."""
 
 BOUNDED_KINDS = frozenset({FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION, FindingKind.ORDER_VIOLATION})
-"""Those that depend on what the variant's arithmetic allows."""
+"""Kinds of violation that depend on the errors that the variant's arithmetic allows."""

@@ -12,17 +12,17 @@ class UsageError(SoftcheckError):
 
 
 class TooLittleMemoryError(UsageError):
-    """There is no room for an input as large as was asked for; a smaller one may do."""
+    """Raised if there is no room for an input of the requested size; a smaller one may fit."""
 
 
 class NothingRunError(SoftcheckError):
-    """Nothing was judged, so nothing may be called right; exit code 3."""
+    """Raised if nothing was judged, so that nothing may be called right; exit code 3."""
 
     exit_code = 3
 
 
 class UninterpretableError(SoftcheckError):
-    """A variant's call needs what there is only on a GPU, so that here it shows nothing; the message says what."""
+    """Raised if a variant's call needs a GPU, so that here it shows nothing; the message names the need."""
 
 
 def near_matches(value: str, known: list[str]) -> str:

@@ -48,15 +48,15 @@ _FIXTURES = {"accuracy": "check", "generated_accuracy": "search"}
 _WHAT_TO_WRITE = '@pytest.mark.accuracy(variants=["my_kernels.py:softmax"], dtypes=["float16"])'
 
 _SUBJECTS: "pytest.StashKey[dict[str, Accuracy | ProbedAccuracy | GeneratedAccuracy]]" = pytest.StashKey()
-"""What the fixtures of one test handed out."""
+"""Objects that the fixtures of one test handed out."""
 
 
 @dataclass(frozen=True)
 class _Settings:
-    """What is chosen for this run, and what pyproject.toml gives where the marker leaves it open."""
+    """Choices for this run, and pyproject.toml's defaults for settings that the marker leaves open."""
 
     chosen: dict[str, tuple[str, ...]]
-    """By the command line or the environment; they override the marker."""
+    """Choices by the command line or the environment; they override the marker."""
     defaults: dict[str, tuple[str, ...]]
     device: Any
     examples: int
@@ -176,7 +176,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test per variant, dtype and family or probe for ``accuracy``; per variant and dtype for ``generated_accuracy``."""
+    """Makes one test per variant, dtype and family or probe for ``accuracy``.
+
+    For ``generated_accuracy``, it makes one test per variant and dtype.
+    """
     wanted = set(_FIXTURES) & set(metafunc.fixturenames)
     if not wanted:
         return
@@ -190,7 +193,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if "generated_accuracy" in wanted:
             metafunc.parametrize("generated_accuracy", _generated(metafunc.config, asked), indirect=True)
     except UsageError as error:
-        # Of this exception pytest shows the message alone.
+        # pytest shows only the message of this exception.
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
 
 
@@ -245,7 +248,7 @@ def _fail_unjudged(why: str) -> NoReturn:
 
 
 def _is_marked(item: pytest.Item) -> bool:
-    """Whether a test itself, not only its class or module, has the marker, and the marker is softcheck's.
+    """True if a test itself, not only its class or module, has the marker, and the marker is softcheck's.
 
     A project that registers a marker of the same name means its own by it.
     """
@@ -255,7 +258,7 @@ def _is_marked(item: pytest.Item) -> bool:
 
 
 def _judged(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
-    """Saved cases and probes. What is chosen among one of them for this run, without the other, leaves the other out."""
+    """Returns saved cases and probes. If only cases or only probes are chosen for this run, the other is left out."""
     chosen = _settings(config).chosen
     cases_chosen, probes_chosen = chosen["family"] or chosen["case"] or chosen["corpus"], chosen["probe"]
     saved = _saved(config, asked) if cases_chosen or not probes_chosen else []
@@ -263,7 +266,7 @@ def _judged(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[An
 
 
 def _names(config: pytest.Config, setting: str, of_marker: tuple[str, ...] | None) -> tuple[str, ...]:
-    """What is chosen for this run, else by the marker, else by pyproject.toml; empty where all three leave it open."""
+    """Names chosen for this run, else by the marker, else by pyproject.toml; empty if all three leave it open."""
     settings = _settings(config)
     return settings.chosen[setting] or (settings.defaults[setting] if of_marker is None else of_marker)
 
@@ -328,7 +331,7 @@ def _specs(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> dict[str
 
 
 def _below(folder: Path, spec: str) -> str:
-    """A spec whose file, where it names one, is looked for in a folder."""
+    """Returns a spec whose file, if it names one, is looked for in a folder."""
     location, colon, function = spec.rpartition(":")
     is_file = location.endswith(".py") or "/" in location
     return f"{folder / Path(location).expanduser()}{colon}{function}" if is_file else spec

@@ -42,7 +42,7 @@ _MOST_LISTED = 16
 """Matrices of up to about this many elements may be drawn element by element; larger ones come from recipes."""
 
 _THRESHOLDS = (0.5, 1.0, 9.7, 10.4, 17.3, 17.4, 87.3, 88.0, 92.8, 103.9, 104.0, 708.4, 745.1, 746.0)
-"""Distances below the maximum where exp, or a result in one of the formats, turns subnormal or zero."""
+"""Distances below the maximum at which exp, or a result in one of the formats, turns subnormal or zero."""
 
 
 def bit_patterns(
@@ -217,7 +217,7 @@ class _Bounds:
 def _contents(
     fmt: Format, bounds: _Bounds, *, nan: bool, infinity: bool, negative_infinity: bool
 ) -> st.SearchStrategy[tuple[Bits, Recipe | None]]:
-    """Bits of a matrix, and the recipe that makes them where there is one."""
+    """Draws bits of a matrix, and the recipe that makes them if there is one."""
     bounds.check()
     element = bit_patterns(fmt.name, allow_nan=nan, allow_infinity=infinity, allow_negative_infinity=negative_infinity)
     words: list[Number] = ["max", "min", "least_normal", "least_subnormal", 0.0, 1.0, -100.0]

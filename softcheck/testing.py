@@ -1,4 +1,4 @@
-"""What the pytest fixtures hand to a test: one variant in one dtype, to judge on saved or on generated cases."""
+"""Objects that the pytest fixtures hand to a test: one variant in one dtype, and the cases to judge it on."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -36,9 +36,9 @@ class _Subject:
     variant: str
     dtype: str
     require_all_sizes: bool = field(default=False, kw_only=True)
-    """Whether sizes that the variant refuses are broken promises."""
+    """True if sizes that the variant refuses are broken promises."""
     has_judged: bool = field(default=False, init=False, kw_only=True)
-    """Whether the test has called what judges, whatever came of it."""
+    """True if the test has called a judging function, whatever the result."""
 
     def declaration(self) -> Declaration:
         """The variant's declaration. Fails the test where it can't be loaded, skips it for an undeclared dtype."""
@@ -55,12 +55,12 @@ class _Subject:
         return explanation(violation, result.case.id, self.dtype, declaration, self.session.ready.backend)
 
     def describe(self, result: CaseMeasurement, violation: Violation) -> str:
-        """Kind, case, what the judge says, and the command that shows it again."""
+        """Returns the kind, the case, the judge's message, and the command that shows the finding again."""
         command = reproduce_command(self.variant, result.case, self.session.ready.backend)
         return f"  {violation.kind} on {result.case.id}\n    {violation.message}\n    {command}"
 
     def given_up(self) -> str | None:
-        """Why the variant is called no more, or None while it is."""
+        """Returns the reason why the variant is called no more, or None."""
         over = self.session.patience.over(self.variant, self.dtype)
         return None if over is None else f"{self.variant} was given up: {over.why}"
 
@@ -128,11 +128,11 @@ class Accuracy(_Subject):
     cases: tuple[Case, ...]
 
     def check(self) -> None:
-        """Judges every case and fails with each broken promise: value, expected, ULP, bound, bits, and how to reproduce.
+        """Judges every case and fails with each broken promise: value, expected, ULP, bound, bits, and a command.
 
-        Skips, with the reason, what the variant does not declare and what Triton's interpreter can't run, and where the variant
-        refuses a case for its size and answers nothing larger: then the others have passed. Ends as an expected failure where all
-        that was found are declared defects.
+        Skips, with the reason, cases that the variant does not declare and cases that Triton's interpreter can't run, and ends
+        as a skip if the variant refuses a case for its size and answers nothing larger: the other cases have passed then.
+        Ends as an expected failure if all findings are declared defects. The command reproduces the finding.
         """
         declaration = self.declaration()
         covered = [case for case in self.cases if left_out(case, declaration) is None]
@@ -163,10 +163,11 @@ class ProbedAccuracy(_Subject):
     probe: str
 
     def check(self) -> None:
-        """Makes every trial and fails with each broken promise: what it is, the trial, and how to reproduce.
+        """Makes every trial and fails with each broken promise: the promise, the trial, and how to reproduce it.
 
-        Skips, with the reason, what the variant does not declare or refuses, and where no trial could be made; prints the reasons of
-        single trials that could not. Ends as an expected failure where all that was found are declared defects.
+        Skips, with the reason, an undeclared dtype, a variant that refuses inputs without elements, and a probe without
+        any trial. Prints the reasons of single skipped trials. Ends as an expected failure if all findings are declared
+        defects.
         """
         declaration = self.declaration()
         task = ProbeTask(variant=self.variant, dtype=self.dtype, probe=self.probe)

@@ -25,7 +25,7 @@ _HAS_GPU = Path("/dev/nvidiactl").exists()
 
 
 from_nothing = process.start
-"""How workers start elsewhere, for tests of what they do to their memory: a forked heap holds other blocks."""
+"""Starts a worker without forking, for tests of what workers do to their memory: a forked heap holds other blocks."""
 
 
 @contextlib.contextmanager

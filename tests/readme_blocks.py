@@ -34,7 +34,7 @@ class Block:
 
     @property
     def output(self) -> str:
-        """What the block quotes, without the lines that show the command."""
+        """The quoted output of the block, without the lines that show the command."""
         joined = re.sub(r"\\\n\s*(?:>\s)?", "", self.text)
         return "".join(line for line in joined.splitlines(keepends=True) if not line.startswith("$ "))
 

@@ -1,4 +1,4 @@
-"""What the source distribution and the wheel hold, and what an index shows of them. Builds both, without a network."""
+"""Contents of the source distribution and the wheel, and their page on an index. Builds both, without a network."""
 
 import email
 import re

@@ -1,4 +1,4 @@
-"""A case: one concrete input of a softmax kernel, with where it lies in memory and where it came from."""
+"""A case: one concrete input of a softmax kernel, with its memory layout and its origin."""
 
 import hashlib
 from typing import Self
@@ -15,10 +15,10 @@ GENERATED = "generated"
 
 
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a matrix lies in memory, in elements: element (i, j) is at ``offset + i * row_stride + j * column_stride``.
+    """Memory layout of a matrix, in elements: element (i, j) is at ``offset + i * row_stride + j * column_stride``.
 
-    ``row_stride`` None means contiguous rows (the column count). Whatever lies between the elements is filled with NaN,
-    so that a kernel that ignores a stride or an offset computes with poison.
+    ``row_stride`` None means contiguous rows (the column count). The memory between the elements is filled with NaN, so
+    that a kernel that ignores a stride or an offset computes with poison.
     """
 
     row_stride: Count | None = None
@@ -30,7 +30,7 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return (columns if self.row_stride is None else self.row_stride, self.column_stride)
 
     def is_contiguous(self, columns: int) -> bool:
-        """Whether the elements are packed row by row from the start of the storage."""
+        """True if the elements are packed row by row from the start of the storage."""
         return self.strides(columns) == (columns, 1) and self.offset == 0
 
     def extent(self, rows: int, columns: int) -> int:
@@ -46,7 +46,7 @@ PACKED = Layout()
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """One input matrix. Exactly one of ``rows`` (bit patterns in hexadecimal) and ``recipe`` says what it holds."""
+    """One input matrix. Exactly one of ``rows`` (bit patterns in hexadecimal) and ``recipe`` gives its contents."""
 
     id: str
     """``family/name/dtype``; stable, unique over all corpora."""
@@ -82,7 +82,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return self.recipe.bits(rows, columns, self.format)
 
     def with_digest(self) -> Self:
-        """The same case with the digest that its bits give."""
+        """Returns the same case with the digest of its bits."""
         return msgspec.structs.replace(self, digest=digest(self.bits(), self.format, self.layout))
 
 

@@ -1,4 +1,4 @@
-"""Whether a case keeps the rules that its types alone can't express."""
+"""Checks of the rules for a case that its types alone can't express."""
 
 import re
 from collections.abc import Iterable
@@ -63,11 +63,12 @@ def refuse_changed(cases: Iterable[Case]) -> None:
 
 
 LARGEST_CHECKED = 1 << 17
-"""Elements of the largest recipe that is hashed before every run: all that are smaller take a third of a second in all."""
+"""Elements of the largest recipe that is hashed before every run. All smaller recipes take a third of a second in
+all."""
 
 
 def check_layout(bits: Bits, case: Case) -> None:
-    """Raise UsageError where the storage doesn't fit into memory or one address would hold two different elements."""
+    """Raises UsageError if the storage doesn't fit into memory, or if one address would hold two different elements."""
     rows, columns = bits.shape
     wanted = case.layout.extent(rows, columns) * case.format.itemsize
     available = available_bytes()
@@ -81,7 +82,7 @@ def check_layout(bits: Bits, case: Case) -> None:
 
 
 def _one_element_each(layout: Layout, rows: int, columns: int) -> bool:
-    """Whether strides alone show that no two elements share an address."""
+    """True if strides alone show that no two elements share an address."""
     row_stride, column_stride = layout.strides(columns)
     row_span, column_span = (rows - 1) * row_stride, (columns - 1) * column_stride
     rows_apart = column_stride > 0 and (rows <= 1 or row_stride > column_span)

@@ -1,4 +1,4 @@
-"""Storing large inputs as recipes where one gives the same bits, and refusing them where none does."""
+"""Storage of large inputs as recipes if one gives the same bits, and their refusal if none does."""
 
 import msgspec
 import numpy as np
@@ -13,9 +13,10 @@ _MOST_EXCEPTIONS = 16
 
 
 def compacted(case: Case, origin: Case | None = None) -> Case:
-    """The same input as a recipe where its bits are many and a recipe gives them; else the case itself.
+    """Returns the same input as a recipe if its bits are many and a recipe gives them; otherwise the case itself.
 
-    Tried are the recipe of ``origin``, the case that this one was made from, and one value with a few exceptions.
+    Two recipes are tried: that of ``origin``, the case that this one was made from, and one value with a few
+    exceptions.
     """
     rows, columns = case.shape
     if case.rows is None or rows * columns <= _READABLE:
@@ -29,7 +30,7 @@ def compacted(case: Case, origin: Case | None = None) -> Case:
 
 
 def _one_value(bits: Bits, fmt: Format) -> Recipe | None:
-    """The commonest value everywhere and the others put in; None where too many differ from it."""
+    """Returns a recipe of the commonest value with the other values put in; None if too many values differ from it."""
     patterns, counts = np.unique(bits, return_counts=True)
     commonest = patterns[counts.argmax()]
     places = np.argwhere(bits != commonest)

@@ -15,7 +15,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Line(NamedTuple):
-    """One line of a corpus file: a case, or what is wrong with it."""
+    """One line of a corpus file: a case, or a message that says what is wrong with it."""
 
     file: Path
     number: int
@@ -55,7 +55,7 @@ def builtin_names() -> list[str]:
 
 
 def default_corpora() -> list[str]:
-    """What is run when no corpus is named: the built-in ones, and the working folder's ``corpora/regressions``.
+    """Corpora that run if none is named: the built-in ones, and the working folder's ``corpora/regressions``.
 
     Nothing else below ``corpora`` is read unasked: a project may keep files of its own in a folder of that name.
     """
@@ -73,7 +73,7 @@ def encode_case(case: Case) -> bytes:
 
 
 def decode_case(line: bytes) -> Case:
-    """A case from one line of JSON. Raises UsageError that says what is wrong and what was expected."""
+    """Decodes a case from one line of JSON. Raises UsageError that says what is wrong and what was expected."""
     try:
         case = _DECODER.decode(line)
     except msgspec.ValidationError as error:
@@ -85,10 +85,11 @@ def decode_case(line: bytes) -> Case:
 
 
 def corpus_files(name_or_path: str | Path) -> list[Path]:
-    """The files of a corpus, sorted: a built-in name, a folder (its ``*.jsonl`` files, at any depth) or one file.
+    """Returns the files of a corpus, sorted.
 
-    A built-in name wins over a path of the same spelling; write ``./name`` for the path. Raises UsageError where there
-    is nothing, or nothing that can be read.
+    The corpus is a built-in name, a folder (its ``*.jsonl`` files, at any depth) or one file. A built-in name wins over
+    a path of the same spelling; write ``./name`` for the path. Raises UsageError if there is no such corpus, or no file
+    that can be read.
     """
     text = str(name_or_path)
     is_name = isinstance(name_or_path, str) and "/" not in text
@@ -104,9 +105,9 @@ def corpus_files(name_or_path: str | Path) -> list[Path]:
 
 
 def read_lines(file: Path) -> Iterator[Line]:
-    """Every line of a corpus file that is not blank, in order; a malformed one as a problem, not as an error.
+    """Yields every line of a corpus file that is not blank, in order. A malformed line is a problem, not an error.
 
-    Raises UsageError where the file can't be read.
+    Raises UsageError if the file can't be read.
     """
     try:
         content = _regular(file).read_bytes()
@@ -146,10 +147,10 @@ def load(names_or_paths: Iterable[str | Path]) -> list[Case]:
 
 
 def verify(names_or_paths: Iterable[str | Path]) -> list[Problem]:
-    """Everything wrong with the named corpora; empty where all is well.
+    """Returns everything wrong with the named corpora; empty if all is well.
 
     Checks every line's schema, id, rows, layout and digest (recipes are run), and that no id and no input occurs twice.
-    Raises UsageError only where a corpus can't be found or read.
+    Raises UsageError only if a corpus can't be found or read.
     """
     problems: list[Problem] = []
     ids: dict[str, Line] = {}

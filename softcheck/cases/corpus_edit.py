@@ -13,7 +13,8 @@ from softcheck.cases.corpus import encode_case, read_lines
 from softcheck.errors import UsageError
 
 LONGEST_LINE = 2**20
-"""Bytes of the longest line that is added: some 100000 float32 patterns. A corpus is read, searched and reviewed by line."""
+"""Bytes of the longest line that is added: some 100000 float32 patterns. People read, search and review a corpus by
+line."""
 
 
 class AlreadySavedError(UsageError):
@@ -27,13 +28,13 @@ class AlreadySavedError(UsageError):
 
 
 def add(case: Case, path: str | Path, *, beside: Iterable[str | Path] = ()) -> Path:
-    """Append a case to a corpus file, which is made where it does not exist, and return the file's path.
+    """Appends a case to a corpus file, which is created if it does not exist, and returns the file's path.
 
     ``beside`` names further corpus files that must not hold the same id or input either; the ``*.jsonl`` files of the
-    target's own folder are always looked at. The file is replaced as a whole, so that a reader, or a crash at any
-    moment, sees the old content or the new one. A large input is saved as a recipe where one value with a few exceptions
-    gives it. Raises AlreadySavedError where the input is saved already, and UsageError where the case contradicts itself,
-    takes more than ``LONGEST_LINE`` bytes, its id is in use, or the folder can't be written.
+    target's own folder are always checked. The file is replaced as a whole, so that a reader, or a crash at any moment,
+    sees the old content or the new one. A large input is saved as a recipe if one value with a few exceptions gives it.
+    Raises AlreadySavedError if the input is saved already, and UsageError if the case contradicts itself, takes more
+    than ``LONGEST_LINE`` bytes, its id is in use, or the folder can't be written.
     """
     check_contents(case)
     line = encode_case(compacted(case))

@@ -28,7 +28,7 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     total: int
     """Rows of the whole set."""
     first: int
-    """How many rows are judged, from the beginning; ``total`` for all."""
+    """Number of rows to judge, from the beginning; ``total`` for all."""
 
     @property
     def format(self) -> Format:
@@ -37,7 +37,7 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def is_complete(self) -> bool:
-        """Whether every row of this many columns that the format has is judged."""
+        """True if every row of this many columns that the format has is judged."""
         return self.kind == "rows" and self.first == self.total
 
     def bits(self, start: int, count: int) -> Bits:
@@ -94,7 +94,7 @@ def domain(
 def lattice_patterns(fmt: Format) -> Bits:
     """Patterns at the edges of binades: mantissas 0, 1 and all ones at every third exponent, both signs, and specials.
 
-    The sub-lattice for machines without a GPU, where all pairs would take weeks.
+    They are the sub-lattice for machines without a GPU, on which all pairs would take weeks.
     """
     low = (1 << (fmt.precision - 1)) - 1
     exponents = range(0, fmt.exponent_mask + 1, 3 << (fmt.precision - 1))

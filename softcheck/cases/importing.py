@@ -129,7 +129,7 @@ def _read_npy(file: Path, fmt: Format | None) -> _Array:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2, which it reads all the same
-            # What numpy.load calls for such a file; that would also try archives and pickles first.
+            # numpy.load calls this function for such a file, but would also try archives and pickles first.
             stored = np.lib.format.open_memmap(file, mode="r")
     # The header is a Python literal: parsing a damaged one can end in any of these.
     except (

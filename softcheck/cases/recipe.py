@@ -1,8 +1,8 @@
 """Seeded recipes: inputs too large to store as bits, with the same bits on every machine.
 
 A recipe is one generator followed by modifiers. All arithmetic is on integers or by single float64 additions and
-multiplications, which IEEE 754 rounds alike everywhere; no library's random numbers or transcendental functions enter,
-since those change between versions and processors. The last step rounds once to the format.
+multiplications, which IEEE 754 rounds alike everywhere. No library's random numbers or transcendental functions are
+used, since they change between versions and processors. The last step rounds once to the format.
 """
 
 # The base classes document what every `values` and `apply` does and takes.
@@ -196,12 +196,12 @@ class OneHot(Generator, frozen=True, tag="one_hot"):
 class Mask(Modifier, frozen=True, tag="mask"):
     """Overwrites columns with a value: the leading or trailing ``count``, every second one, all, or all but one.
 
-    In every row, or in one only.
+    The columns are overwritten in every row, or in one row only.
     """
 
     where: Literal["leading", "trailing", "even", "odd", "all", "all_but"]
     count: Count = 0
-    """How many columns (leading, trailing), or the column that stays (all_but)."""
+    """The number of columns (leading, trailing), or the column that stays (all_but)."""
     value: Number = "-inf"
     row: Count | None = None
 
@@ -289,7 +289,7 @@ _BYTES_PER_ELEMENT = 48
 
 
 def _check_memory(elements: int) -> None:
-    """Refuse before the machine swaps or the process is killed, which would lose what was measured."""
+    """Raises UsageError before the machine swaps or the process is killed, which would lose the measurements so far."""
     available = available_bytes()
     wanted = elements * _BYTES_PER_ELEMENT
     if available is not None and wanted > available:

@@ -17,10 +17,10 @@ def select(
     globs: Collection[str] = (),
     tags: Collection[str] = (),
 ) -> list[Case]:
-    """The cases that match one word of every kind given; a kind left empty leaves nothing out.
+    """Returns the cases that match one word of every kind given. A kind left empty excludes no case.
 
     ``globs`` are shell patterns over ids, such as ``padding/*/float16``. Raises UsageError, with near matches, for a
-    word that matches none of the cases by itself, and where nothing matches all kinds together: an empty choice would
+    word that by itself matches no case. Raises UsageError if no case matches all kinds together: an empty choice would
     judge nothing and look like success.
     """
     pool = list(cases)

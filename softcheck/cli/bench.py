@@ -94,7 +94,7 @@ def command(
 
 
 def speed_report(run: BenchRun, reference: str, command: Sequence[str]) -> SpeedReport:
-    """The result of a benchmark; ``command`` is what the user typed."""
+    """Returns the report of a benchmark; ``command`` is the command that the user typed."""
     shapes = tuple(shape_speed(samples, run.declarations, reference) for samples in run.shapes)
     return SpeedReport(
         environment=environment(run.ready, run.options.seed, command),
@@ -108,7 +108,7 @@ def speed_report(run: BenchRun, reference: str, command: Sequence[str]) -> Speed
 
 
 def _exit_code(report: SpeedReport) -> int:
-    """0 measured; 2 where a variant or a shape could not be timed at all; 3 where nothing was."""
+    """Returns 0 if everything was measured, 2 if a variant or a shape could not be timed at all, 3 if nothing was."""
     if report.errors:
         return 2
     return 0 if any(f.seconds is not None for shape in report.shapes for f in shape.variants) else 3

@@ -52,7 +52,7 @@ def variable(setting: str) -> str:
 
 
 def settings_of(command: click.Command) -> dict[str, click.Parameter]:
-    """A command's parameters by the names of their settings; of a group, those of all its commands."""
+    """Maps names of settings to a command's parameters; for a group, to the parameters of all its commands."""
     if isinstance(command, click.Group):
         context = click.Context(command)
         inner = (command.get_command(context, name) for name in command.list_commands(context))
@@ -92,9 +92,9 @@ def _hint(name: str, known: list[str]) -> str:
 
 
 def checked(where: str, parameter: click.Parameter, value: Any) -> Any:
-    """A setting that a file gives, in the type of its option; one value and a list of one stand for each other.
+    """Returns a file's setting in the type of its option. One value and a list of one stand for each other.
 
-    Raises UsageError, which begins with ``where``, for one that the option does not take.
+    Raises UsageError, which begins with ``where``, for a setting that the option does not take.
     """
     many = parameter.nargs != 1 or getattr(parameter, "multiple", False)
     if isinstance(value, list) and len(value) == 1 and not many:

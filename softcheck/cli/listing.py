@@ -1,4 +1,4 @@
-"""``softcheck list``: what there is to run, and against what."""
+"""``softcheck list``: names of everything that can be run, and of the oracles and formats."""
 
 from collections.abc import Callable
 

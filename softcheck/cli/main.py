@@ -68,7 +68,7 @@ def cli() -> None:
 
 
 _COMPLETION = "_SOFTCHECK_COMPLETE"
-"""Variable by which a shell asks what a word may become, in click's words."""
+"""Variable by which a shell asks for completions of a word, as click defines it."""
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         click.echo("softcheck: interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read the output has enough of it; Python would complain once more while it closes the stream.
+        # The reader has closed the output; Python would complain once more while it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     sys.exit(0)

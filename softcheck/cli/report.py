@@ -233,10 +233,11 @@ def _is_worse(before: Report | SpeedReport, report: Report, limits: Tolerances) 
 
 
 def _stages(probe: tuple[str, ...], *, no_probes: bool) -> tuple[bool, tuple[str, ...]]:
-    """Whether cases are run, and which probes.
+    """Returns True if cases are run, and the probes that are run.
 
-    Who chooses cases for this run wants no probes, and who chooses probes no cases, unless both are chosen. Settings in
-    pyproject.toml hold for every run, so they choose among cases and probes without leaving the others out.
+    A user who chooses cases for this run wants no probes, and one who chooses probes wants no cases, unless both are
+    chosen. Settings in pyproject.toml hold for every run, so they choose among cases and probes without leaving the
+    others out.
     """
     context = click.get_current_context()
     cases_chosen = resuming.given(context, "globs", "family", "tag", "corpus")

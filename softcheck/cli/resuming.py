@@ -1,4 +1,4 @@
-"""Where ``softcheck report`` keeps its journal, and how ``--resume`` gives the options of the killed run again."""
+"""The place of ``softcheck report``'s journal, and ``--resume``, which gives the options of the killed run again."""
 
 import contextlib
 import os
@@ -21,10 +21,10 @@ _NOT_KEPT = ("output", "output_format", "journal", "resume", "jobs", "save")
 """Options on which no figure depends."""
 
 DAYS_KEPT = 30
-"""For this long the journal of a killed run can be gone on with, unless a name was given to it."""
+"""Days for which the journal of a killed run can be resumed, unless a name was given to it."""
 
 _OWN_NAME = re.compile(r"\.?softcheck-report-\d{8}-\d{6}-\d+\.journal(\.tmp)?")
-"""As ``_default`` gives them, and what a kill leaves of one that was being written anew."""
+"""Names that ``_default`` gives, and names of unfinished files that a kill left."""
 
 _META_KEY = "softcheck.resumed"
 
@@ -55,14 +55,14 @@ def _checked(command: click.Command, journal: Path, settings: dict[str, Any]) ->
 
 
 def given(context: click.Context, *names: str) -> bool:
-    """Whether one of the options was given for this run, or for the killed one that it goes on with."""
+    """True if one of the options was given for this run, or for the killed run that it resumes."""
     own = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
     kept = context.meta.get(_META_KEY, {})
     return any(context.get_parameter_source(name) in own or name in kept for name in names)
 
 
 def keeping(context: click.Context, journal: Path | None, resume: Path | None) -> Keeping:
-    """Where this run's measurements are kept: in the journal gone on with, the one named, or a new one."""
+    """Returns the journal of this run's measurements: the resumed one, the one named, or a new one."""
     settings: dict[str, Any] = {
         name: value for name, value in context.params.items() if name not in _NOT_KEPT and given(context, name)
     }
@@ -74,9 +74,9 @@ def keeping(context: click.Context, journal: Path | None, resume: Path | None) -
 
 
 def clear_away(folder: Path) -> None:
-    """Removes journals that no run has written to for ``DAYS_KEPT`` days, of those that softcheck named itself.
+    """Removes softcheck's own journals that no run has written to for ``DAYS_KEPT`` days.
 
-    Files of other names and links are left alone, and so is what can't be removed.
+    Files of other names and links are left alone, as are files that can't be removed.
     """
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(folder)):

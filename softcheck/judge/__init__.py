@@ -1,1 +1,1 @@
-"""The judge: what one output shows against the exact answer. ``judge.judge`` is its entry, ``measurement`` its result."""
+"""The judge: measures one output against the exact answer. ``judge.judge`` is its entry, ``measurement`` its result."""

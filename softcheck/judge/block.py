@@ -1,4 +1,4 @@
-"""Judging a few rows at once: every figure of every element, before anything is summed up."""
+"""Judgement of a few rows at once: every figure of every element, before anything is summed up."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +14,7 @@ from softcheck.judge.bounds import Model
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows of one case, their output and their exact answer, all [rows, columns]; figures are computed when asked for."""
+    """Rows of one case, their output and their exact answer, all [rows, columns]. Figures are computed on first use."""
 
     first_row: int
     input_bits: Bits
@@ -49,12 +49,12 @@ class Block:
 
     @cached_property
     def errors(self) -> Values:
-        """ULP errors; NaN where there is none."""
+        """ULP errors; NaN where an element has none."""
         return ulp.scaled_error(self.output, self.exact)
 
     @cached_property
     def bounds(self) -> bounds.Bounds:
-        """What the arithmetic allows, on the side of the exact answer on which each output lies."""
+        """The errors that the arithmetic allows, on the side of the exact answer on which each output lies."""
         allowed = bounds.bounds(self.logits, self.exact, self.answer, self.model)
         return allowed.of(self.output, self.answer)
 
@@ -69,7 +69,7 @@ class Block:
         return shares
 
     def largest_share(self, constants: Model) -> float | None:
-        """Largest error over what another arithmetic would allow, of elements and of sums; None where nothing is bounded."""
+        """Largest error over the bound of another arithmetic, of elements and of sums; None if nothing is bounded."""
         allowed = bounds.bounds(self.logits, self.exact, self.answer, constants).of(self.output, self.answer)
         bounded = self.specials.bounded
         with np.errstate(over="ignore", invalid="ignore"):
@@ -98,7 +98,7 @@ class Block:
 
     @cached_property
     def sum_deviations(self) -> Values:
-        """Output sum - 1 of each row, NaN where there is no sum to measure. Shape [rows]."""
+        """Output sum - 1 of each row, NaN where a row has no sum to measure. Shape [rows]."""
         deviations = np.full(len(self.logits), np.nan)
         rows = self.summed_rows
         deviations[rows] = sums.sum_deviation(self.output if rows.all() else self.output[rows])
@@ -106,12 +106,15 @@ class Block:
 
     @cached_property
     def sum_violations(self) -> NDArray[np.bool_]:
-        """Rows whose sum misses 1 by more than the arithmetic allows. Shape [rows]."""
+        """True for rows whose sum misses 1 by more than the arithmetic allows. Shape [rows]."""
         return np.abs(self.sum_deviations) > self.bounds.sums
 
     @cached_property
     def disorder(self) -> order.Disorder | None:
-        """Order within the rows that hold an element over its bound, others' excess is -inf; None without such rows."""
+        """Order within the rows that hold an element over its bound; None if there are no such rows.
+
+        The excess of other rows is -inf.
+        """
         rows = np.flatnonzero(self.exceeding.any(axis=1))
         if not len(rows):
             return None
@@ -133,7 +136,7 @@ class Block:
         return np.flatnonzero(rows)
 
     def with_reference(self, rows: NDArray[np.int64], better: Reference) -> "Block":
-        """The same rows with some answers replaced."""
+        """Returns the same rows with the answers of some of them replaced."""
         high, low, exponent = self.reference.high.copy(), self.reference.low.copy(), self.reference.exponent.copy()
         relative = np.array(np.broadcast_to(self.reference.relative_error, high.shape))
         high[rows], low[rows], exponent[rows] = better.high, better.low, better.exponent
@@ -144,7 +147,7 @@ class Block:
 
 
 def rows_of(reference: Reference, rows: slice) -> Reference:
-    """The reference of some rows; no copy."""
+    """Returns the reference of some rows, without a copy."""
     return Reference(
         reference.high[rows],
         reference.low[rows],

@@ -26,17 +26,19 @@ _LOG2E_CONSTANT = 0.224
 
 _DIVISION = {"div_full": 5.0, "div_rn": 1.0, "reciprocal": 6.0}
 """Logarithmic error of a division in u. div.full and div.approx are within 2 ULP of the correctly rounded quotient (PTX
-ISA, CUDA C++ programming guide): 2.5 ULP of the exact one, 5 u. A multiplication by the reciprocal adds one."""
+ISA, CUDA C++ programming guide), and so within 2.5 ULP, 5 u, of the exact quotient. A multiplication by the reciprocal
+adds one u."""
 
 _VANISHED = 800.0
 """A d beyond which every kernel gives less than tau: exp(-800) is below 2^-1154, and 800 c is at most 4."""
 
 _LARGEST_EXPONENT = 700.0
-"""exp of it is finite in float64."""
+"""Largest exponent whose exp is finite in float64, rounded down."""
 
 _ONE_SIDED = 0.125
-"""B beyond which an output may be farther above g than below it. Up to there exp(B) - 1 serves both sides: it is an eighth
-larger than 1 - exp(-B) at most. No float32 arithmetic that subtracts a maximum gets there on rows of up to 2^21 columns."""
+"""B beyond which an output may be farther above g than below it. Up to this B, exp(B) - 1 serves both sides: it is at
+most an eighth larger than 1 - exp(-B). No float32 arithmetic that subtracts a maximum has a larger B on rows of up to
+2^21 columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,53 +46,58 @@ class Model:
     """The constants of the bound for one arithmetic and output format, as logarithmic errors."""
 
     exponent: float
-    """c: error of the exponent per unit of d, or per unit of |x| + |max x| where x is multiplied by log2(e) first."""
+    """c: error of the exponent per unit of d, or per unit of |x| + |max x| if x is multiplied by log2(e) first."""
     exponential: float
     """eta_e: error of exp itself."""
     addition: float
     """u of the sum, per addition on the longest path."""
     denominator: float
-    """Rounding of the finished sum to the type that divides."""
+    """Error of rounding the finished sum to the type that divides."""
     division: float
     """eta_d."""
     rescale: float
-    """Error of one rescaling of the running sum, per addition; 0 where nothing is rescaled."""
+    """Error of one rescaling of the running sum, per addition; 0 if nothing is rescaled."""
     underflow: float
     """tau: absolute error by underflow of the exponential, the division or the result."""
     rounds_result: bool
-    """Whether the quotient is rounded once more, to a narrower output format."""
+    """True if the quotient is rounded once more, to a narrower output format."""
     prescaled: bool
-    """Whether x is multiplied by log2(e) before the maximum is subtracted."""
+    """True if x is multiplied by log2(e) before the maximum is subtracted."""
     lanes: int = WARP
-    """Partial sums that a wide row is spread over, at least."""
+    """Least number of partial sums that a wide row is spread over."""
     scaling: float = 0.0
-    """Error of the exponent per unit of |x| + |max x| where scaled logits are rounded before the maximum is subtracted."""
+    """Error of the exponent per unit of |x| + |max x| if scaled logits are rounded before the maximum is subtracted."""
     largest_sum: float = FLOAT32.max
     """Largest finite number of the types that sums are formed and kept in."""
 
     @property
     def rounds_logits(self) -> bool:
-        """Whether errors grow with the logits themselves, and not only with their distance from the maximum."""
+        """True if errors grow with the logits themselves, and not only with their distance from the maximum."""
         return self.prescaled or self.scaling > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What an arithmetic allows. NaN or without meaning in rows that are not ordinary and at masked elements."""
+    """Largest errors that an arithmetic allows. They are NaN or meaningless in special rows and at masked elements."""
 
     elements: Values
-    """Largest error of each element in units of ulp(g), shape [rows, columns]; of outputs above g where ``below`` differs."""
+    """Largest error of each element in units of ulp(g), shape [rows, columns]; holds for outputs above g if ``below``
+    differs."""
     rounding: Values
-    """The cost of rounding to the output format (in ``elements`` only where ``rounds_result``), 0 for masked elements, shape [rows, columns] or [1, 1]."""
+    """The cost of rounding to the output format, 0 for masked elements, shape [rows, columns] or [1, 1]. It is part of
+    ``elements`` only if ``rounds_result``."""
     rounds_result: bool
-    """Whether the quotient is rounded once more, to a narrower output format."""
+    """True if the quotient is rounded once more, to a narrower output format."""
     sums: Values
     """Largest |sum - 1| of each row, shape [rows]."""
     below: Values | None = None
-    """Largest error of outputs below g, as ``elements``; None where it is the same."""
+    """Largest error of outputs below g, as ``elements``; None if it is the same."""
 
     def of(self, output: Values, probabilities: Values) -> "Bounds":
-        """The bounds with ``elements`` on the side of the exact softmax, ``probabilities``, on which each output lies."""
+        """Returns the bounds with ``elements`` on the side of the exact softmax on which each output lies.
+
+        The exact softmax is ``probabilities``.
+        """
         if self.below is None:
             return self
         return replace(self, elements=np.where(output < probabilities, self.below, self.elements))
@@ -110,7 +117,7 @@ def depth(columns: int, lanes: int = WARP) -> int:
 
 
 def model(arithmetic: Arithmetic, fmt: Format) -> Model:
-    """The bound's constants; docs/bounds.md gives the source of each.
+    """Returns the bound's constants; docs/bounds.md gives the source of each.
 
     Operations on 16-bit intermediates are computed in float32 and then rounded, so they have both roundings.
     """
@@ -120,11 +127,13 @@ def model(arithmetic: Arithmetic, fmt: Format) -> Model:
     narrow = inner.width == 16
     u = FLOAT32.unit_roundoff if narrow else inner.unit_roundoff
     stored = _log_error(inner.unit_roundoff) if narrow else 0.0
-    # libdevice's exp takes the rounded difference; ex2.approx takes its product with a rounded constant, rounded once more.
+    # libdevice's exp takes the rounded difference. ex2.approx takes its product with a rounded constant, rounded once
+    # more.
     difference = stored if narrow else _log_error(u)
     argument = difference if arithmetic.exp == "libdevice" else difference + (1 + _LOG2E_CONSTANT) * _log_error(u)
     exponent = argument * (1 + argument)
-    # Both are within 2 ULP of the correctly rounded result, and so within 2.5 ULP, 5 u, of the exact one.
+    # Both exponentials are within 2 ULP of the correctly rounded result, and so within 2.5 ULP, 5 u, of the exact
+    # result.
     exponential = 5 * _log_error(u) + stored
     return Model(
         exponent=exponent,
@@ -171,7 +180,7 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
         if masked.any():
             rounding = np.where(masked, 0.0, rounding)
         elements = limit + rounding if constants.rounds_result else limit
-        # An output lies in [0, 1] or is out of range, so errors above 1 and sums above n need no bound of their own.
+        # An output lies in [0, 1] or is out of range, so no error needs a bound above 1, and no sum a bound above n.
         np.minimum(elements, exact.in_ulps(2.0), out=elements)
         below = None
         if far.any():
@@ -184,10 +193,10 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
 
 
 def sum_allowance(roundings: Values, columns: int, additions: Values, constants: Model) -> Values:
-    """Largest |sum - 1| of rows, shape [rows]: what rounding each exact result may cost, and the kernel's own part.
+    """Largest |sum - 1| of rows, shape [rows]: the cost of rounding each exact result, and the kernel's own part.
 
-    ``roundings`` are the sums of half ULPs over each row and ``additions`` the logarithmic errors of the denominators.
-    The errors of the exponentials cancel, because the same ones stand above and below the fraction bar.
+    ``roundings`` are the sums of half ULPs over each row, and ``additions`` the logarithmic errors of the denominators.
+    The errors of the exponentials cancel, because the same exponentials stand above and below the fraction bar.
     """
     return roundings + np.expm1(additions + constants.division) + columns * constants.underflow
 
@@ -201,7 +210,7 @@ def _logarithmic_errors(values: Values, probabilities: Values, constants: Model)
     """A of each element, [rows, columns], and the logarithm of exp(A)'s mean weighted by the probabilities, [rows]."""
     top = values.max(axis=1, keepdims=True)
     if constants.rounds_logits:
-        # One fused multiply and add may leave a nonzero exponent even at the maximum, so eta_e is everywhere.
+        # One fused multiply and add may leave a nonzero exponent even at the maximum, so eta_e applies to all elements.
         per_logit = constants.scaling + (constants.exponent if constants.prescaled else 0.0)
         errors = per_logit * np.abs(values) + per_logit * np.abs(top) + constants.exponential
         if not constants.prescaled:
@@ -213,8 +222,8 @@ def _logarithmic_errors(values: Values, probabilities: Values, constants: Model)
         below = errors > 0
         errors *= constants.exponent
         errors += constants.exponential * below
-    # The mean of A itself would bound how far the sum can fall, but not how far it can rise: exp is convex. Up to 1,
-    # exp(A) - 1 is at most A + A^2. Each row decides for itself, so that its bound is the same beside any others.
+    # The mean of A itself would bound how far the sum can fall, but not how far it can rise: exp is convex. Up to A =
+    # 1, exp(A) - 1 is at most A + A^2. Each row chooses by itself, so that its bound does not depend on other rows.
     growth = errors * errors
     growth += errors
     far = np.fmax.reduce(errors, axis=1, initial=0.0) > 1
@@ -224,18 +233,19 @@ def _logarithmic_errors(values: Values, probabilities: Values, constants: Model)
 
 
 def _smallest_sum_inverse(values: Values, common: Values, constants: Model) -> Values:
-    """How much dividing by the computed sum can enlarge what underflowed in a numerator, [rows, 1].
+    """Largest factor by which dividing by the computed sum enlarges an underflow in a numerator, [rows, 1].
 
     The largest logit's own exponential is exactly 1, so the sum is at least 1 but for its rounding, ``common``. Only a
-    fused scaling leaves an exponent there: the rounding error of one product, less than c/2 times the logit where that
-    is the product with log2(e), and ``scaling`` times the logit where it is one before.
+    fused scaling leaves an exponent there: the rounding error of one product. If it is the product with log2(e), the
+    exponent is less than c/2 times the logit. If it is a product before that, the exponent is less than ``scaling``
+    times the logit.
     """
     common = common + _left_at_maximum(values, constants)
     return np.exp(np.minimum(common, _LARGEST_EXPONENT))[:, None]
 
 
 def _left_at_maximum(values: Values, constants: Model) -> Values:
-    """How far the largest logit's own exponential may be from 1, in the logarithm, [rows]."""
+    """Largest distance of the largest logit's own exponential from 1, in the logarithm, [rows]."""
     if not constants.rounds_logits:
         return np.zeros(len(values))
     left = constants.scaling + (0.5 * constants.exponent if constants.prescaled else 0.0)
@@ -244,14 +254,20 @@ def _left_at_maximum(values: Values, constants: Model) -> Values:
 
 
 def _add_underflown(limit: Values, values: Values, probabilities: Values, logarithmic: Values, exact: Scaled) -> None:
-    """Where g underflows even in float64 but the exponent's error is as large as the exponent: g exp(B) <= exp(B - d)."""
+    """Raises ``limit`` where g underflows even in float64, but the exponent's error is as large as the exponent.
+
+    There g exp(B) <= exp(B - d).
+    """
     distance = np.minimum(values.max(axis=1, keepdims=True) - values, np.finfo(np.float64).max)
     reachable = scale(np.exp(np.minimum(logarithmic - distance, 0.0)), -exact.quantum, exact.fmt)
     np.copyto(limit, np.maximum(limit, reachable), where=(probabilities == 0) & np.isfinite(values))
 
 
 def _below(logarithmic: Values, underflown: Values, exact: Scaled, constants: Model) -> Values:
-    """Largest errors of outputs below g: g - g exp(-B), what underflows, and the rounding of g exp(-B), in units of ulp(g)."""
+    """Largest errors of outputs below g, in units of ulp(g).
+
+    Each is the sum of g - g exp(-B), the underflow, and the rounding of g exp(-B).
+    """
     least = exact.high * np.exp(-logarithmic)
     errors = exact.high - least + underflown
     if constants.rounds_result:
@@ -260,9 +276,10 @@ def _below(logarithmic: Values, underflown: Values, exact: Scaled, constants: Mo
 
 
 def _may_overflow(values: Values, probabilities: Values, additions: Values, constants: Model) -> Flags:
-    """Rows whose sum may be infinite in the type of the sum, and every output 0 then, [rows, 1].
+    """Rows whose sum may be infinite in the type of the sum, so that every output is 0, [rows, 1].
 
-    The exact sum is 1 over the largest probability; ``additions`` is how far the computed one may rise, in the logarithm.
+    The exact sum is 1 over the largest probability. ``additions`` bounds the rise of the computed sum, in the
+    logarithm.
     """
     # 0 where a row is masked as a whole.
     largest = probabilities.max(axis=1)
@@ -272,11 +289,11 @@ def _may_overflow(values: Values, probabilities: Values, additions: Values, cons
 
 
 def _rounding(limit: Values, logarithmic: Values, constants: Model) -> Values:
-    """Largest error of rounding to the output format, in units of ulp(g): half of one ulp of what is rounded.
+    """Largest error of rounding to the output format, in units of ulp(g): half an ULP of the rounded value.
 
-    A value that its earlier errors carry over a power of two is rounded with a larger ULP. As long as they stay below
-    half an ULP it then rounds to that power itself, no farther than they carried it, so half an ulp(g) still holds;
-    else ulp(g e^B) <= 2 e^B ulp(g).
+    A value that its earlier errors carry over a power of two is rounded with a larger ULP. As long as these errors stay
+    below half an ULP, the value then rounds to that power itself, no farther than the errors carried it, so half an
+    ulp(g) still holds. Otherwise ulp(g e^B) <= 2 e^B ulp(g).
     """
     if not constants.rounds_result:
         return np.full((1, 1), 0.5)

@@ -1,9 +1,10 @@
-"""Judges a call's output by the contract that its variant has a right to, as its declaration and its kernels show.
+"""Judgement of a call's output by its variant's own contract, as declared and as its kernels show it.
 
-Where an output breaks the standard contract and keeps a weaker one, three questions follow. Does torch add up anything on a
-CPU, beside Triton kernels that are interpreted? Then the sum may be torch's, whose order depends on the processor. Does the
-kernel rescale a running sum? Then the bound has a term for that (docs/bounds.md, section 4), whether it is declared or not.
-Which declaration would fit? The report says it where there is none.
+If an output breaks the standard contract and keeps a weaker one, three questions follow:
+
+Does torch add up anything on a CPU, beside interpreted Triton kernels? Then the sum may be torch's, whose order depends
+on the processor. Does the kernel rescale a running sum? Then the bound has a term for that (docs/bounds.md, section 4),
+whether it is declared or not. Which declaration would fit? The report names it if nothing is declared.
 """
 
 from collections.abc import Callable
@@ -22,11 +23,12 @@ from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.registry import LoadedVariant
 
 _WIDEST_LOOKED_AT = 8192
-"""Columns for which kernels are compiled to be read where they are interpreted: wider ones take minutes."""
+"""Columns up to which interpreted kernels are compiled to be read: kernels for wider rows take minutes."""
 
 _MOST_BY_RESCALING = 16.0
-"""Times the standard bound. Each addition then has 7 roundings in place of 1, and a sum of outputs errs by twice the mean of
-the exponentials' errors as well, which is a few additions' worth on rows whose sum matters."""
+"""Multiple of the standard bound that rescaling can explain. Each addition then has 7 roundings in place of 1. A sum of
+outputs errs in addition by twice the mean of the exponentials' errors, which equals a few additions on rows whose sum
+matters."""
 
 JudgeBy = Callable[[Arithmetic], Measurement]
 
@@ -41,9 +43,10 @@ def judge_call(
     of_cpu_library: bool,
     reference: Reference | None = None,
 ) -> Measurement:
-    """``softcheck.judge.judge.judge`` by the contract of the variant that gave ``output`` for ``bits``, both [rows, columns].
+    """Runs ``softcheck.judge.judge.judge`` by the contract of the variant that gave ``output`` for ``bits``.
 
-    ``device`` is where it ran and ``of_cpu_library`` whether it launched no Triton kernel there.
+    Both are [rows, columns]. ``device`` is the device of the call. ``of_cpu_library`` is True if it launched no Triton
+    kernel there.
     """
     masked = variant.declaration.fully_masked
 
@@ -63,7 +66,7 @@ def by_contract(
     *,
     of_cpu_library: bool = False,
 ) -> Measurement:
-    """What ``judge_by`` measures by the variant's contract on an input of this shape."""
+    """Runs ``judge_by`` by the variant's contract on an input of this shape."""
     contract = contract_of(variant.declaration.arithmetic, of_cpu_library=of_cpu_library)
     measured = judge_by(contract)
     if of_cpu_library or not breaks_bounds(measured):
@@ -79,12 +82,12 @@ def by_contract(
 
 
 def breaks_bounds(measured: Measurement) -> bool:
-    """Whether a weaker arithmetic could explain something of what was found."""
+    """True if a weaker arithmetic could explain a violation that was found."""
     return any(violation.kind in BOUNDED_KINDS for violation in measured.violations)
 
 
 def _may_be_rescaling(measured: Measurement) -> bool:
-    """Whether something breaks the bound, and nothing by more than the term of rescaling makes good."""
+    """True if a violation breaks the bound, and none by more than the term of rescaling allows."""
     shares = [v.share for v in measured.violations if v.kind in BOUNDED_KINDS and v.share is not None]
     return bool(shares) and max(shares) <= _MOST_BY_RESCALING
 

@@ -1,4 +1,4 @@
-"""By which arithmetic a variant is judged: the standard contract's, or one that is weaker where it has a right to that.
+"""Choice of the arithmetic by which a variant is judged: the standard contract's, or a weaker one that it may use.
 
 Derived in docs/bounds.md, section 13. Imports neither torch nor Triton.
 """
@@ -10,11 +10,11 @@ from softcheck.variants.declaration import WARP, Arithmetic
 
 
 def contract_of(declared: Arithmetic | None, *, of_cpu_library: bool = False) -> Arithmetic:
-    """The arithmetic whose bound an output must keep.
+    """Returns the arithmetic whose bound an output must keep.
 
-    ``declared`` may weaken the standard contract and never tightens it: a kernel that divides with IEEE rounding may err as
-    one that does not. ``of_cpu_library`` says that a call ran on a CPU without any Triton kernel, so that the sum is a
-    library's, whose lanes depend on the processor.
+    ``declared`` may weaken the standard contract and never tightens it: a kernel that divides with IEEE rounding may
+    err as much as one that does not. ``of_cpu_library`` is True if a call ran on a CPU without any Triton kernel. The
+    sum is then a library's, whose lanes depend on the processor.
     """
     own = STANDARD if declared is None else _no_stricter(declared)
     return msgspec.structs.replace(own, lanes=1) if of_cpu_library else own
@@ -32,7 +32,7 @@ def _no_stricter(declared: Arithmetic) -> Arithmetic:
 
 
 def weaker_by_design(declared: Arithmetic | None, dtype: str) -> str | None:
-    """What a declaration allows beyond the standard contract for a dtype, in words; None where it allows nothing more.
+    """Words for what a declaration allows beyond the standard contract for a dtype; None if it allows nothing more.
 
     A running sum that is rescaled has a term of its own in the bound and is not called weaker.
     """

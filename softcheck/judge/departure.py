@@ -1,4 +1,4 @@
-"""Where an arithmetic that is weaker than the standard contract's leaves it: beyond which |x|, from how many columns on.
+"""The place where an arithmetic leaves the standard contract: beyond a certain |x|, or from a number of columns on.
 
 Derived in docs/bounds.md, section 15. Imports neither torch nor Triton.
 """
@@ -15,20 +15,20 @@ from softcheck.judge.judge import STANDARD, reference
 from softcheck.variants.declaration import Arithmetic
 
 COLUMNS = 1025
-"""Columns of the rows that |x| is looked for on. 1/1025 lies just below a power of two, where an ULP is smallest beside
-the value."""
+"""Columns of the rows on which |x| is searched for. 1/1025 lies just below a power of two, where an ULP is smallest
+beside the value."""
 
 FACTOR = 2.0
-"""How many times the standard bound counts as outside it. A kernel that uses half of its own bound, as adversarial rows
-do (docs/bounds.md, section 12), is beyond the standard one there."""
+"""Multiple of the standard bound that counts as outside it. A kernel that uses half of its own bound, as adversarial
+rows do (docs/bounds.md, section 12), is there beyond the standard bound."""
 
 _WIDEST = 2**12
 
 
 def departure(arithmetic: Arithmetic, dtype: str) -> str | None:
-    """Where an arithmetic leaves the standard contract, in words; None where it is not weaker, or leaves it nowhere.
+    """Words for the place where an arithmetic leaves the standard contract; None if it leaves it nowhere.
 
-    Weaker are 16-bit sums or intermediate values, and logits scaled before the maximum is subtracted.
+    Only 16-bit sums or intermediate values, and logits scaled before the maximum is subtracted, leave it.
     """
     fmt = FORMATS[dtype]
     if fmt.width == 16 and "input" in (arithmetic.accumulation, arithmetic.intermediate):
@@ -44,9 +44,9 @@ def departure(arithmetic: Arithmetic, dtype: str) -> str | None:
 
 
 def magnitude_beyond(arithmetic: Arithmetic, fmt: Format) -> float | None:
-    """Largest |x|, to a percent, on which the bound is at most ``FACTOR`` times the standard one; None where there is none.
+    """Largest |x|, to a percent, at which the bound is at most ``FACTOR`` times the standard one; None if every |x| is.
 
-    Rows of ``COLUMNS`` logits equal to x are looked at, up to the format's largest finite number.
+    The rows are ``COLUMNS`` logits equal to x, up to the format's largest finite number.
     """
     exact = reference(np.zeros((1, COLUMNS)), fmt)
     standard = _bound(STANDARD, fmt, exact, 0.0)

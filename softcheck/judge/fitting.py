@@ -1,4 +1,4 @@
-"""Which weaker arithmetics an output that breaks the standard contract would keep, had they been declared."""
+"""Weaker arithmetics that an output that breaks the standard contract would keep, had they been declared."""
 
 from softcheck.variants.declaration import Arithmetic
 
@@ -18,12 +18,12 @@ _OF_16_BITS = (
 
 
 def candidates(width: int) -> tuple[Arithmetic, ...]:
-    """Arithmetics that a declaration may name for a format of so many bits, those that allow less first."""
+    """Arithmetics that a declaration may name for a format of ``width`` bits, beginning with those that allow less."""
     return (*_OF_ANY_WIDTH, *_OF_16_BITS) if width == 16 else _OF_ANY_WIDTH
 
 
 def in_words(arithmetic: Arithmetic) -> str:
-    """The argument of ``@variant`` that declares it, with what differs from the defaults alone."""
+    """Returns the argument of ``@variant`` that declares the arithmetic, without fields that equal the defaults."""
     standard = Arithmetic()
     fields = (name for name in arithmetic.__struct_fields__ if getattr(arithmetic, name) != getattr(standard, name))
     return f"arithmetic=Arithmetic({', '.join(f'{name}={getattr(arithmetic, name)!r}' for name in fields)})"

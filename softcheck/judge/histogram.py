@@ -1,8 +1,8 @@
 """A logarithmic histogram of ULP errors that can be merged over cases, and percentiles from it.
 
-Bin 0 counts errors below 2^-10, and bin 1 + 64 k + i errors from 2^(k-10) (1 + i/64) up to the next such edge, i in 0..63.
-From 2^-10 ULP on, the upper edge of a bin is at most 1/64 = 1.6 % above any error in it; smaller errors are not told apart,
-nor from 0, since three decimals print them as 0.001 or less.
+Bin 0 counts errors below 2^-10. Bin 1 + 64 k + i counts errors from 2^(k-10) (1 + i/64) up to the next such edge, i in
+0..63. From 2^-10 ULP on, the upper edge of a bin is at most 1/64 = 1.6 % above any error in it. Smaller errors are not
+told apart, nor from 0, since three decimals print them as 0.001 or less.
 """
 
 import math
@@ -67,7 +67,8 @@ def upper_edge(b: int) -> float:
 def percentile(counts: Mapping[int, int], fraction: float) -> float | None:
     """Upper edge of the bin that holds the least error v with at least ``fraction`` of all errors <= v.
 
-    Never below the exact percentile and at most 1.6 % above it, or 2^-10 where that is more; None for an empty histogram.
+    The edge is never below the exact percentile, and at most 1.6 % above it, or 2^-10 if that is more. Returns None for
+    an empty histogram.
     """
     total = sum(counts.values())
     if total == 0:

@@ -1,4 +1,4 @@
-"""Compares an output with the exact softmax: ULPs, sums, special values, error over bound."""
+"""Comparison of an output with the exact softmax: ULPs, sums, special values, error over bound."""
 
 from dataclasses import dataclass, field
 
@@ -47,16 +47,17 @@ def judge(
 ) -> Measurement:
     """Measures one output against the exact softmax of its input and lists the broken promises about values.
 
-    ``input_bits`` and ``output_bits`` are [rows, columns] bit patterns of the format. ``fully_masked`` says what a row of
-    -inf gives, ``arithmetic`` how the kernel may err (the default holds it to the standard contract), and ``reference``
-    is what the function ``reference`` returned for this input and convention, where the caller has it already.
+    ``input_bits`` and ``output_bits`` are [rows, columns] bit patterns of the format. ``fully_masked`` is the answer
+    for a row of -inf. ``arithmetic`` is the arithmetic whose errors are allowed; the default is the standard contract.
+    ``reference`` is the result of the function ``reference`` for this input and convention, if the caller has it
+    already.
 
-    An element that is NaN or infinite on one side only is a violation: it has no ULP error, and its row no sum. Rows that
-    the reference's own uncertainty could decide are judged again with the Arb oracle, and count in ``rejudged_rows``.
-    It computes in the standard floating-point environment, whatever the calling thread's is.
-    Temporaries take some 40 float64 per element of the widest row, or of 2^15 elements where rows are shorter.
+    An element that is NaN or infinite on one side only is a violation: it has no ULP error, and its row has no sum.
+    Rows that the reference's own uncertainty could decide are judged again with the Arb oracle, and count in
+    ``rejudged_rows``. The function computes in the standard floating-point environment, whatever the calling thread's
+    is. Temporaries take some 40 float64 per element of the widest row, or of 2^15 elements if rows are shorter.
 
-    Raises UsageError where shapes or bit widths don't match.
+    Raises UsageError if shapes or bit widths don't match.
     """
     _check(input_bits, output_bits, fmt, reference)
     rows, columns = input_bits.shape
@@ -88,7 +89,7 @@ _reference = reference
 
 
 def _proven(logits: Values, fully_masked: FullyMasked) -> Reference:
-    """The Arb oracle's answer; equal rows are computed once."""
+    """Returns the Arb oracle's answer; equal rows are computed once."""
     rows, where = np.unique(logits, axis=0, return_inverse=True)
     answer = ball.softmax(rows, fully_masked=fully_masked)
     relative = np.broadcast_to(answer.relative_error, answer.high.shape)

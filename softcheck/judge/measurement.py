@@ -1,4 +1,4 @@
-"""What the judge says of one variant on one case: a few numbers, small enough to send and to journal."""
+"""The judge's measurement of one variant on one case: a few numbers, small enough to send and to journal."""
 
 import msgspec
 
@@ -22,18 +22,20 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     columns: int
     elements: int
-    """Elements with a finite reference and a finite output: those that have an ULP error."""
+    """Elements with a finite reference and a finite output. Only these have an ULP error."""
     max_ulp: Extreme | None
     ulp_sum: float
-    """Sum of the ULP errors of those elements; divide by ``elements`` for the mean."""
+    """Sum of the ULP errors of these elements; divide by ``elements`` for the mean."""
     histogram: dict[int, int]
     """Count of elements by bin of their ULP error; ``softcheck.judge.histogram`` defines the bins."""
     max_ulp_ftz: float | None
-    """Largest ULP error where flushed results count as the format's own (0 and 2^emin one ULP apart), never above ``max_ulp``."""
+    """Largest ULP error in a format without subnormals, where 0 and 2^emin are one ULP apart; never above
+    ``max_ulp``."""
     max_bound_share: Extreme | None
     """Largest error divided by the bound on it; above 1 breaks the contract."""
     max_standard_share: float | None = None
-    """Largest error, or deviation of a sum from 1, divided by what the standard contract allows, where another was judged by."""
+    """Largest error, or deviation of a sum from 1, over the standard contract's bound, if another arithmetic was judged
+    by."""
     flushed: int
     max_sum_deviation: float | None
     """Largest |sum - 1| over ordinary rows, summed without rounding error."""
@@ -41,22 +43,23 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     special_rows: int
     """Rows whose answer follows a convention: NaN, +inf, or every logit -inf."""
     fully_masked_rows: int
-    """Those of them whose every logit is -inf."""
+    """Special rows whose every logit is -inf."""
     special_mismatches: int
     rejudged_rows: int
-    """Rows handed to the Arb oracle because the everyday oracle's own uncertainty could change their verdict or figures."""
+    """Rows handed to the Arb oracle because the everyday oracle's uncertainty could change their verdict or figures."""
     violations: tuple[Violation, ...]
     contract: Arithmetic | None = None
-    """What it was judged by, where that allows more than the standard contract."""
+    """The arithmetic that was judged by, if it allows more than the standard contract."""
     fits: tuple[Arithmetic, ...] | None = None
-    """Weaker arithmetics that nothing found exceeds, where something exceeds the bound and none was declared; else None."""
+    """Weaker arithmetics that explain every violation, if the bound is broken and no arithmetic was declared; else
+    None."""
     unjudged_rows: int = 0
     """Rows of calls that gave no output."""
     skipped: str | None = None
-    """Why the variant could not be run here at all, in words; nothing is known of it then."""
+    """The reason, in words, why the variant could not be run here at all; nothing is known of it then."""
     max_abs_difference_to_torch: float | None = None
     judged_in: str = "numpy"
-    """Which judge: numpy's, or the device's with the arithmetic of its scan, ``float64`` or ``double-float32``."""
+    """The judge: ``numpy``, or the device's with the arithmetic of its scan, ``float64`` or ``double-float32``."""
 
 
 def unmeasured(shape: tuple[int, ...], violations: tuple[Violation, ...]) -> Measurement:

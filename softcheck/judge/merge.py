@@ -1,4 +1,4 @@
-"""Joining measurements, of parts of one input or of several inputs, into one."""
+"""Merging of measurements, of parts of one input or of several inputs, into one."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -14,12 +14,12 @@ from softcheck.variants.declaration import Arithmetic
 
 
 def shifted(measurement: Measurement, rows: int) -> Measurement:
-    """The same figures with every witness's row moved down by ``rows``, in its message too."""
+    """Returns the same figures with every witness's row moved down by ``rows``, in its message too."""
     return moved(measurement, lambda row: row + rows)
 
 
 def moved(measurement: Measurement, place: Callable[[int], int]) -> Measurement:
-    """The same figures with every witness's row in another place, in its message too."""
+    """Returns the same figures with every witness's row in another place, in its message too."""
     return msgspec.structs.replace(
         measurement,
         max_ulp=_moved(measurement.max_ulp, place),
@@ -29,9 +29,9 @@ def moved(measurement: Measurement, place: Callable[[int], int]) -> Measurement:
 
 
 def merge(parts: Iterable[Measurement]) -> Measurement:
-    """Figures over all parts: sums are added, of extremes the largest is kept, of witnesses the first, with the largest share.
+    """Merges the figures of all parts: adds sums, and keeps the largest extreme and the first witness.
 
-    ``columns`` is the first part's. Raises TypeError where there are no parts.
+    The first witness gets the largest share. ``columns`` is the first part's. Raises TypeError if there are no parts.
     """
     return reduce(_joined, parts)
 
@@ -64,7 +64,7 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
 
 
 def _both(a: tuple[Arithmetic, ...] | None, b: tuple[Arithmetic, ...] | None) -> tuple[Arithmetic, ...] | None:
-    """What fits both parts; a part that breaks nothing leaves the other's."""
+    """Arithmetics that fit both parts. A part that breaks nothing has None, and leaves the other part's."""
     if a is None or b is None:
         return b if a is None else a
     return tuple(arithmetic for arithmetic in a if arithmetic in b)
@@ -77,7 +77,7 @@ def _violations(a: tuple[Violation, ...], b: tuple[Violation, ...]) -> tuple[Vio
         if before is None:
             first[violation.kind] = violation
             continue
-        # Whether a declared defect explains a finding hangs on its share.
+        # The share decides whether a declared defect explains a finding.
         count, share = before.count + violation.count, _largest(before.share, violation.share)
         first[violation.kind] = msgspec.structs.replace(before, count=count, share=share)
     return tuple(first[kind] for kind in FindingKind if kind in first)
@@ -97,7 +97,7 @@ def _moved(extreme: Extreme | None, place: Callable[[int], int]) -> Extreme | No
 
 
 def larger(a: Extreme | None, b: Extreme | None) -> Extreme | None:
-    """The larger of two extremes; the earlier one where they are equal."""
+    """The larger of two extremes, the earlier one if both are equal."""
     if a is None or b is None:
         return a or b
     return b if b.value > a.value else a

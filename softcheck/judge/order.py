@@ -13,9 +13,9 @@ class Disorder:
     """Elements that stand below an element of a smaller logit. All of shape [rows, columns]."""
 
     excess: Values
-    """How far y_j - y_i passes the two bounds' sum for the worst j with x_j < x_i; -inf where there is no such j."""
+    """y_j - y_i less the two bounds' sum, for the worst j with x_j < x_i; -inf if there is no such j."""
     rival: NDArray[np.int64]
-    """Column of that j; without meaning where the excess is -inf."""
+    """Column of that j; meaningless where the excess is -inf."""
 
 
 def disorder(logits: Values, output: Values, bound: Values, taking_part: NDArray[np.bool_]) -> Disorder:

@@ -1,4 +1,4 @@
-"""Special values: which elements have an ULP error, and which break the conventions for NaN, infinity and masks."""
+"""Special values: elements with an ULP error, and elements that break the conventions for NaN, infinity and masks."""
 
 from dataclasses import dataclass
 

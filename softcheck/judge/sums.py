@@ -1,4 +1,4 @@
-"""Row sums without rounding error worth naming, vectorised."""
+"""Row sums with negligible rounding error, vectorised."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Counts broken promises over a case's blocks and keeps the worst witness of each kind."""
+"""Counts of broken promises over a case's blocks, with the worst witness of each kind."""
 
 from collections.abc import Callable
 
@@ -42,7 +42,10 @@ class Tally:
     def _elements(
         self, kind: FindingKind, block: Block, broken: Flags, badness: Values | None, describe: Describe
     ) -> None:
-        """Badness None means that the first element is as good a witness as any."""
+        """Counts the broken elements and keeps the worst.
+
+        With badness None, the first element is as good a witness as any.
+        """
         count = int(np.count_nonzero(broken))
         if count == 0:
             return
@@ -99,7 +102,7 @@ def extreme(value: float, block: Block, row: int, column: int) -> Extreme:
 
 
 def worst(block: Block, values: NDArray[np.float64]) -> Extreme | None:
-    """The largest value of the block and its element; negative values and NaN stand for none."""
+    """The largest value of the block with its element; None if there is none. Negative values and NaN don't count."""
     if values.size == 0:
         return None
     row, column = (int(i) for i in np.unravel_index(int(np.nanargmax(values)), values.shape))

@@ -16,7 +16,7 @@ from oracles.reference import Reference
 Flags = NDArray[np.bool_]
 
 LARGEST = float(np.finfo(np.float64).max)
-"""Where ULP figures end: larger ones are clipped to it, so that sums and files never hold an infinity."""
+"""The largest ULP figure. Larger ones are clipped to it, so that sums and files never hold an infinity."""
 
 _BIAS = 1023
 _MANTISSA_BITS = 52
@@ -38,7 +38,7 @@ class Scaled:
     relative_error: Values
     absolute_error: float
     settled: bool
-    """As the reference's: whether r's side of every power of two is known."""
+    """True if r's side of every power of two is known, as in the reference."""
 
     def in_ulps(self, absolute: float) -> Values:
         """A number in units of each ulp(r), shape [rows, columns]; infinite beyond float64."""
@@ -61,7 +61,7 @@ class Scaled:
 
     @cached_property
     def below_normal(self) -> Flags:
-        """Where r < 2^emin, 0 and what is below float64's range included."""
+        """True where r < 2^emin, also where r is 0 or below float64's range."""
         least_normal = 2.0 ** (self.fmt.precision - 1)
         below: Flags = self.high <= least_normal
         if below.any():
@@ -75,7 +75,10 @@ def least_quantum(fmt: Format) -> int:
 
 
 def scale(values: Values, exponents: NDArray[np.int64], fmt: Format) -> Values:
-    """``values * 2**exponents``, for exponents that occur in a format; exact unless the result leaves float64's range."""
+    """``values * 2**exponents`` for exponents that occur in a format.
+
+    The product is exact unless it leaves float64's range.
+    """
     if fmt == FLOAT64:
         with np.errstate(over="ignore", under="ignore"):
             return np.ldexp(values, exponents)
@@ -144,11 +147,7 @@ def ulp_error(output: Values, reference: Reference, fmt: Format) -> Values:
 
 
 def flushed(output: Values, exact: Scaled) -> Flags:
-    """Where a result was flushed to zero: y = 0 although r lies between half the least subnormal and 2^emin.
-
-    An r of at most half the least subnormal rounds to zero (a tie goes to the even zero), so a zero there is the
-    correctly rounded answer of a kernel that never flushes.
-    """
+    """True where a result was flushed to zero: y = 0 although r lies between half the least subnormal and 2^emin."""
     candidates = exact.below_normal
     if not candidates.any():
         return candidates

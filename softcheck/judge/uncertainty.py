@@ -1,6 +1,6 @@
-"""Where the reference's own uncertainty could change what is said of a row.
+"""Rows whose verdict or figures the reference's own uncertainty could change.
 
-Each row is looked at by itself, so that its figures don't depend on the rows beside it.
+Each row is examined by itself, so that its figures don't depend on the rows beside it.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ _ARITHMETIC = 2.0**-40
 """Relative error of the bounds as float64 computes them, generously."""
 
 _VISIBLE = 2.0**-10
-"""ULP figures are printed with three decimals; a smaller error, absolute and relative, shows nowhere."""
+"""Relative and absolute ULP error that shows nowhere, since ULP figures are printed with three decimals."""
 
 _COUNTED = 2.0**-20
-"""ULPs: of a smaller error neither the bin of the histogram nor anything printed depends on whether it is doubled."""
+"""ULPs. For a smaller error, neither the histogram's bin nor any printed figure depends on whether the error is
+doubled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +32,20 @@ class Sides:
     above: Flags
     """r may reach the power of two above it, where the ULP is twice as large."""
     flushed: Flags
-    """r may be on the other side of 2^emin, or of half the least subnormal: what a zero there is taken for."""
+    """r may be on the other side of 2^emin, or of half the least subnormal, which decides whether a zero there is
+    flushed."""
 
     @property
     def other_ulp(self) -> Flags:
-        """Elements whose ULP may be another."""
+        """Elements whose ULP may differ from the reference's."""
         return self.below | self.above
 
 
 def sides(logits: Values, exact: Scaled) -> Sides:
-    """What the reference's interval leaves open, but for what every oracle guarantees of a row's maxima."""
+    """Returns the sides that the reference's interval leaves open.
+
+    Maxima whose side every oracle guarantees are excepted.
+    """
     if exact.settled:
         nowhere = np.zeros(logits.shape, dtype=np.bool_)
         return Sides(nowhere, nowhere, nowhere)
@@ -62,7 +67,7 @@ def sides(logits: Values, exact: Scaled) -> Sides:
 
 
 def _known(logits: Values, exact: Scaled, rows: NDArray[np.int64]) -> Flags:
-    """Maxima of which there are c, a power of two, and whose r lies next to 1/c: ``Reference`` has them on the right side."""
+    """Maxima with c copies, c a power of two, whose r lies next to 1/c: ``Reference`` has them on the right side."""
     is_peak = logits == logits.max(axis=1, keepdims=True)
     copies = is_peak.sum(axis=1, keepdims=True)
     power_of_two = (copies & (copies - 1)) == 0
@@ -101,7 +106,7 @@ def figures(errors: Values, output: Values, exact: Scaled, sides: Sides) -> Flag
 
 
 def sums(deviations: Values, bounds: Bounds, exact: Scaled, sides: Sides) -> NDArray[np.bool_]:
-    """Rows whose sum may lie on the other side of what is allowed, [rows]; NaN deviations are in no doubt."""
+    """Rows whose sum may lie on the other side of its allowance, [rows]; NaN deviations are in no doubt."""
     with np.errstate(invalid="ignore"):
         gap = np.abs(np.abs(deviations) - bounds.sums)
         doubtful = gap <= _ARITHMETIC * bounds.sums

@@ -41,7 +41,7 @@ class _Far:
     shape: tuple[int, int]
     strides: tuple[int, int]
     near: Layout
-    """The same order of elements, with small strides."""
+    """Layout with the same order of elements and small strides."""
 
 
 class Addresses(Probe):

@@ -31,7 +31,7 @@ _SLICES: dict[str, tuple[_Index, bool]] = {
     "no-rows-transposed": ((slice(None), slice(3, 3)), True),
     "no-columns-transposed": ((slice(2, 2), slice(None)), True),
 }
-"""By label: the rows and columns taken from the larger matrix, and True if the slice is then transposed."""
+"""Slices by label: the rows and columns taken from the larger matrix, and True if the slice is then transposed."""
 
 
 class Empties(Probe):

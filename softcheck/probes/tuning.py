@@ -38,7 +38,7 @@ def watching(act: Callable[[Any, list[Any]], Any | None]) -> Iterator[None]:
 
 @contextmanager
 def untuned() -> Iterator[None]:
-    """Autotuned kernels forget, before their first launch in here, what they tuned: it is a first call again."""
+    """Makes autotuned kernels forget their tuning before their first launch in here, as if it were a first call."""
     seen: set[int] = set()
 
     def forget(tuner: Any, _: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Draws the report model from what a run measured."""
+"""Construction of the report model from a run's measurements."""
 
 import sys
 from collections.abc import Sequence
@@ -36,7 +36,10 @@ from softcheck.variants.declaration import Declaration, KnownDefect
 
 
 def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> Report:
-    """The report of a run. ``command`` is what the user typed; ``corpora`` the ones named, for reproducing commands."""
+    """Returns the report of a run.
+
+    ``command`` is the command that the user typed. ``corpora`` are the named ones, for reproducing commands.
+    """
     timings = tuple(shape_speed(samples, run.declarations) for samples in run.speeds)
     rows = [_Row(run, name, dtype, corpora, timings) for name in run.options.variants for dtype in run.options.dtypes]
     results = [row.result() for row in rows]
@@ -98,7 +101,7 @@ class _Row:
         self.measured = [(r.case, r.measurement) for r in self.results]
 
     def _is_beyond(self, result: CaseMeasurement) -> bool:
-        """Whether all that a case shows is that the variant refuses such a size."""
+        """True if a case shows nothing but a refusal of its size."""
         found = result.measurement.violations
         return bool(found) and all(self._is_limited(v, result.case.id) for v in found)
 
@@ -184,7 +187,8 @@ class _Row:
             for given_up in self.run.given_up
             if (given_up.variant, given_up.dtype) == (self.name, self.dtype)
         ]
-        # What is not explained comes first, then by kind; of each kind the smallest input, the easiest to look into.
+        # Unexplained findings come first, then by kind; of each kind the smallest input, which is the easiest to
+        # examine.
         size = {case.id: case.shape[0] * case.shape[1] for case, _ in self.measured}
         return sorted(
             found, key=lambda f: (f.known is not None, f.kind, f.case not in size, size.get(f.case, 0), f.case)
@@ -223,7 +227,10 @@ class _Row:
         )
 
     def _not_run(self, given_up: GivenUp) -> Finding:
-        """One finding for all that was not run. No declared defect explains it: what was not run shows nothing."""
+        """Returns one finding for everything that was not run.
+
+        No declared defect explains it: unmade calls show nothing.
+        """
         cases, probed = given_up.cases, given_up.probes
         kind = given_up.over.kind
         backend, options = self.run.ready.backend, self.run.options
@@ -253,7 +260,7 @@ class _Row:
         return ("known", None) if findings else ("pass", None)
 
     def notes(self) -> list[str]:
-        """What is to be said of this row beside its figures."""
+        """Remarks on this row beside its figures."""
         declaration = self.run.declarations.get(self.name)
         if declaration is None or self.dtype not in declaration.dtypes:
             return []
@@ -270,7 +277,10 @@ class _Row:
         return [defect for defect in declaration.known_defects if self._is_unseen(defect)]
 
     def _is_unseen(self, defect: KnownDefect) -> bool:
-        """A declared defect has had its chance only where every edge case, or every probe that it names, could show it."""
+        """True if a declared defect had its chance and did not show.
+
+        It has had its chance only if every edge case, or every probe that it names, could show it.
+        """
         options = self.run.options
         if self.run.interrupted or not defect.applies(self.dtype, self.run.ready.backend):
             return False
@@ -328,5 +338,5 @@ def _cases(run: Run) -> tuple[CaseResult, ...]:
 
 
 def command_line() -> list[str]:
-    """What the user typed, with the program's own name in place of its path."""
+    """The command that the user typed, with the program's own name in place of its path."""
     return ["softcheck", *sys.argv[1:]]

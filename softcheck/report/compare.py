@@ -1,4 +1,4 @@
-"""What became worse between two results: accuracy, findings, speed. A change within its own doubt is no regression."""
+"""Comparison of two results: accuracy, findings, speed. A change within its own doubt is no regression."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -16,7 +16,7 @@ Word = Literal["REGRESSION", "better", "same", "changed", "AMBIGUOUS"]
 
 
 class Tolerances(msgspec.Struct, frozen=True, kw_only=True):
-    """How much worse is still the same."""
+    """Changes for the worse that still count as the same."""
 
     max_ulp_increase: float = 0.01
     """ULPs by which a maximum may grow."""
@@ -52,12 +52,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def regressions(self) -> list[Change]:
-        """What ends a comparison with exit code 1."""
+        """Changes that end a comparison with exit code 1."""
         return [change for change in self.changes if change.word == "REGRESSION"]
 
 
 def compare(old: Result, new: Result, limits: Tolerances) -> Comparison:
-    """Compares every variant and shape that both results have; the others are named."""
+    """Compares every variant and shape that both results have, and names the others."""
     before, after = _rows(old), _rows(new)
     shapes_before, shapes_after = _speeds(old), _speeds(new)
     names = [f"{name}, {dtype}" for name, dtype in before]

@@ -31,7 +31,7 @@ def render_markdown(comparison: Comparison) -> str:
 
 
 def render_json(comparison: Comparison) -> str:
-    """Every change, those that changed nothing too."""
+    """JSON with every change, also with figures that are the same."""
     encoded = msgspec.json.encode({"schema_version": 1, "kind": "comparison", **msgspec.structs.asdict(comparison)})
     return msgspec.json.format(encoded, indent=2).decode() + "\n"
 
@@ -40,7 +40,7 @@ FORMATS = {"table": render_table, "markdown": render_markdown, "json": render_js
 
 
 def _told(comparison: Comparison) -> list[Change]:
-    """What is worth a line: everything but figures that are the same."""
+    """Changes that are worth a line: all but figures that are the same."""
     return [change for word, changes in by_word(comparison).items() if word != "same" for change in changes]
 
 

@@ -1,4 +1,4 @@
-"""What the readable formats say, in the same words and order: heading, columns, findings, closing line."""
+"""Contents of the readable formats, in the same words and order: heading, columns, findings, closing line."""
 
 import unicodedata
 from collections import Counter
@@ -24,7 +24,7 @@ _DECIMAL_DIGITS = {"float16": 5, "bfloat16": 4, "float32": 9, "float64": 17}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the verdict table; ``part`` says which half it falls in where the table is split."""
+    """One column of the verdict table; ``part`` is the half in which it falls if the table is split."""
 
     title: str
     cell: Callable[[VariantResult], str]
@@ -40,13 +40,13 @@ class FindingGroup:
     first: Finding
     cases: int
     noun: str
-    """What the cases are: ``case`` or a probe's ``trial``."""
+    """The word for one case: ``case`` or a probe's ``trial``."""
     other_probes: tuple[str, ...] = ()
     """Probes of the trials that are left out."""
 
     @property
     def others(self) -> str:
-        """What is left out, and where to see it; empty where nothing is."""
+        """A remark on the findings left out, and the format that shows them; empty if none is left out."""
         more = self.cases - 1
         by = f" of {', '.join(self.other_probes)}" if self.other_probes else ""
         return f"and {figures.plural(more, f'more {self.noun}')}{by}: see --format json" if more else ""
@@ -58,7 +58,7 @@ class FindingGroup:
 
 
 def heading(report: Report) -> list[str]:
-    """Lines that say where and with what the figures were measured; the first is about the backend."""
+    """Lines that tell where and with what software the figures were measured; the first is about the backend."""
     e = report.environment
     driver = "" if e.driver is None else f", driver {e.driver}"
     device = f"{one_line(e.device)}{driver}"
@@ -72,7 +72,7 @@ def heading(report: Report) -> list[str]:
 
 
 def counted(report: Report) -> str:
-    """``168 cases in 19 families, 12 probes``; what was not run is left out where the other was."""
+    """``168 cases in 19 families, 12 probes``; if only cases or only probes were run, the other is left out."""
     families = len({case.family for case in report.cases})
     probes = len({name for result in report.variants for name in result.probes_run})
     cases = f"{figures.plural(len(report.cases), 'case')} in {families} {'family' if families == 1 else 'families'}"
@@ -104,7 +104,7 @@ def columns(environment: Environment) -> list[Column]:
 
 
 def legend(report: Report) -> list[tuple[str, str]]:
-    """What the table's less plain words and signs mean, in at most five words each; those that the report shows."""
+    """Meanings of the table's less plain words and signs that the report shows, in at most five words each."""
     judged = [result for result in report.variants if result.max_ulp is not None]
     shown = {
         "known": any(result.verdict == "known" for result in report.variants),
@@ -130,9 +130,10 @@ def place(witness: Witness | Finding) -> str:
 
 
 def kinds(result: VariantResult) -> str:
-    """Kinds of findings with the number of cases, those that a declared defect explains last.
+    """Kinds of findings with the number of cases. Kinds that a declared defect explains come last.
 
-    How far the verdict holds, how many cases could not be run here, and the words of a weaker contract, follow.
+    Then follow the limit to which the verdict holds, the number of cases that could not be run here, and the words of a
+    weaker contract.
     """
     if not result.was_run:
         return _kinds(result)
@@ -165,9 +166,10 @@ def by_dtype(report: Report) -> dict[str, list[VariantResult]]:
 
 
 def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
-    """Findings that a declared defect explains (``known``) or the others, one group per variant, dtype, kind and defect.
+    """Groups findings by variant, dtype, kind and defect.
 
-    Cases and probes' trials are in groups of their own. Of trials, one that names the failing sizes comes first.
+    With ``known`` these are the findings that a declared defect explains, otherwise all others. Cases and probes'
+    trials are in separate groups. Among trials, one that names the failing sizes comes first.
     """
     groups = []
     for result in report.variants:
@@ -193,7 +195,7 @@ def subject(result: VariantResult) -> str:
 
 
 def worst_element(result: VariantResult) -> str | None:
-    """The witness of the maximum in one line; None where there is none."""
+    """The witness of the maximum in one line; None if there is no maximum."""
     witness = result.witness
     if witness is None:
         return None
@@ -211,7 +213,7 @@ def worst_element(result: VariantResult) -> str | None:
 
 
 def value_of(bits: str, dtype: str) -> str:
-    """A bit pattern with its value: ``3c00 = 1 (0x1p+0)``; the pattern alone where it is not one of the dtype."""
+    """A bit pattern with its value: ``3c00 = 1 (0x1p+0)``; the pattern alone if it is not one of the dtype."""
     fmt = FORMATS.get(dtype)
     if fmt is None or len(bits) != fmt.hex_digits or not set(bits) <= set("0123456789abcdefABCDEF"):
         return one_line(bits)
@@ -226,7 +228,7 @@ def _hex_float(value: float) -> str:
 
 
 def probe_lines(report: Report) -> list[str]:
-    """What probes ran and which properties they saw, one line for all variants of which the same can be said.
+    """Lines about the probes that ran and the properties that they saw. Variants with equal results share a line.
 
     ``12 probes, 431 trials; batch_invariant yes: one_block, tiled (float16, float32)``.
     """
@@ -247,9 +249,9 @@ def probe_lines(report: Report) -> list[str]:
 
 
 def arithmetic_lines(report: Report) -> list[str]:
-    """What is weaker than the standard contract in a variant's kernels, and where that leaves it.
+    """Lines about weaknesses of kernels' arithmetic against the standard contract, and the place where they leave it.
 
-    One line for all variants and dtypes of which the same can be said; none where nothing is weaker.
+    Variants and dtypes with equal results share a line. There is no line if nothing is weaker.
     """
     said: dict[str, list[str]] = {}
     for result in report.variants:
@@ -262,7 +264,7 @@ def arithmetic_lines(report: Report) -> list[str]:
 
 
 def exhaustive_lines(report: Report) -> list[str]:
-    """For each set that was judged whole: how many rows of each class, and how the ULP errors are spread."""
+    """Lines for each set that was judged whole: the number of rows of each class, and the spread of the ULP errors."""
     lines = []
     for result in report.exhaustive:
         unjudged = f", {result.unjudged_rows:,} without an output" if result.unjudged_rows else ""
@@ -281,7 +283,10 @@ def exhaustive_lines(report: Report) -> list[str]:
 
 
 def search_lines(report: Report) -> list[str]:
-    """For each search: the largest figures of the search and of random sampling, where, and how to keep the input."""
+    """Lines for each search: the largest figures of the search and of random sampling, their places, and a command.
+
+    The command keeps the input.
+    """
     lines = []
     for result in report.searches:
         what = "error/bound" if result.objective == "bound" else "ULP error"

@@ -1,4 +1,4 @@
-"""Where and with what a run measured."""
+"""Device and software of a run."""
 
 import os
 import shlex
@@ -11,7 +11,7 @@ from softcheck.run.protocol import Ready
 
 
 def environment(ready: Ready, seed: int, command: Sequence[str]) -> Environment:
-    """Where and with what a run measured; ``command`` is what the user typed."""
+    """Returns the device and software of a run; ``command`` is the command that the user typed."""
     return Environment(
         backend=ready.backend,
         device=ready.device,
@@ -27,7 +27,7 @@ def environment(ready: Ready, seed: int, command: Sequence[str]) -> Environment:
 
 
 def _git_commit() -> str | None:
-    """Commit for the record: GIT_COMMIT where the environment has it, as a copy without .git may, else the checkout's."""
+    """Commit for the record: GIT_COMMIT if the environment has it, as a copy without .git may, else the checkout's."""
     if os.environ.get("GIT_COMMIT"):
         return os.environ["GIT_COMMIT"]
     try:

@@ -81,7 +81,10 @@ def _finding(result: Exhausted, violation: Violation, ready: Ready, *, of_row: b
 
 
 def _not_run(result: Exhausted, left: LeftOut, ready: Ready) -> Finding:
-    """One finding for all that was not run. No declared defect explains it: what was not run shows nothing."""
+    """Returns one finding for everything that was not run.
+
+    No declared defect explains it: unmade calls show nothing.
+    """
     return Finding(
         id=finding_id(result.variant, result.domain.dtype, left.over.kind, f"not run: {result.case_id}"),
         kind=left.over.kind,
@@ -155,7 +158,7 @@ def _case(result: Exhausted) -> CaseResult:
 
 
 def behind(result: Exhausted) -> Exhaustive:
-    """What stands behind the figures of one domain."""
+    """Returns the details behind the figures of one domain."""
     m = result.measurement
     return Exhaustive(
         name=result.variant,

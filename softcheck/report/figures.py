@@ -1,4 +1,7 @@
-"""Figures as text. What is printed is true as printed: bounds round to their safe side, and nothing unmeasured is 0."""
+"""Figures as text.
+
+Printed figures are true as printed: bounds round to their safe side, and nothing unmeasured is 0.
+"""
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal

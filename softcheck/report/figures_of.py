@@ -33,6 +33,9 @@ def with_figures(result: VariantResult, m: Measurement) -> VariantResult:
 
 
 def percentile_of(histogram: Mapping[int, int], worst: Extreme | None) -> float | None:
-    """The 99.9th percentile of the ULP errors. A bin's upper edge may lie above the maximum, which the percentile can't exceed."""
+    """The 99.9th percentile of the ULP errors, at most the maximum.
+
+    A bin's upper edge may lie above the maximum, which the percentile can't exceed.
+    """
     found = percentile(histogram, 0.999)
     return None if found is None or worst is None else min(found, worst.value)

@@ -40,7 +40,10 @@ def render(report: Report, name: str, display: Display = PLAIN) -> str:
 
 
 def render_speed(report: SpeedReport, name: str) -> str:
-    """A benchmark in the named format, ending in a newline; raises UsageError for a name that is not one of its formats."""
+    """Renders a benchmark in the named format, ending in a newline.
+
+    Raises UsageError for a name that is not one of its formats.
+    """
     if name not in SPEED_FORMATS:
         raise UsageError(f"a benchmark has no format {name!r}; it can be drawn as {', '.join(SPEED_FORMATS)}")
     module, _, function = SPEED_FORMATS[name].partition(":")

@@ -101,7 +101,10 @@ def _check_version(found: Any, source: str) -> None:
 
 
 def _check_same(found: Any, read: Any, where: str, source: str) -> None:
-    """Refuse the first value that was not read as it stands in the file. Fields that were left to a default may be absent."""
+    """Raises an error for the first value that was not read as it stands in the file.
+
+    Fields that were left to a default may be absent.
+    """
     if isinstance(found, dict) and isinstance(read, dict):
         for name, value in found.items():
             if name not in read:

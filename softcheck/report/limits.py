@@ -1,4 +1,4 @@
-"""What a report says of sizes that a variant was not judged on: refused by it, or too wide for its kernels to be compiled."""
+"""Size limits in a report: sizes that a variant refuses, and sizes too wide for its kernels to be compiled."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,10 @@ from softcheck.run.widths import WidthLimit
 
 
 class SizeLimits:
-    """Of one variant in one dtype. What a declared defect explains, or what is promised, is a finding and no limit."""
+    """Limits of one variant in one dtype.
+
+    A size that a declared defect explains, or that is promised, is a finding and no limit.
+    """
 
     def __init__(
         self, run: Run, name: str, dtype: str, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]
@@ -40,7 +43,7 @@ class SizeLimits:
         ]
 
     def cover(self, violation: Violation, case_id: str) -> bool:
-        """Whether a broken promise is a limit's, and no declared defect's."""
+        """True if a broken promise is a limit's, and no declared defect's."""
         return any(limit.covers(violation) for limit in self.refused) and not self._is_declared(violation, case_id)
 
     def _is_declared(self, violation: Violation, case_id: str) -> bool:
@@ -49,7 +52,7 @@ class SizeLimits:
 
     @property
     def holds(self) -> str | None:
-        """Up to which size the verdict holds and why no further, for the verdict's line."""
+        """Words for the size up to which the verdict holds, with the reason, for the verdict's line."""
         said = [f"to {limit.holds_to} columns; {limit}" for limit in self._uncompiled]
         said += [
             f"to {limit.answered} {limit.measure}; {limit.refused} are refused"
@@ -76,7 +79,7 @@ class SizeLimits:
         return said
 
     def findings(self) -> list[Finding]:
-        """The limits as findings, one each, where every size is promised."""
+        """Returns the limits as findings, one each, if every size is promised."""
         if not self._run.options.require_all_sizes:
             return []
         found = [

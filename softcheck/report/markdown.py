@@ -111,7 +111,7 @@ def _defect_lines(report: Report) -> list[str]:
 
 
 def _example(group: FindingGroup) -> list[str]:
-    """Where the first finding is, and the command that shows it again, as parts of a list item."""
+    """The place of the first finding, and the command that shows it again, as parts of a list item."""
     others = f" ({escape(group.others)})" if group.others else ""
     text = content.command(group.first.reproduce)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))

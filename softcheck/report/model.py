@@ -15,7 +15,7 @@ SCHEMA_VERSION: Final = 1
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and with what the figures were measured."""
+    """Device and software with which the figures were measured."""
 
     backend: Literal["cuda", "interpreter"]
     device: str
@@ -56,11 +56,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     input_bits: str | None = None
     output_bits: str | None = None
     known: str | None = None
-    """The declared defect's reason, where one explains this finding."""
+    """The declared defect's reason, if a defect explains this finding."""
 
     @property
     def from_probe(self) -> bool:
-        """Whether a probe's trial shows it rather than a saved or generated case."""
+        """True if a probe's trial shows the finding rather than a saved or generated case."""
         return self.probe is not None
 
     @property
@@ -84,16 +84,17 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     verdict: Verdict
     reason: str | None = None
-    """Why the verdict is unsupported or error."""
+    """The reason why the verdict is unsupported or error."""
     cases_run: int = 0
     cases_unable: int = 0
     """Cases that could not be run here, as where Triton's interpreter can't; the notes say why."""
     probes_run: dict[str, int] = {}
-    """By probe the number of trials that were made; a probe that was not run is absent."""
+    """Number of trials made, by probe; a probe that was not run is absent."""
     properties: dict[str, bool] = {}
     """Properties that are reported without being promised, such as ``batch_invariant``, and whether they hold."""
     arithmetic: KernelArithmetic | None = None
-    """How its kernels compute; null where it launches none of its own and declares nothing, or nothing was looked at."""
+    """The arithmetic of the variant's kernels; null if it launches none of its own and declares nothing, or if no probe
+    read them."""
     elements: int = 0
     max_ulp: float | None = None
     mean_ulp: float | None = None
@@ -102,13 +103,14 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     witness: Witness | None = None
     max_ulp_ftz: float | None = None
     max_bound_share: float | None = None
-    """Largest error over what the variant's contract allows on that element."""
+    """Largest error over the bound of the variant's contract on that element."""
     weaker_contract: str | None = None
-    """What its declaration allows beyond the standard contract, in words; null where it is held to the standard one."""
+    """Words for what the declaration allows beyond the standard contract; null if the variant is held to the standard
+    one."""
     holds: str | None = None
-    """Up to which size the verdict holds and why no further, in words; null where every size was run."""
+    """Words for the size up to which the verdict holds, with the reason; null if every size was run."""
     max_standard_share: float | None = None
-    """The same over what the standard contract would allow, sums included; null where the variant is held to that."""
+    """Largest error over the standard contract's bound, sums included; null if the variant is held to that contract."""
     flushed: int | None = None
     max_sum_deviation: float | None = None
     sum_violations: int | None = None
@@ -129,7 +131,7 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def was_run(self) -> bool:
-        """Whether anything was judged: a case or a probe's trial."""
+        """True if anything was judged: a case or a probe's trial."""
         return self.cases_run > 0 or self.trials > 0
 
 
@@ -144,14 +146,14 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exhaustive(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands behind a row of the table that judged a whole set of inputs instead of a corpus."""
+    """Details of a row of the table that judged a whole set of inputs instead of a corpus."""
 
     name: str
     dtype: str
     domain: str
     """The set in words."""
     is_complete: bool
-    """Whether the set is every row of this many columns that the format has, and none was left out."""
+    """True if the set is every row of this many columns that the format has, and none was left out."""
     max_ulp: float | None = None
     ulp_is: Literal["exact", "at least"] = "at least"
     rows: int
@@ -174,7 +176,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     columns: int
     objective: Literal["bound", "ulp"]
-    """Whether the figures are errors over bound, or ULP errors."""
+    """The unit of the figures: error over bound, or ULPs."""
     found: float | None
     """The largest figure of the rows that evolved."""
     random: float | None
@@ -221,20 +223,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     searches: tuple[SearchResult, ...] = ()
     speed: tuple[CopyBaseline, ...] = ()
     timings: tuple[ShapeSpeed, ...] = ()
-    """What stands behind the columns of speed."""
+    """Timings behind the columns of speed."""
     stages: tuple[Stage, ...] = ()
-    """Where the run's own time went, in order."""
+    """Wall time of the run by stage, in order."""
     interrupted: bool = False
-    """Whether the run was ended early; the figures are of what had been measured by then."""
+    """True if the run was ended early; the figures then cover the measurements made by that time."""
     errors: tuple[str, ...] = ()
     """Cases that could not be run through no fault of a variant, each with the reason."""
     notes: tuple[str, ...] = ()
-    """What was left out of this run and why."""
+    """Parts left out of this run, with the reason."""
     seconds: float
 
 
 class SpeedReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``softcheck bench`` measured. Schema versions are the report's."""
+    """Results of ``softcheck bench``. Schema versions are the report's."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     kind: Literal["speed"] = "speed"

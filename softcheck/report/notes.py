@@ -1,4 +1,4 @@
-"""What a report says beside its figures: one line for each, in the order in which they stand in the report."""
+"""Remarks in a report beside its figures: one line for each, in the report's order."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -45,7 +45,10 @@ def unseen_defect(defect: KnownDefect) -> str:
 def fitting_declaration(
     measured: Measured, probed: Sequence[ProbeResult], declaration: Declaration, dtype: str
 ) -> str | None:
-    """Names a declaration that explains all errors beyond the standard contract; None where the kernels show another, or none does."""
+    """Names a declaration that explains all errors beyond the standard contract.
+
+    Returns None if the kernels show another arithmetic, or if no declaration explains them.
+    """
     if declaration.arithmetic is not None or not measured:
         return None
     fits = merge(m for _, m in measured).fits or ()
@@ -62,7 +65,7 @@ def fitting_declaration(
 
 
 def beyond_the_standard(measured: Measured, declaration: Declaration, dtype: str) -> str | None:
-    """Says how far a variant that declares nothing weaker goes beyond the standard contract, and what gives it the right to."""
+    """Says how far a variant that declares nothing weaker goes beyond the standard contract, and why it may."""
     if weaker_by_design(declaration.arithmetic, dtype) is not None:
         return None
     shares = [(m.max_standard_share, case.id, m.contract) for case, m in measured if m.max_standard_share is not None]

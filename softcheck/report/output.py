@@ -1,4 +1,4 @@
-"""Where a report goes: a file, written whole or not at all, or standard output; and what that place can show."""
+"""Destination of a report: a file, written whole or not at all, or standard output; and its display capabilities."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ STANDARD_OUTPUT = "-"
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """What the reader's end can show. ``width`` in characters; None means that nothing may wrap."""
+    """Display capabilities of the reader's end. ``width`` is in characters; None means that nothing may wrap."""
 
     width: int | None = None
     color: bool = False
@@ -25,10 +25,10 @@ PLAIN = Display()
 
 
 def display_of(path: str) -> Display:
-    """What a file or, for ``-``, standard output can show.
+    """Returns the display capabilities of a file or, for ``-``, of standard output.
 
-    A terminal has a width and colours; a pipe or a file has neither. NO_COLOR, when not empty, removes colours
-    (https://no-color.org); FORCE_COLOR, when not empty or 0, adds them to a pipe; NO_COLOR wins over FORCE_COLOR.
+    A terminal has a width and colours; a pipe or a file has neither. NO_COLOR, if not empty, removes colours
+    (https://no-color.org); FORCE_COLOR, if not empty or 0, adds them to a pipe; NO_COLOR wins over FORCE_COLOR.
     """
     if path != STANDARD_OUTPUT:
         return PLAIN
@@ -69,10 +69,10 @@ def check_writable(path: str) -> None:
 
 
 def write(text: str, path: str) -> None:
-    """Write to a file, atomically, or to standard output for ``-``. A file that exists keeps its permissions.
+    """Writes to a file, atomically, or to standard output for ``-``. A file that exists keeps its permissions.
 
-    Raises UsageError where the file can't be written; what it held before is then untouched. Characters that the place
-    can't encode are written as escapes.
+    Raises UsageError if the file can't be written; its earlier contents are then untouched. Characters that the
+    destination can't encode are written as escapes.
     """
     if path == STANDARD_OUTPUT:
         encoding = sys.stdout.encoding or "utf-8"
@@ -106,7 +106,7 @@ def _target(path: str) -> Path:
 
 
 def _is_special(target: Path) -> bool:
-    """Whether the target is a device or a pipe, which must be written to and never replaced."""
+    """True if the target is a device or a pipe, which must be written to and never replaced."""
     return target.exists() and not target.is_file() and not target.is_dir()
 
 
@@ -130,7 +130,7 @@ def _replace(target: Path, data: bytes) -> None:
 
 
 def _mode(target: Path) -> int:
-    """Permissions of the file that is replaced, or those that a new file gets from the process's umask."""
+    """Permissions of the file to replace, or of a new file under the process's umask."""
     if target.exists():
         return target.stat().st_mode & 0o7777
     umask = os.umask(0)

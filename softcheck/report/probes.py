@@ -1,4 +1,4 @@
-"""What a report says of probes: their findings, what they ran, what was skipped, and declared defects they can't find."""
+"""Probes in a report: their findings, trials and skipped trials, and declared defects that they can't find."""
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ def findings(
     declaration: Declaration,
     is_limited: Callable[[Violation, str], bool] = lambda _violation, _case: False,
 ) -> Iterator[Finding]:
-    """Findings of the probes of one variant in one dtype, but for refusals of sizes beyond its limit."""
+    """Returns findings of the probes of one variant in one dtype, but for refusals of sizes beyond its limit."""
     for result in probed:
         task = result.task
         for shown in result.conclusion.findings:
@@ -69,12 +69,12 @@ def properties_of(probed: Iterable[ProbeResult]) -> dict[str, bool]:
 
 
 def arithmetic_of(probed: Iterable[ProbeResult]) -> KernelArithmetic | None:
-    """How the variant's kernels compute, where a probe has looked."""
+    """The arithmetic of the variant's kernels, if a probe has read it."""
     return next((found for result in probed if (found := result.conclusion.arithmetic) is not None), None)
 
 
 def explains_any(defect: KnownDefect, probed: Iterable[ProbeResult]) -> bool:
-    """Whether a declared defect showed in a probe."""
+    """True if a declared defect showed in a probe."""
     return any(
         defect.explains(shown.violation, result.case_id(shown.label))
         for result in probed
@@ -83,12 +83,12 @@ def explains_any(defect: KnownDefect, probed: Iterable[ProbeResult]) -> bool:
 
 
 def only_probes_show(defect: KnownDefect) -> bool:
-    """Whether a declared defect is confined to probes, so that cases say nothing about it."""
+    """True if a declared defect is confined to probes, so that cases show nothing of it."""
     return all(glob.startswith(_PREFIX) for glob in defect.cases)
 
 
 def had_their_chance(defect: KnownDefect, probed: Sequence[ProbeResult], *, quick: bool) -> bool:
-    """Whether every probe in which a defect may show ran all its trials, and one of these trials is of its globs."""
+    """True if every probe in which a defect may show ran all its trials, and one of these trials matches its globs."""
     names = [glob.removeprefix(_PREFIX).partition("/")[0] for glob in defect.cases]
     needed = {probe for probe in PROBES if any(fnmatchcase(probe, name) for name in names)}
     whole = {r.task.probe: r for r in probed if not r.abandoned and not r.conclusion.skipped}
@@ -98,7 +98,7 @@ def had_their_chance(defect: KnownDefect, probed: Sequence[ProbeResult], *, quic
 
 
 def skip_notes(run: Run) -> list[str]:
-    """One line per probe and reason for the trials that could not be made, with how many variants and dtypes that concerns."""
+    """Lines per probe and reason for trials that could not be made, with the number of variants and dtypes."""
     concerned: dict[tuple[str, str], list[str]] = {}
     for result in run.probed:
         for reason in result.conclusion.skipped:

@@ -20,9 +20,9 @@ def reproduce_command(variant: str, case: Case, backend: str, corpora: Sequence[
 
 
 def in_order_command(command: Command, backend: str, corpora: Sequence[str] = ()) -> str:
-    """The command that makes several calls one after the other in one process, or one under glibc's heap checks.
+    """Returns the command that makes several calls in turn in one process, or one call under glibc's heap checks.
 
-    A generated case must be saved first, so where there is one that is the command.
+    A generated case must be saved first, so if there is one, the command is the one that saves it.
     """
     for case in command.cases:
         if case.family == GENERATED:

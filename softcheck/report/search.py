@@ -43,7 +43,7 @@ def build(
 
 
 def kept(outcome: SearchOutcome) -> Case | None:
-    """The case to save: the smaller input where there is one."""
+    """The case to save: the smaller input if there is one."""
     best = outcome.smaller or outcome.found
     return None if best is None else best.case
 
@@ -173,7 +173,7 @@ def _figure(row: Row | None, outcome: SearchOutcome) -> float | None:
 
 
 def _save(outcome: SearchOutcome) -> str | None:
-    """The command that adds what was found to the corpora: where a promise is broken, shrunk by that promise."""
+    """The command that adds the found row to the corpora, shrunk by the promise that it breaks, if any."""
     case = kept(outcome)
     if case is None:
         return None

@@ -17,7 +17,10 @@ def gb_per_s(dtype: str, rows: int, columns: int, seconds: float) -> float:
 
 
 def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], reference: str = TORCH) -> ShapeSpeed:
-    """The figures of one shape. A variant's ratios are to the variant named ``reference``, or to torch.softmax itself."""
+    """Returns the figures of one shape.
+
+    A variant's ratios are to the variant named ``reference``, or to torch.softmax itself.
+    """
     against = next((s for s in samples.variants if s.name == reference), None)
     if against is None and reference == TORCH:
         against = samples.torch

@@ -1,4 +1,4 @@
-"""Speed as results hold it: one shape with all its contenders, and means over shapes. JSON is drawn from these."""
+"""Speed in results: one shape with all its contenders, and means over shapes. JSON is drawn from these types."""
 
 from typing import Literal
 
@@ -13,26 +13,26 @@ class SpeedFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     variant: str
     seconds: Interval | None = None
-    """Of one call whose input is not in the cache; the launch itself is hidden or, in a graph, not there."""
+    """Seconds of one call whose input is not in the cache. The launch itself is hidden or, in a graph, absent."""
     launch_seconds: Interval | None = None
-    """Of one plain launch on an idle device, where ``seconds`` are those of a graph."""
+    """Seconds of one plain launch on an idle device, if ``seconds`` are those of a graph."""
     method: Method = "launch"
     gb_per_s: float | None = None
-    """Each element read once and written once, whatever the algorithm moves; from the median."""
+    """Rate if each element is read once and written once, whatever the algorithm moves; from the median."""
     copy_share: Interval | None = None
     """The device copy's seconds over the variant's, formed within rounds."""
     times_faster: Interval | None = None
     """The reference's seconds over the variant's, formed within rounds."""
     word: Word | None = None
-    """What ``times_faster`` says; null for the reference itself."""
+    """The verdict of ``times_faster``; null for the reference itself."""
     traffic_gb_per_s: float | None = None
-    """What the declared algorithm moves, caches not counted."""
+    """Traffic of the declared algorithm, caches not counted."""
     roofline_share: float | None = None
-    """That traffic over what a device copy moves in the same time; above 1 a cache served some of it."""
+    """The traffic over a device copy's in the same time; above 1 a cache served some of it."""
     max_ulp: float | None = None
     """Largest ULP error of the judged rows of the timed input: a lower bound."""
     reason: str | None = None
-    """Why there are no figures."""
+    """The reason why there are no figures."""
     notes: tuple[str, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""The speed report for readers: a table per shape or one line per shape, means last, in plain text, Markdown and CSV."""
+"""The speed report for readers: a table or a line per shape, means last, in plain text, Markdown and CSV."""
 
 import csv
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def tables(report: SpeedReport) -> list[TextTable]:
 
 
 def heading(report: SpeedReport) -> list[str]:
-    """Where and with what the figures were measured."""
+    """Lines about the device and software of the measurement."""
     e = report.environment
     driver = "" if e.driver is None else f", driver {e.driver}"
     commit = "" if e.git_commit is None else f" ({e.git_commit[:12]})"
@@ -64,7 +64,7 @@ def heading(report: SpeedReport) -> list[str]:
 
 
 def remarks(report: SpeedReport) -> list[str]:
-    """What makes figures doubtful or is missing from them; each is said once, with the shapes that it holds for."""
+    """Remarks on doubtful or missing figures; each is made once, with the shapes that it holds for."""
     seen: dict[str, list[str]] = {}
     for shape in report.shapes:
         where = f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}"
@@ -101,7 +101,7 @@ def render_markdown(report: SpeedReport) -> str:
 
 
 def render_csv(report: SpeedReport) -> str:
-    """One line per shape and variant, seconds and bytes in SI units; empty where nothing was measured."""
+    """Returns one line per shape and variant, seconds and bytes in SI units; empty if nothing was measured."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(

@@ -25,7 +25,7 @@ FINDINGS_WIDTH = 24
 """Least width of the list of findings: no kind, with the sign that follows it, is longer."""
 
 LEAST_WIDTH_WITH_FINDINGS = 100
-"""On a narrower terminal the findings stand in a table of their own, below the figures."""
+"""Width below which the findings stand in a table of their own, below the figures."""
 
 STYLES: dict[Verdict, str] = {
     "pass": "green",
@@ -37,16 +37,16 @@ STYLES: dict[Verdict, str] = {
 
 
 def render(report: Report, display: Display = PLAIN) -> str:
-    """The report as text for a terminal of the given width, or unwrapped.
+    """Renders the report as text for a terminal of the given width, or unwrapped.
 
-    The table gains a column with the witness where there is room. Where there is too little, the findings go below it, and
+    If there is room, the table gains a column with the witness. If there is too little, the findings go below it, and
     it is cut in two.
     """
     return draw(report, display, details=True)
 
 
 def draw(report: Report, display: Display, *, details: bool) -> str:
-    """Heading, tables, legend, what failed, and the summary line; with ``details`` everything else that is known too."""
+    """Heading, tables, legend, failures, and the summary line; with ``details`` all other known facts too."""
     drawn = StringIO()
     console = _console(drawn, display)
     for line in content.heading(report):
@@ -143,9 +143,9 @@ def _style(column: Column, result: VariantResult) -> str:
 
 
 def _blocks(report: Report, *, details: bool) -> Iterator[tuple[str, list[str]]]:
-    """Titles and lines of what stands below the table; a block without lines is left out.
+    """Yields titles and lines of the blocks below the table; a block without lines is left out.
 
-    Without ``details`` these are the blocks that say why something did not pass.
+    Without ``details`` only the blocks that explain why a row did not pass are yielded.
     """
     worst = [(result, content.worst_element(result)) for result in report.variants]
     blocks = {

@@ -41,9 +41,9 @@ class BenchRun:
 
 
 def bench(options: BenchOptions, events: Events | None = None) -> BenchRun:
-    """Measures every shape; Ctrl-C returns what was measured by then.
+    """Measures every shape; Ctrl-C returns the measurements so far.
 
-    Raises NothingRunError where there is no CUDA device: the interpreter's speed says nothing of a GPU's.
+    Raises NothingRunError if there is no CUDA device: the interpreter's speed says nothing of a GPU's.
     """
     events = Events() if events is None else events
     begun = time.monotonic()

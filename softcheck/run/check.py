@@ -85,7 +85,8 @@ def check(options: RunOptions, events: Events | None = None, keeping: Keeping | 
         _time(session, run, events, record)
         run.is_complete = True
     except KeyboardInterrupt:
-        # From here on the report is drawn and written; a second Ctrl-C, or timeout's to the whole group, must not stop it.
+        # From here on the report is drawn and written. A second Ctrl-C, or timeout's to the whole group, must not stop
+        # it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         run.interrupted = True
         run.notes.append("interrupted: the figures are of what had been measured by then")

@@ -36,7 +36,7 @@ _FEWEST_CHILDREN = 16
 """Children of an island in a round. A launch of few rows has fewer islands."""
 _ELITE_SHARE = 8
 _SEED_SHARE = 4
-"""While there are seeds, one child in this many is a seed."""
+"""Children per seed, while there are seeds."""
 _PATIENCE = 60
 """Rounds without a better row after which an island starts again."""
 _KEPT = 24

@@ -47,10 +47,10 @@ class Patience:
         self._timeouts: collections.Counter[str] = collections.Counter()
         self._deaths: collections.Counter[tuple[str, str]] = collections.Counter()
         self._hung: dict[str, tuple[float, float]] = {}
-        """By variant: seconds without an answer, and the time up to which they are counted. Overlapping hangs count
+        """Seconds without an answer by variant, and the time up to which they are counted. Overlapping hangs count
         once."""
         self._slowest: dict[str, tuple[int, float, int]] = {}
-        """By variant: answers, seconds of the slowest, elements of the largest input."""
+        """Answers, seconds of the slowest, and elements of the largest input, by variant."""
         self._alive: set[tuple[str, str]] = set()
         self._dead: set[tuple[str, str]] = set()
         """Variants given up for good, whatever a call still under way returns: calls were left out by then."""

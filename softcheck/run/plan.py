@@ -49,9 +49,10 @@ def _turn(case: Case) -> tuple[bool, int]:
 
 
 def scouts(cases: Sequence[Case], declaration: Declaration, dtypes: Sequence[str]) -> list[Case]:
-    """For each dtype, as many cases as a variant may fail to survive. They show whether it can be called at all.
+    """Returns for each dtype as many cases as a variant may fail to survive.
 
-    No scout is empty. The widths go from the narrowest on in equal steps of rank.
+    These cases show whether the variant can be called at all. No case is empty. The widths go from the narrowest on in
+    equal steps of rank.
     """
     found = []
     for dtype in dtypes:

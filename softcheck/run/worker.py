@@ -83,7 +83,7 @@ class _Session:
         self.device = device
         self.loaded: dict[str, LoadedVariant] = {}
         self._candidates: dict[tuple[str, str], tuple[Arithmetic, ...]] = {}
-        """By variant and dtype: weaker arithmetics that have explained every output beyond the bound so far."""
+        """Weaker arithmetics that have explained every output beyond the bound so far, by variant and dtype."""
         self._initial = Snapshot()
 
     def answer(self, request: Request) -> Iterator[Reply]:

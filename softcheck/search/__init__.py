@@ -1,1 +1,1 @@
-"""What a search for the worst row is made of: random rows, mutations of good ones, and how bad a row is."""
+"""Parts of a search for the worst row: random rows, mutations of good rows, and figures of badness."""

@@ -1,8 +1,8 @@
-"""How bad each row's output is: the largest error over bound, or ULP error, of many rows at once, in float64 on any device.
+"""Rating of rows' outputs: the largest error over bound, or ULP error, of many rows at once, in float64 on any device.
 
-For ranking only. The reference is torch's float64 softmax, and where it lies within a relative 2^-46 below a power of two
-the larger ULP is taken, so that no row seems worse than it is for being near one. What is reported is judged anew by the
-judge, whose figures the tests compare these with.
+The rating serves ranking only. The reference is torch's float64 softmax. If it lies within a relative 2^-46 below a
+power of two, the larger ULP is taken, so that no row seems worse than it is for being near the power. Reported figures
+come from the judge, and the tests compare these ratings with them.
 """
 
 import math
@@ -22,11 +22,11 @@ _CHUNK = {"cpu": 1 << 20, "cuda": 1 << 25}
 def rate(
     x: torch.Tensor, y: torch.Tensor, fmt: Format, model: bounds.Model, objective: Objective
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Largest figure of each row and its column, both [rows]; float64 and int64.
+    """Returns the largest figure of each row and its column, both [rows]; float64 and int64.
 
-    ``x`` and ``y`` are [rows, columns] of the format's dtype, float64 excepted; ``model`` is one that does not
-    round logits. An output that is not finite where the answer is, or not 0 at a masked logit, gives infinity. Rows whose
-    answer follows a convention (NaN, +inf, all -inf) give -1.
+    ``x`` and ``y`` are [rows, columns] of the format's dtype, float64 excepted; ``model`` must not round logits. The
+    figure is infinite if an output is not finite where the answer is, or not 0 at a masked logit. Rows whose answer
+    follows a convention (NaN, +inf, all -inf) give -1.
     """
     step = max(1, _CHUNK[x.device.type] // max(1, x.shape[1]))
     parts = [

@@ -1,4 +1,4 @@
-"""Ways of changing thousands of rows at once, each small enough to keep what is bad about a row and to add to it."""
+"""Ways of changing thousands of rows at once. Each change is small enough to keep a row's badness and add to it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _FEW = 8
 
 @dataclass(frozen=True, slots=True)
 class Parents:
-    """Rows to change, [rows, columns] of the format's dtype, with what is known of them."""
+    """Rows to change, [rows, columns] of the format's dtype, with their worst elements and other good rows."""
 
     bits: torch.Tensor
     mates: torch.Tensor
@@ -154,7 +154,7 @@ def at_distance(p: Parents) -> torch.Tensor:
 
 
 def tune(p: Parents) -> torch.Tensor:
-    """One element, any of the row, put where it changes the sum by little: 3 to 20 below the maximum."""
+    """Moves one element, any of the row, to a value 3 to 20 below the maximum, where it changes the sum by little."""
     d = p.draw
     values = p.values
     peak, column = p.peak, d.whole(0, d.columns, 1)

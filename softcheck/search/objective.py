@@ -1,4 +1,4 @@
-"""What a search for the worst row looks for."""
+"""Objectives of a search for the worst row."""
 
 import math
 from typing import Literal
@@ -18,7 +18,10 @@ def extreme(measurement: Measurement, objective: Objective) -> Extreme | None:
 
 
 def badness(measurement: Measurement, objective: Objective) -> float:
-    """The judged maximum as a number to compare: infinite where an output is no number or a mask leaks, -1 without one."""
+    """Returns the judged maximum as a number to compare.
+
+    It is infinite if an output is no number or a mask leaks, and -1 if there is no maximum.
+    """
     if any(violation.kind in _NO_NUMBER or violation.row is None for violation in measurement.violations):
         return math.inf
     worst = extreme(measurement, objective)

@@ -1,8 +1,8 @@
 """Fresh random rows of every case family, made on the device that judges them.
 
-``softcheck.cases.families`` holds a few fixed cases of each family; here each family's values are drawn anew, row by row,
-from the same ranges and at any width. The random numbers are torch's, so the same seed gives the same rows on one device
-and one version of torch; a row that matters is kept as bits. Imported by the worker and by benchmarks only.
+``softcheck.cases.families`` holds a few fixed cases of each family. Here each family's values are drawn anew, row by
+row, from the same ranges and at any width. The random numbers are torch's, so the same seed gives the same rows on one
+device and one version of torch. A row that matters is kept as bits. Only the worker and benchmarks import this module.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from softcheck.variants.call import TORCH_DTYPES
 SIGNED = {16: torch.int16, 32: torch.int32}
 
 _ALWAYS_SPECIAL = 1 << 16
-"""Beyond so many columns a special value is put into one row in two only, so that ordinary rows are among them."""
+"""Columns beyond which a special value is put into only one row in two, so that ordinary rows are among them."""
 
 _EXP_OVERFLOW = {"float16": 11.0903}
 _FLOAT32_OVERFLOW = 88.7229
@@ -36,7 +36,7 @@ class Draw:
 
     @property
     def device(self) -> torch.device:
-        """Where the rows are made."""
+        """The device on which the rows are made."""
         return self.generator.device
 
     @property
@@ -83,7 +83,7 @@ class Draw:
         return values.clamp_(-self.fmt.max, self.fmt.max)
 
     def masks(self) -> torch.Tensor:
-        """Where a mask lies, [rows, columns]: leading, trailing, every second column, or all but one."""
+        """True for masked elements, [rows, columns]: leading, trailing, every second column, or all but one."""
         count, stays = self.whole(0, self.columns + 1, 1), self.whole(0, self.columns, 1)
         kind = self.whole(0, 5, 1)
         index = self.index
@@ -297,8 +297,8 @@ FILLERS: dict[str, Filler] = {
     "random-bits": _random_bits,
     "cancellation": _cancellation,
 }
-"""How each family's rows are drawn. "empty" has none; what makes "one-column", "layout", "wide" and "rows" is their
-shape or strides, which the caller gives."""
+"""Functions that draw each family's rows. "empty" has none. "one-column", "layout", "wide" and "rows" are special only
+by their shape or strides, which the caller gives."""
 
 ORDINARY: dict[str, Filler] = {
     **{name: FILLERS[name] for name in FILLERS if name not in {"special", "one-column", "layout", "sources", "rows"}},

@@ -34,7 +34,7 @@ class Clock(Protocol):
         """The call as a graph, or the reason why it can't be one."""
 
     def alive(self) -> bool:
-        """Whether the device can still be used: an illegal access ruins it for the whole process."""
+        """True if the device can still be used: an illegal access ruins it for the whole process."""
 
     def hold_up(self) -> None:
         """Keeps the caller's stream busy for some milliseconds, while the host goes on."""
@@ -46,7 +46,7 @@ class Clock(Protocol):
         """Waits for the device."""
 
     def cache_state(self) -> Literal["cold", "unverified"]:
-        """Whether a flush was seen to empty the cache."""
+        """Returns "cold" if a flush was seen to empty the cache."""
 
 
 class Captured:
@@ -118,7 +118,7 @@ class CudaClock:
             return
 
     def alive(self) -> bool:
-        """Whether waiting for the device raises nothing."""
+        """True if waiting for the device raises nothing."""
         return is_usable(self._device)
 
     def hold_up(self) -> None:
@@ -150,7 +150,7 @@ class CudaClock:
         return "cold" if median(cold) > 1.1 * median(warm) else "unverified"
 
     def peak_bytes_per_second(self) -> float | None:
-        """What the memory can move at most by its clock and bus width; None where torch does not know them."""
+        """Largest rate of the memory by its clock and bus width; None if torch does not know them."""
         clock = getattr(self.properties, "memory_clock_rate", 0)
         width = getattr(self.properties, "memory_bus_width", 0)
         return 2.0 * clock * 1e3 * width / 8 if clock and width else None

@@ -30,10 +30,10 @@ GRAPH_BELOW = 200e-6
 """Calls that take longer when launched are never replayed: above it launch and events are lost in the noise, and a call
 that looks longer than 50 us may be shorter once its launches are gone."""
 _SPAN = 500e-6
-"""A graph holds as many calls as take about this long, so that what the events themselves take, some 2 us, is spread."""
+"""Duration of a graph: it holds so many calls that the cost of the events, some 2 us, is spread over them."""
 _MOST_CALLS = 64
 _MOST_BYTES = 2**29
-"""Of the inputs of one graph."""
+"""Most bytes of the inputs of one graph."""
 _HELD_UP = 3
 """Calls that show whether a variant works on the caller's stream."""
 _WARM_UP = 60
@@ -53,7 +53,7 @@ class DeviceLostError(Exception):
 
 @dataclass(slots=True)
 class _Contender:
-    """One function to time, and what was seen of it so far."""
+    """One function to time, and its measurements so far."""
 
     name: str
     function: Function
@@ -84,7 +84,7 @@ class _Contender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingPlan:
-    """What to time, how long, and in what order (by seed)."""
+    """The shape, duration and order (by seed) of a timing."""
 
     rows: int
     columns: int
@@ -95,7 +95,7 @@ class TimingPlan:
     within: float = statistics.PRECISE
     """Measuring ends early once every ratio to the copy is known within this share."""
     peak_bytes_per_second: float | None = None
-    """What the device's memory can move at most; None where that is not known."""
+    """Largest rate of the device's memory; None if unknown."""
 
 
 class Engine:
@@ -112,10 +112,11 @@ class Engine:
         self._random = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
 
     def measure(self, functions: Mapping[str, Function]) -> Generator[str, None, ShapeSamples]:
-        """Samples of every variant; one that is unfit, fails or returns a wrong output has a reason in place of seconds.
+        """Returns samples of every variant.
 
-        Yields the name of the variant that is about to run, so that a caller knows whom to blame if the process dies. Raises
-        DeviceLostError where one has ruined the device.
+        A variant that is unfit, fails or returns a wrong output has a reason instead. Yields the name of the variant
+        that is about to run, so that a caller knows which variant to blame if the process dies. Raises DeviceLostError
+        if a variant has ruined the device.
         """
         begun = time.monotonic()
         vetting = Vetting(self._rotation, self._inputs[0])
@@ -270,7 +271,10 @@ class Engine:
         contender.seconds.append(span() / contender.calls)
 
     def _check(self, contender: _Contender, output: torch.Tensor, shift: int) -> None:
-        """Counts wrong rows on the device, on the stream that was timed: work left on another stream is not there yet."""
+        """Counts wrong rows on the device, on the timed stream.
+
+        Work left on another stream has not arrived there yet.
+        """
         if contender.vetted is None:
             return
         wrong = self._rotation.wrong_rows(output, contender.vetted.answer, shift)

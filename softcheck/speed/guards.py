@@ -1,6 +1,7 @@
-"""What would make a timing untrue and can be seen from outside: throttling, clock changes, other processes. No torch.
+"""Disturbances of a timing that show from outside: throttling, clock changes, other processes. No torch.
 
-NVML is asked through nvidia-ml-py (the ``nvml`` extra) where it is installed; without it one alarm says that nobody watched.
+NVML is queried through nvidia-ml-py (the ``nvml`` extra) if it is installed; otherwise one alarm says that nothing was
+watched.
 """
 
 import os
@@ -32,9 +33,9 @@ class ClockReading:
 
 
 def alarms(snapshots: Sequence[ClockReading], strangers: int | None) -> list[Alarm]:
-    """What a series of snapshots, taken while kernels ran, gives reason to doubt.
+    """Returns the alarms for a series of snapshots taken while kernels ran.
 
-    ``strangers`` are processes on the device that are not softcheck's; None where that can't be told.
+    ``strangers`` are processes on the device that are not softcheck's; None if that can't be told.
     """
     found = []
     held = [bit for bit in _THROTTLING if any(s.reasons & bit for s in snapshots)]
@@ -64,7 +65,7 @@ def alarms(snapshots: Sequence[ClockReading], strangers: int | None) -> list[Ala
 
 
 def strangers(pids: Sequence[int], own: int) -> int | None:
-    """How many of the processes on the device are not this one; None where the list is of another pid namespace."""
+    """Counts the device's processes other than this one; None if the list is of another pid namespace."""
     if own in pids:
         return len(pids) - 1
     # Inside a container NVML may list nothing, or the host's numbers; then only one process more than ours is telling.
@@ -72,7 +73,7 @@ def strangers(pids: Sequence[int], own: int) -> int | None:
 
 
 class Watch:
-    """Takes snapshots of one device between rounds. One that can't be taken is left out and said so."""
+    """Takes snapshots of one device between rounds. A snapshot that can't be taken is left out, with an alarm."""
 
     def __init__(self, handle: Any | None, nvml: Any | None, why_not: str | None) -> None:
         self._handle = handle
@@ -82,7 +83,10 @@ class Watch:
 
     @classmethod
     def open(cls, uuid: str | None) -> "Watch":
-        """A watch on the CUDA device with this UUID (with or without ``GPU-``), or one that says why it can't be had."""
+        """Opens a watch on the CUDA device with this UUID (with or without ``GPU-``).
+
+        If that is impossible, the watch holds the reason.
+        """
         try:
             import pynvml
         except ImportError:
@@ -112,7 +116,7 @@ class Watch:
         return round(median(s.clock_mhz for s in self.snapshots)) if self.snapshots else None
 
     def close(self) -> list[Alarm]:
-        """What was seen, and what could not be watched."""
+        """Returns alarms for the disturbances seen, and for quantities that could not be watched."""
         others = self._strangers()
         found = alarms(self.snapshots, others)
         if self.why_not is not None:

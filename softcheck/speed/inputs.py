@@ -1,4 +1,4 @@
-"""Inputs that change before every timed call, so that no earlier answer fits, and the check that the answer is theirs."""
+"""Inputs that change before every timed call, so that no earlier answer fits, and the check of their answers."""
 
 import random
 
@@ -12,7 +12,7 @@ _MOST_ROWS = 64
 _MOST_JUDGED = 2**20
 _QUANTA = 4
 FLUSHED = 2.0**-126
-"""float32's least normal number: what a kernel that flushes may lose."""
+"""float32's least normal number: the most that a kernel that flushes may lose."""
 _TOLERANCE = 0.05
 """A row that was computed agrees with the judged row far within this; one left from another call misses by far more."""
 
@@ -46,7 +46,7 @@ class Rotation:
         return x
 
     def next_shift(self) -> int:
-        """A random shift, another one than the last wherever the block has more than one row."""
+        """Draws a random shift, different from the last one if the block has more than one row."""
         if self.distinct > 1:
             self._shift = (self._shift + self._random.randrange(1, self.distinct)) % self.distinct
         return self._shift
@@ -57,9 +57,9 @@ class Rotation:
             part.copy_(rolled)
 
     def wrong_rows(self, output: torch.Tensor, answer: torch.Tensor, shift: int) -> torch.Tensor:
-        """How many rows of an output [rows, columns] are not those of the block's answer at this shift.
+        """Number of rows of an output [rows, columns] that differ from the block's answer at this shift.
 
-        A tensor on the device: nothing waits. NaN is wrong unless the answer has it.
+        It is a tensor on the device: nothing waits. NaN is wrong unless the answer has it.
         """
         expected = answer.roll(-shift, dims=0)
         floor = max(_QUANTA * self.fmt.least_subnormal, FLUSHED)
@@ -75,7 +75,10 @@ def _distinct(rows: int, columns: int) -> int:
 
 
 def _parts(whole: torch.Tensor, block: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """The block's whole repetitions inside a tensor, [repetitions, n, columns], and the rows left, with what belongs there."""
+    """Splits a tensor into the block's whole repetitions, [repetitions, n, columns], and the rows left.
+
+    Each part comes with its expected rows.
+    """
     n, columns = block.shape
     repeated = len(whole) // n * n
     parts = [(whole[:repeated].view(-1, n, columns), block)] if repeated else []

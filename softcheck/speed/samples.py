@@ -1,11 +1,11 @@
-"""What one measurement of speed hands over: the seconds of every round, and what must be known to trust them. No torch."""
+"""Raw results of a speed measurement: the seconds of every round, and the facts needed to trust them. No torch."""
 
 from typing import Literal
 
 import msgspec
 
 Method = Literal["launch", "graph"]
-"""How a call was timed: launched from the host, or replayed from a CUDA graph of several calls."""
+"""The way a call was timed: launched from the host, or replayed from a CUDA graph of several calls."""
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,15 +14,16 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     seconds: tuple[float, ...] = ()
     launch_seconds: tuple[float, ...] = ()
-    """Of a plain launch on an idle device, where ``seconds`` are those of a graph: what a caller without a graph waits."""
+    """Seconds of a plain launch on an idle device, if ``seconds`` are those of a graph: a caller without a graph waits
+    so long."""
     method: Method = "launch"
     calls_per_span: int = 1
     """Calls between two events; their span is divided by this."""
     reason: str | None = None
-    """Why there are no figures."""
+    """The reason why there are no figures."""
     notes: tuple[str, ...] = ()
     too_short: bool = False
-    """Whether the clock is too coarse for so short a span: no figure of it is compared."""
+    """True if the clock is too coarse for so short a span. No figure of such a sample is compared."""
     max_ulp: float | None = None
     """Largest ULP error of the judged rows of the timed input, a lower bound."""
 
@@ -44,9 +45,11 @@ class ShapeSamples(msgspec.Struct, frozen=True, kw_only=True):
     copy: Sampled
     torch: Sampled
     cache: Literal["cold", "unverified"]
-    """Whether the flush between calls was seen to work: there is no measurement with a warm cache."""
+    """State of the cache: "cold" if the flush between calls was seen to work. There is no measurement with a warm
+    cache."""
     stopped: Literal["precise", "budget", "rounds"]
-    """Why measuring ended: every ratio to the copy was known within 1 %, time was up, or the most rounds were reached."""
+    """The reason why measuring ended: every ratio to the copy was known within 1 %, time was up, or the most rounds
+    were reached."""
     alarms: tuple[Alarm, ...] = ()
     wall_seconds: float = 0.0
     clock_mhz: int | None = None
@@ -54,5 +57,5 @@ class ShapeSamples(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rounds(self) -> int:
-        """How many rounds were measured."""
+        """Number of measured rounds."""
         return len(self.copy.seconds)

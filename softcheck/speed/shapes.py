@@ -15,7 +15,10 @@ SWEEPS: dict[str, tuple[Shape, ...]] = {
     "vocabulary": tuple((2048, c) for c in (1000, 4096, 8192, 16384, 32000, 50257, 65536, 100352, 129280)),
     "small-batch": tuple((rows, columns) for columns in (1024, 32000, 129280) for rows in (1, 4, 16, 64)),
 }
-"""Rows and columns by sweep. ``columns`` is the tutorial's; vocabularies are those of language models, padded and not."""
+"""Rows and columns by sweep.
+
+``columns`` is the tutorial's sweep. Vocabularies are sizes of language models, padded and not.
+"""
 
 _SHAPE = re.compile(r"(\d{1,9})\s*[x\N{MULTIPLICATION SIGN}]\s*(\d{1,9})", re.ASCII)
 

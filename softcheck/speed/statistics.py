@@ -56,9 +56,10 @@ def median_interval(samples: Sequence[float] | NDArray[np.float64], *, seed: int
 
 
 def ratio_interval(numerators: Sequence[float], denominators: Sequence[float], *, seed: int = 0) -> Interval:
-    """The median of the ratios within rounds.
+    """Returns the interval of the median of the ratios within rounds.
 
-    Element i of both comes from round i, so that what slowed a whole round cancels. Raises ValueError where the two don't have the same number of rounds.
+    Element i of both comes from round i, so that a disturbance of a whole round cancels. Raises ValueError if the two
+    don't have the same number of rounds.
     """
     if len(numerators) != len(denominators):
         raise ValueError(f"{len(numerators)} rounds over {len(denominators)} rounds; expected as many of both")
@@ -66,15 +67,15 @@ def ratio_interval(numerators: Sequence[float], denominators: Sequence[float], *
 
 
 def precise(ratios: Sequence[Interval], within: float = PRECISE) -> bool:
-    """Whether every ratio is known well enough to stop measuring."""
+    """True if every ratio is known well enough to stop measuring."""
     return all(ratio.width < within for ratio in ratios)
 
 
 def word(times_faster: Interval | None, rounds: int, margin: float = MARGIN) -> Word:
-    """What an interval of "times faster than the reference" says.
+    """Returns the verdict on an interval of "times faster than the reference".
 
-    FAST or SLOW where all of it lies beyond the margin, SAME where all of it lies within, else AMBIGUOUS, which is neither
-    a pass nor a fail. Too few rounds are ambiguous.
+    FAST or SLOW if all of it lies beyond the margin, SAME if all of it lies within, else AMBIGUOUS, which is neither a
+    pass nor a fail. Too few rounds are ambiguous.
     """
     if times_faster is None or rounds < LEAST_ROUNDS:
         return "AMBIGUOUS"
@@ -99,7 +100,7 @@ def geometric_mean(ratios: Sequence[Interval]) -> Interval | None:
 
 
 def settled(times: Sequence[float], window: int = 5, within: float = 0.02) -> bool:
-    """Whether a warm-up may end: the medians of the last two windows of launches differ by less than ``within``."""
+    """True if a warm-up may end: the medians of the last two windows of launches differ by less than ``within``."""
     if len(times) < 2 * window:
         return False
     before, after = np.median(times[-2 * window : -window]), np.median(times[-window:])

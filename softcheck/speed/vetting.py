@@ -1,4 +1,4 @@
-"""Why a variant may not be timed: its output on the timed shape is judged before its speed counts."""
+"""Test of a variant before it may be timed: its output on the timed shape is judged before its speed counts."""
 
 from collections.abc import Callable
 from typing import Any

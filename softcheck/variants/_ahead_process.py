@@ -7,6 +7,6 @@ from multiprocessing.connection import Connection
 from softcheck.variants.ahead import serve
 
 if __name__ == "__main__":
-    # What a variant's module warns of has been said where it runs.
+    # The variant's module has given its warnings where it runs.
     warnings.simplefilter("ignore")
     serve(Connection(int(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""Imports a variant's module from a file or by name, and turns whatever goes wrong there into a UsageError."""
+"""Import of a variant's module from a file or by name. Any exception there becomes a UsageError."""
 
 import hashlib
 import importlib
@@ -19,9 +19,10 @@ _siblings: dict[str, Path] = {}
 
 
 def from_file(path: Path) -> ModuleType:
-    """The module of a Python file, imported once, under a name of its own, able to import modules that lie beside it.
+    """Imports a Python file once, under a name of its own, and returns its module.
 
-    Raises UsageError with type, message and place of whatever the file raises.
+    The file can import modules that lie beside it. Raises UsageError with type, message and place of any exception that
+    the file raises.
     """
     name = f"softcheck_variant_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     if name in sys.modules:
@@ -52,7 +53,7 @@ def by_name(name: str) -> ModuleType:
 
 
 def function_of(module: ModuleType, name: str, spec: str) -> Callable[..., Any]:
-    """A module's function that takes one tensor; ``name`` may be dotted. Raises UsageError where there is none."""
+    """Returns a module's function that takes one tensor; ``name`` may be dotted. Raises UsageError if there is none."""
     where = getattr(module, "__file__", None) or module.__name__
     if not name:
         raise UsageError(f"variant {spec!r} names no function of {where}; expected MODULE:FUNCTION")

@@ -1,7 +1,8 @@
-"""The interpreter's operations on elements, where they differ from Triton's language or from what PTX does.
+"""Corrected operations on elements for the interpreter, where it differs from Triton's language or from PTX.
 
-``install`` puts the methods of ``_Corrected`` into Triton's InterpreterBuilder. What that class leaves alone is right, or
-left to the language: masked-off lanes of a load without ``other`` are 0, and a division of integers by zero gives 0.
+``install`` puts the methods of ``_Corrected`` into Triton's InterpreterBuilder. Operations that the class leaves alone
+are right, or left to the language: masked-off lanes of a load without ``other`` are 0, and a division of integers by
+zero gives 0.
 """
 
 from collections.abc import Callable
@@ -151,7 +152,10 @@ class _Corrected:
         return self.handle(encoded(values, dtype), dtype)
 
     def create_dot(self, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
-        """A product of matrices, added to ``d`` and rounded once; float32 operands lose what TF32 loses where that is asked."""
+        """Returns a matrix product, added to ``d`` and rounded once.
+
+        If TF32 is asked for, float32 operands are cut to TF32.
+        """
         del max_num_imprecise_acc
         dtype = d.dtype.scalar
         if not dtype.is_floating():
@@ -175,7 +179,10 @@ class _Corrected:
         return self.handle(ones, type.scalar)
 
     def create_atomic_rmw(self, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-        """Triton's own, on arrays that lie in memory as it assumes; sums in bfloat16, which it lacks, one by one."""
+        """Runs Triton's own operation on arrays that lie in memory as it assumes.
+
+        Adds in bfloat16, which it lacks, one by one.
+        """
         ptr, val, mask = (self.packed(handle, ptr.data.shape) for handle in (ptr, val, mask))
         if val.dtype.scalar == tl.bfloat16 and rmw_op == self.ir.ATOMIC_OP.FADD:
             return self.added_one_by_one(ptr, val, mask)

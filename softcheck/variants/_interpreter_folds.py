@@ -1,10 +1,11 @@
 """Reductions and scans for Triton's interpreter, as trees over whole arrays.
 
-Triton's own reduce NumPy's way: serially along the first axis of a tile and for a combination of the user's own, in an order
-that depends on the processor's vectors, with errors where a GPU has none (``argmax`` of NaN), and on bfloat16's bits as if they
-were integers. A tree of halves adds each number at most log2 n times, less than ``docs/bounds.md`` section 4 allows, in
-an order that is the same everywhere. It pairs elements as the lanes of a warp pair theirs, and combines each pair in the
-order that the language's own combining functions are written for, so that what they do with NaN and ties shows.
+Triton's own reduce as NumPy does: serially along the first axis of a tile and for a user's combining function, and in
+an order that depends on the processor's vectors. They raise errors where a GPU has none (``argmax`` of NaN), and treat
+bfloat16's bits as integers. A tree of halves adds each number at most log2 n times, less than ``docs/bounds.md``
+section 4 allows, in an order that is the same everywhere. It pairs elements as the lanes of a warp do, and combines
+each pair in the order for which the language's own combining functions are written, so that their results for NaN and
+ties show.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ Arrays = tuple[NDArray[Any], ...]
 Combine = Callable[[Arrays, Arrays], Arrays]
 
 together = False
-"""Whether a combining function is tried on whole arrays now, so that it must not ask one of them whether it is true."""
+"""True while a combining function is tried on whole arrays. It must then not ask an array whether it is true."""
 
 
 class _OneByOneError(Exception):
@@ -27,7 +28,10 @@ class _OneByOneError(Exception):
 
 
 def truth(data: NDArray[Any]) -> bool:
-    """What a tensor is in a condition. Like Triton's interpreter, which takes any that is no scalar for true."""
+    """Returns the truth of a tensor in a condition.
+
+    Like Triton's interpreter, it takes any tensor that is no scalar for true.
+    """
     if data.size == 1:
         return bool(data.item())
     if together:
@@ -69,7 +73,10 @@ def _plain(axis: Any) -> Any:
 
 
 def _reduced(rows: Arrays, combine: Combine) -> Arrays:
-    """Combines along the first axis, whose length is a power of two: the first half with the second, until one is left."""
+    """Combines along the first axis, the first half with the second, until one is left.
+
+    The axis's length is a power of two.
+    """
     while (length := rows[0].shape[0]) > 1:
         half = length // 2
         rows = combine(tuple(data[:half] for data in rows), tuple(data[half:] for data in rows))
@@ -137,7 +144,7 @@ def _combination(interpreter: Any, function: Any, inputs: Sequence[Any]) -> Comb
 
 
 def _native(builder: Any, function: Any, dtype: Any) -> Any:
-    """The operation that one of the language's own combining functions comes to, or None for others."""
+    """Returns the operation that one of the language's own combining functions stands for; None for other functions."""
     standard = tl.standard
     if function is standard._sum_combine:  # noqa: SLF001
         return builder.create_fadd if dtype.is_floating() else builder.create_add
@@ -160,7 +167,10 @@ def _trying() -> Iterator[None]:
 
 
 def _asked_for_truth(error: BaseException | None) -> bool:
-    """Whether that is behind an exception: Triton wraps what is raised in a function, once per call."""
+    """True if ``_OneByOneError`` is behind an exception.
+
+    Triton wraps an exception raised in a function, once per call.
+    """
     while error is not None:
         if isinstance(error, _OneByOneError):
             return True

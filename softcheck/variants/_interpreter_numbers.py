@@ -24,13 +24,14 @@ _STORED: dict[str, Any] = {
     "fp8e5b16": ml_dtypes.float8_e5m2fnuz,
     "fp8e4b8": ml_dtypes.float8_e4m3fnuz,
 }
-"""Triton's names of formats that NumPy lacks, with the types of ml_dtypes that round to them. Of fp8e4b15 there is none."""
+"""Triton's names of formats that NumPy lacks, with the types of ml_dtypes that round to them. There is no type for
+fp8e4b15."""
 
 _NATIVE: dict[str, Any] = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
 
 
 def is_known(dtype: tl.dtype) -> bool:
-    """Whether ``decoded`` and ``encoded`` can take numbers of this Triton type, a float, apart."""
+    """True if ``decoded`` and ``encoded`` know this Triton type of floating-point numbers."""
     return dtype.name in _STORED or dtype.name in _NATIVE
 
 
@@ -81,10 +82,10 @@ def to_integers(values: Array, target: Any) -> Array:
 
 
 def once(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """The function with float32 results rounded once from float64 ones.
+    """Returns the function with float32 results rounded once from float64 results.
 
-    NumPy's float32 functions differ by units in the last place between processors, as they use what vectors there are.
-    Float64 ones differ too, but far below float32's last place.
+    NumPy's float32 functions differ by units in the last place between processors, since they use the processor's
+    vectors. Its float64 functions differ too, but far below float32's last place.
     """
 
     def rounded(values: Array) -> Array:
@@ -102,7 +103,10 @@ def exp(values: Array) -> Array:
 
 
 def exp2(values: Array) -> Array:
-    """Powers of two, with the errors of ``exp``; float64 ones within an ULP, since the exponent is rounded once more."""
+    """Powers of two, with the errors of ``exp``.
+
+    float64 powers are within an ULP, since the exponent is rounded once more.
+    """
     return _exp2(values) if values.dtype == np.float64 else _exp2_once(values)
 
 
@@ -113,9 +117,9 @@ _LN2_HIGH = float.fromhex("0x1.62e42fefp-1")
 _LN2_LOW = float.fromhex("0x1.473de6af278edp-34")
 """The next 53."""
 _DEGREE = 13
-"""Of the Taylor polynomial on |r| <= log(2)/2: what is left out is below 2^-57 of the result."""
+"""Degree of the Taylor polynomial on |r| <= log(2)/2. The terms left out are below 2^-57 of the result."""
 _FARTHEST = 1200.0
-"""Beyond it all powers are 0 or infinite."""
+"""Distance beyond which all powers are 0 or infinite."""
 
 
 def _exp(values: Array) -> Array:
@@ -149,12 +153,12 @@ def to_tf32(values: Array) -> Array:
 
 
 def fused(x: Array, y: Array, z: Array) -> Array:
-    """Fused x y + z of NumPy floats: of float64 rounded once, of narrower ones as float64 that are yet to be rounded.
+    """Fused x y + z of NumPy floats: float64 rounded once, narrower formats as float64 that is still to be rounded.
 
-    What is yet to be rounded is rounded to odd, so that one rounding to nearest gives what a fused operation gives. Float64
-    products beyond 2^996, where they can't be split, and below 2^-969 are rounded before the sum. Boldo and Melquiond,
-    "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", IEEE Transactions on Computers 57
-    (2008).
+    The latter results are rounded to odd, so that one rounding to nearest gives the result of a fused operation.
+    Float64 products beyond 2^996, where they can't be split, and below 2^-969 are rounded before the sum. Boldo and
+    Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", IEEE Transactions
+    on Computers 57 (2008).
     """
     x, y, z = np.broadcast_arrays(x, y, z)
     if x.dtype != np.float64:
@@ -168,7 +172,10 @@ def fused(x: Array, y: Array, z: Array) -> Array:
 
 
 def _odd_sum(a: Array, b: Array) -> Array:
-    """Float64 sums rounded to odd: of the two neighbours of a sum that is none itself, the one whose last bit is set."""
+    """Returns float64 sums rounded to odd.
+
+    If a sum is no float64, the result is its neighbour whose last bit is set.
+    """
     total = two_sum(a, b)
     bits = total.high.view(np.int64)
     is_even = (bits & 1) == 0
@@ -180,7 +187,7 @@ def _odd_sum(a: Array, b: Array) -> Array:
 
 
 def _to_odd_float32(values: Array) -> Array:
-    """Float64 numbers rounded to odd float32, from which another rounding to few bits gives what one would have."""
+    """Rounds float64 numbers to odd float32. Another rounding to few bits then gives the same as a single rounding."""
     truncated = _pulled_in(values.astype(np.float32), values)
     inexact = np.isfinite(values) & (truncated.astype(np.float64) != values)
     odd: Array = truncated.view(np.uint32) | inexact.astype(np.uint32)
@@ -188,7 +195,7 @@ def _to_odd_float32(values: Array) -> Array:
 
 
 def _pulled_in(rounded: Array, values: Array) -> Array:
-    """Rounded numbers, each one step nearer to zero where rounding carried it away from there."""
+    """Returns rounded numbers, each one step nearer to zero if rounding carried it away from zero."""
     away = np.abs(rounded.astype(np.float64)) > np.abs(values.astype(np.float64))
     bits = rounded.view(f"u{rounded.itemsize}")
     # The bits of a float without its sign count up with its size, and infinity follows the largest number.

@@ -1,7 +1,7 @@
-"""What kernels' Python means to Triton's compiler where Python itself, and so Triton's interpreter, means something else.
+"""Rewriting of kernels' Python to mean the same under Triton's interpreter as to Triton's compiler.
 
-Loop variables are tensors, ``and``, ``or`` and ``not`` work on tensors element by element, and functions of the language may be
-imported by name.
+Loop variables are tensors, ``and``, ``or`` and ``not`` work on tensors element by element, and functions of the
+language may be imported by name.
 """
 
 import ast
@@ -126,7 +126,7 @@ def _wrap_patch(interpreter: Any, original: Any) -> Callable[[Any], Any]:
 
 
 def _patched(value: FunctionType) -> Any:
-    """What has taken the place of a function of the language that a module imports by name; None for all else."""
+    """Returns the replacement of a language function that a module imports by name; None for all other values."""
     if not tl.core.is_builtin(value):
         return None
     module = next((m for m in (tl.core, tl.math) if m.__name__ == value.__module__), None)
@@ -134,7 +134,7 @@ def _patched(value: FunctionType) -> Any:
 
 
 def _bind_extras(semantic: Any) -> dict[FunctionType, Any]:
-    """Binds the functions of triton.language.extra to the interpreter, and gives those that took their place."""
+    """Binds the functions of triton.language.extra to the interpreter, and returns their replacements."""
     bound: dict[FunctionType, Any] = {}
     modules = [module for name, module in sys.modules.items() if name.startswith("triton.language.extra.")]
     found = [(module, name, value) for module in modules for name, value in vars(module).items()]

@@ -1,7 +1,7 @@
 """Functions of libdevice by symbol, computed in float64 and rounded once: ``FUNCTIONS``.
 
-Their meaning is that of the libdevice user's guide. Approximate ones (``__nv_fast_expf``) are as good as exact ones here, since
-what is judged without a GPU is logic, and a GPU's own figures come from a GPU.
+Their meaning is that of the libdevice user's guide. Approximate functions (``__nv_fast_expf``) are computed like exact
+ones, since runs without a GPU judge logic alone; a GPU's figures come from a GPU.
 """
 
 import math

@@ -46,7 +46,7 @@ class Instruction:
 
     @property
     def copies(self) -> bool:
-        """Whether a value only passes through, at most with its sign or its type changed."""
+        """True if a value only passes through, at most with its sign or its type changed."""
         return self.opcode.startswith(_COPIES)
 
 
@@ -76,10 +76,10 @@ class Code:
 
     @cached_property
     def in_order(self) -> "Code":
-        """The same code with shared memory cut into one register per exchange: a load reads what was stored just before it.
+        """Returns the same code with shared memory cut into one register per exchange: a load reads the latest store.
 
-        So one reduction's values are not taken for another's. Values that are stored, and loaded only after another
-        exchange, are lost; Triton's reductions and changes of layout load what they have just stored.
+        So one reduction's values are not taken for another's. A value that is loaded only after another exchange is
+        lost; Triton's reductions and changes of layout load the values that they have just stored.
         """
         exchange, loaded = 0, False
         numbered = []
@@ -123,7 +123,10 @@ class Code:
         ]
 
     def origins(self, registers: Iterable[str], stops: Callable[[Instruction], bool]) -> list[Instruction]:
-        """Every instruction that registers were computed by, through copies; those behind one that ``stops`` left out."""
+        """Instructions that computed the registers, through copies.
+
+        Instructions behind one that ``stops`` are left out.
+        """
         return self._walk(registers, lambda i: i.copies or not stops(i), self.definitions, "operands")
 
     def readers(self, registers: Iterable[str]) -> list[Instruction]:
@@ -141,7 +144,7 @@ class Code:
         edges: dict[str, list[Instruction]],
         onward: str,
     ) -> list[Instruction]:
-        """Instructions met from registers along edges, going on behind those that pass."""
+        """Instructions met from registers along edges, continuing behind instructions that pass."""
         waiting, met, seen = list(registers), {}, set()
         while waiting:
             register = waiting.pop()
@@ -160,8 +163,9 @@ class Code:
 def parse(ptx: str) -> Code:
     """Instructions of a PTX text. Directives, labels, comments and debugging sections are left out.
 
-    What the compiler writes otherwise is written as what it computes: a sign bit that is flipped and a subtraction from zero
-    as ``neg``, a fused product with 1 or -1 (additions of bfloat16 before compute capability 9.0) as ``add`` or ``sub``.
+    An operation that the compiler writes in another way is given by its meaning: a flipped sign bit and a subtraction
+    from zero as ``neg``, a fused product with 1 or -1 (additions of bfloat16 before compute capability 9.0) as ``add``
+    or ``sub``.
     """
     text = _COMMENT.sub("", ptx.partition(".section")[0])
     instructions = []
@@ -218,11 +222,11 @@ def _number_of(code: Code, operand: str, kind: str) -> float | None:
 
 
 _LAYOUTS = {"f16": ("<H", "<e", 16), "f32": ("<I", "<f", 32), "f64": ("<Q", "<d", 64)}
-"""Of a type: its bits as an integer, itself, and its width."""
+"""Bits as an integer, value, and width of each type, the first two as ``struct`` formats."""
 
 
 def number(text: str, kind: str) -> float | None:
-    """The value of a constant in PTX's notation as a type such as ``f32`` or ``f16x2``; None where packed halves differ."""
+    """Value of a constant in PTX's notation, of a type such as ``f32`` or ``f16x2``; None if packed halves differ."""
     if text[:2] in ("0f", "0d"):
         return float(struct.unpack(">f" if text[1] == "f" else ">d", bytes.fromhex(text[2:]))[0])
     single = kind.removesuffix("x2")

@@ -1,7 +1,7 @@
-"""How logits come to an exponential: what is subtracted from them, what they are multiplied by before and after that.
+"""The way of logits to an exponential: the number subtracted from them, and the factors before and after that.
 
-An exponent is followed back to the addition that brings a maximum in, which may be a subtraction, an addition of something
-negated, or a product fused with either. PTX alone is read, so a factor that arrives as an argument may be any number.
+An exponent is followed back to the addition that brings a maximum in. It may be a subtraction, an addition of a negated
+value, or a product fused with either. Only PTX is read, so a factor that arrives as an argument may be any number.
 """
 
 import math
@@ -19,17 +19,17 @@ _CHOICES = ("max", "min")
 
 @dataclass(frozen=True, slots=True)
 class Subtraction:
-    """How one exponent has had a maximum subtracted."""
+    """The subtraction of a maximum in one exponent."""
 
     factors: frozenset[str] = frozenset()
-    """What logits were multiplied by before, other than powers of two: ``constant``, ``log2e`` (times a power of two), and
-    ``argument`` for what is no constant."""
+    """Factors of the logits before the subtraction, other than powers of two: ``constant``, ``log2e`` (times a power of
+    two), and ``argument`` for a factor that is no constant."""
     scaled_after: bool = False
-    """Whether the difference itself is multiplied by something that is no power of two."""
+    """True if the difference itself is multiplied by a factor that is no power of two."""
     fused: bool = False
-    """Whether a product that rounds is fused with the subtraction."""
+    """True if a product that rounds is fused with the subtraction."""
     other_maximum: bool = False
-    """Whether the maximum is one of the same logits, scaled otherwise."""
+    """True if the maximum is that of the same logits, scaled otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,10 @@ class Exponents:
     """Questions to the exponents of one kernel."""
 
     def __init__(self, code: Code, starts: Iterable[Instruction] = ()) -> None:
-        """``starts`` are the instructions with which float64 exponentials begin, which are no single instruction in PTX."""
+        """``starts`` are the instructions with which float64 exponentials begin.
+
+        PTX has no single instruction for a float64 exponential.
+        """
         self.code = code
         self._found: dict[str, list[Subtraction]] = {}
         self._behind_operands: dict[tuple[str, ...], list[Instruction]] = {}
@@ -58,7 +61,7 @@ class Exponents:
     def shifts(self, exponent: str) -> list[Subtraction]:
         """The subtractions of a maximum on the way to an exponent; none where nothing was subtracted."""
         if exponent not in self._found:
-            # What a loop leads back to adds nothing new.
+            # An exponent that a loop leads back to adds nothing new.
             self._found[exponent] = []
             self._found[exponent] = list(dict.fromkeys(self._behind(exponent)))
         return self._found[exponent]
@@ -106,7 +109,10 @@ class Exponents:
         return Subtraction(factors, fused=fused, other_maximum=other)
 
     def _is_subtracted(self, term: _Term, other: _Term) -> bool:
-        """Whether a summand is a maximum, or is negated and was loaded: a maximum or a logarithm of a sum from elsewhere."""
+        """True if a summand is a maximum, or is negated and was loaded.
+
+        A loaded summand is a maximum or a logarithm of a sum from elsewhere.
+        """
         origins = self._origins(term)
         if any(self._selects_largest(i) for i in origins):
             # Logits may themselves have been chosen from, as where they are capped.
@@ -115,7 +121,7 @@ class Exponents:
         return loaded and (term.negative != self._is_negated(term))
 
     def _is_negated(self, term: _Term) -> bool:
-        """Whether a summand changes its sign on its way, by an instruction or a negative constant."""
+        """True if a summand's sign changes on its way, by an instruction or a negative constant."""
         negated = False
         for operand in term.operands:
             value = self._value(operand, "f32")
@@ -137,7 +143,7 @@ class Exponents:
         return negated
 
     def _is_maximum_of(self, term: _Term, logits: _Term) -> bool:
-        """Whether a summand is a maximum taken in this kernel of the values that the logits were loaded as."""
+        """True if a summand is a maximum taken in this kernel of the values that the logits were loaded as."""
         origins = self._origins(term)
         if not any(self._selects_largest(i) for i in origins):
             return False
@@ -145,7 +151,7 @@ class Exponents:
         return bool(theirs) and theirs == {self._address(i) for i in origins if i.opcode.startswith("ld.global")}
 
     def _selects_largest(self, i: Instruction) -> bool:
-        """Whether an instruction chooses between two values that are not known beforehand."""
+        """True if an instruction chooses between two values that are not known beforehand."""
         if i.operation == "setp":
             return any(f".{c}." in i.opcode for c in ("gt", "ge", "lt", "le")) and i.type != "" and self._is_open(i)
         if i.operation in ("redux", "atom"):
@@ -193,7 +199,10 @@ class Exponents:
         return list(once.values())
 
     def _loaded_of(self, operands: tuple[str, ...]) -> list[str]:
-        """Those operands that come from memory, or all: a factor may be a product too, of numbers that are no logits."""
+        """Returns the operands that come from memory, or all if none does.
+
+        A factor may be a product too, of numbers that are no logits.
+        """
         loaded = [o for o in operands if any(i.opcode.startswith("ld.global") for i in self._origins(_Term((o,))))]
         return loaded or list(operands)
 
@@ -201,7 +210,7 @@ class Exponents:
         return any(abs(v) == 1.0 for o in operands if (v := self._value(o, i.type)) is not None)
 
     def _factor(self, i: Instruction, operands: tuple[str, ...]) -> str | None:
-        """What a product's factor is, as ``Subtraction.factors`` names it; None for a power of two."""
+        """Returns the kind of a product's factor, as ``Subtraction.factors`` names it; None for a power of two."""
         values = [v for o in operands if (v := self._value(o, i.type)) is not None]
         if not values:
             return "argument"

@@ -1,7 +1,7 @@
-"""Questions to one kernel's PTX: which exponentials, divisions, additions and conversions it holds.
+"""Questions to one kernel's PTX: the exponentials, divisions, additions and conversions that it holds.
 
-What is known of instructions is the PTX ISA's. CUDA's libdevice, which Triton inlines, is recognised by constants that only
-its exponentials hold.
+The meaning of instructions is taken from the PTX ISA. CUDA's libdevice, which Triton inlines, is recognised by
+constants that only its exponentials hold.
 """
 
 import re
@@ -35,7 +35,7 @@ class _Exponent:
 
     @property
     def prescaled(self) -> bool:
-        """Whether logits are multiplied by log2(e) before the subtraction, here or before they are loaded."""
+        """True if logits are multiplied by log2(e) before the subtraction, here or before they are loaded."""
         return self.base_two and any(not shift.scaled_after for shift in self.shifts)
 
     @property
@@ -74,7 +74,10 @@ class Reading:
         return found if any(_LIBDEVICE_LOW in self.code.constants(i) for i in found) else []
 
     def _float64_exponentials(self) -> list[Instruction]:
-        """Where libdevice's exp and exp2 of float64 begin: where the exponent is rounded to an integer."""
+        """Returns the first instructions of libdevice's exp and exp2 of float64.
+
+        They round the exponent to an integer.
+        """
         wide = (i for i in self.code.instructions if i.type == "f64" and i.operation in ("fma", "add"))
         return [i for i in wide if _LIBDEVICE_MAGIC in self.code.constants(i)]
 
@@ -120,11 +123,11 @@ class Reading:
         return {"libdevice": "libdevice", "f64": "libdevice_float64"}.get(exponent.kind, "ex2_approx")
 
     def fused_exponents(self) -> bool:
-        """Whether a scaling is fused with the subtraction before an exponential."""
+        """True if a scaling is fused with the subtraction before an exponential."""
         return any(shift.fused for exponent in self._exponents for shift in exponent.shifts)
 
     def scaled_logits(self) -> set[str]:
-        """What logits are multiplied by before the subtraction, as ``ObservedArithmetic.scaled_logits`` names it."""
+        """Factors of the logits before the subtraction, as ``ObservedArithmetic.scaled_logits`` names them."""
         return {factor for exponent in self._exponents for factor in exponent.scalings}
 
     def divisions(self) -> set[str]:
@@ -176,16 +179,19 @@ class Reading:
         return found
 
     def _is_polynomial(self, i: Instruction) -> bool:
-        """Whether this is a fused step with a constant coefficient, or follows one with at most one step between."""
+        """True for a fused step with a constant coefficient, or one that follows such a step.
+
+        At most one step may lie between the two.
+        """
         steps = [i]
         for _ in range(2):
             steps += [source for step in steps for operand in step.operands for source in self.code.sources(operand)]
         return i.operation == "fma" and any(s.operation == "fma" and self.code.constants(s) for s in steps)
 
     def rescales(self) -> bool:
-        """Whether a sum of exponentials, or a number that is loaded and then added, is multiplied by an exponential.
+        """True if a sum of exponentials, or a number that is loaded and then added, is multiplied by an exponential.
 
-        The second is how partial sums of another kernel are put together.
+        Partial sums of another kernel are put together in the second way.
         """
         for i in self.behind_powers:
             if not i.type:
@@ -215,7 +221,7 @@ class Reading:
         return any(self._adds(i) for i in self.code.sources(operand))
 
     def _adds(self, i: Instruction) -> bool:
-        """Whether an instruction adds values behind exponentials, none of them a constant."""
+        """True if an instruction adds values that depend on exponentials, none of them a constant."""
         return i.operation in ("add", "fma") and bool(i.type) and id(i) in self._reached and not self.code.constants(i)
 
     def _is_loaded(self, operand: str) -> bool:

@@ -1,7 +1,7 @@
-"""Shows another process what this one is doing: its own work, a variant's call, or what a call has to wait for at first.
+"""The current phase of this process, shown to another process: its own work, a variant's call, or a first call's wait.
 
-Eight bytes of memory that both share hold it. The parent reads them while it waits, also where a call holds Python's lock. Imports
-neither torch nor Triton.
+Eight bytes of shared memory hold the phase. The parent reads them while it waits, even while a call holds Python's
+lock. Imports neither torch nor Triton.
 """
 
 import mmap
@@ -15,7 +15,7 @@ _STATE = struct.Struct("=Q")
 
 
 class Phase(IntEnum):
-    """What goes on. It says whose the time is."""
+    """Phase of a worker process. It tells to whom the time is charged."""
 
     OWN = 0
     """softcheck makes inputs or judges."""
@@ -49,7 +49,7 @@ def show_in(descriptor: int) -> None:
 
 
 def state_in(memory: mmap.mmap) -> tuple[int, Phase]:
-    """How often the phase has changed in the process that shows it there, and which it is."""
+    """Returns the number of phase changes in the process that writes to ``memory``, and the current phase."""
     (state,) = _STATE.unpack_from(memory, 0)
     return state >> 2, Phase(state & 3)
 

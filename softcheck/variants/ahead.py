@@ -16,14 +16,14 @@ import msgspec
 from softcheck.errors import SoftcheckError
 
 TARGET = "cuda:90"
-"""What kernels are compiled for where there is no GPU to run them on."""
+"""Target that kernels are compiled for without a GPU."""
 
 _START_SECONDS = 120.0
 _COMPILE_SECONDS = 60.0
 
 
 class CompileRequest(msgspec.Struct, frozen=True):
-    """What to compile: the kernels that a variant launches for a contiguous input."""
+    """A compilation to make: the kernels that a variant launches for a contiguous input."""
 
     spec: str
     target: str
@@ -32,7 +32,7 @@ class CompileRequest(msgspec.Struct, frozen=True):
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """One compiled kernel; ``asm`` holds its PTX, or nothing where the target has none."""
+    """One compiled kernel; ``asm`` holds its PTX, or nothing if the target has none."""
 
     name: str
     asm: dict[str, str]
@@ -50,10 +50,10 @@ class AheadError(SoftcheckError):
 
 
 def compile_ahead(wanted: CompileRequest) -> tuple[Kernel, ...]:
-    """Kernels of a variant, empty where it launches none itself. Imports neither torch nor Triton.
+    """Kernels of a variant; empty if it launches none itself. Imports neither torch nor Triton.
 
-    Raises AheadError where the variant can't be loaded or raises, the compiler refuses a kernel, or the process ends or
-    takes more than a minute; the next call starts another process then.
+    Raises AheadError if the variant can't be loaded or raises, the compiler refuses a kernel, or the process ends or
+    takes more than a minute. The next call then starts another process.
     """
     global _process  # noqa: PLW0603 - one process serves all calls
     if _process is None:

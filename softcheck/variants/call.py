@@ -1,4 +1,4 @@
-"""Calling a variant on a case: placing the input in memory, poisoning what is uninitialised, and reading bits back."""
+"""Calls of a variant on a case: place the input in memory, poison uninitialised memory, and read bits back."""
 
 import math
 import re
@@ -39,26 +39,27 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A call that has returned, while its work may still go on, and the promises whose breach shows without any value."""
+    """A call that has returned, though its work may still go on, and broken promises that show without its values."""
 
     placed: Placed
     before: torch.Tensor
-    """What the input's storage held before the call, as integers."""
+    """Contents of the input's storage before the call, as integers."""
     output: torch.Tensor | None
     broken: tuple[Violation, ...] = ()
-    """By an exception, or by the type, shape, dtype or device of what was returned; then there is no output."""
+    """Promises broken by an exception, or by the type, shape, dtype or device of the return value; there is then no
+    output."""
     changed: tuple[Violation, ...] = ()
-    """Of global state."""
+    """Changes of global state."""
     fatal: bool = False
     of_cpu_library: bool = False
-    """Whether it ran on a CPU and launched no Triton kernel, so that what was computed is a library's."""
+    """True if the call ran on a CPU and launched no Triton kernel, so that a library computed the output."""
 
     def unchanged(self) -> torch.Tensor:
-        """Whether the input's storage holds what it held before: bool, of no dimensions, on the device."""
+        """True if the input's storage is unchanged: bool, of no dimensions, on the device."""
         return (self.before == _stored(self.placed)).all()
 
     def modified(self) -> tuple[Violation, ...]:
-        """What has changed in the input's storage: its elements, and the memory between and before them."""
+        """Changes in the input's storage: in its elements, and in the memory between and before them."""
         fmt, storage = self.placed.fmt, self.placed.storage
         return modifications(to_bits(self.before.view(storage.dtype), fmt), to_bits(storage, fmt), self.placed)
 
@@ -72,12 +73,12 @@ class Returned:
     fatal: bool = False
     """This process can't go on: its device can't be used any more, or its global state can't be put back."""
     of_cpu_library: bool = False
-    """As ``Launched.of_cpu_library``."""
+    """True if a library on the CPU computed the output; see ``Launched.of_cpu_library``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """The same with the output's bit patterns on the host, [rows, columns]."""
+    """A call's outcome, as ``Returned``, with the output's bit patterns on the host, [rows, columns]."""
 
     output: Bits | None
     violations: tuple[Violation, ...] = ()
@@ -105,9 +106,10 @@ def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
 
 
 def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
-    """``to_bits`` of several tensors, of the format's dtype or integers of its size, in one transfer if they are small.
+    """Returns ``to_bits`` of several tensors, in one transfer if they are small.
 
-    Each transfer waits for the device, which takes milliseconds where other processes use it too.
+    The tensors have the format's dtype, or are integers of its size. Each transfer waits for the device, which takes
+    milliseconds if other processes use it too.
     """
     if len(tensors) < 2 or sum(tensor.numel() for tensor in tensors) > _TOGETHER:
         return [to_bits(tensor, fmt) for tensor in tensors]
@@ -117,7 +119,7 @@ def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
 
 
 def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Placed:
-    """Puts a matrix into device memory as the layout says; whatever lies between its elements is NaN."""
+    """Puts a matrix into device memory in the given layout. The memory between its elements holds NaN."""
     rows, columns = bits.shape
     row_stride, column_stride = layout.strides(columns)
     storage = torch.full((layout.extent(rows, columns),), float("nan"), dtype=TORCH_DTYPES[fmt.name], device=device)
@@ -156,13 +158,13 @@ def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> R
 
 
 def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: bool) -> Launched:
-    """Calls a variant once, and waits for all work on the device only where asked to.
+    """Calls a variant once; waits for all work on the device only if ``wait``.
 
-    Without waiting, what the call did to the device shows later, and values are those that the current stream finds: only
-    work that a variant leaves on a stream of its own, unordered with the caller's, may come after them.
+    Without waiting, damage to the device shows later. The values are those that the current stream finds: only work
+    that a variant leaves on a stream of its own, unordered with the caller's, may come after them.
 
-    Raises UninterpretableError where the call ended because Triton's interpreter, or a machine without a GPU, can't do what
-    it asks for: that shows nothing about the variant.
+    Raises UninterpretableError if the call ended because Triton's interpreter, or a machine without a GPU, can't do an
+    operation. Such an end shows nothing about the variant.
     """
     device = placed.view.device
     before = _stored(placed).clone()
@@ -211,7 +213,7 @@ def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
 
 
 def is_usable(device: torch.device) -> bool:
-    """Whether the device still works in this process: an illegal access ruins a CUDA context for good."""
+    """True if the device still works in this process: an illegal access ruins a CUDA context for good."""
     try:
         synchronize(device)
     except RuntimeError:
@@ -227,18 +229,19 @@ def synchronize(device: torch.device) -> None:
 
 
 _NO_HOST_MEMORY = "can't allocate memory"
-"""What torch's allocator for the CPU says in a RuntimeError."""
+"""Message of torch's allocator for the CPU in a RuntimeError."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory could not be had: a GPU's, numpy's, Python's, or torch's on the host."""
+    """True if an exception reports missing memory: a GPU's, numpy's, Python's, or torch's on the host."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_HOST_MEMORY in str(error)
 
 
 def raised(error: Exception, device: torch.device) -> tuple[Violation, bool]:
-    """What an exception says, and whether the device can't be used any more, which is a ``crash``.
+    """Returns the violation that an exception shows, and True if the device can't be used any more.
 
-    Other kinds are told by the type's name, since Triton's error classes move between releases.
+    A ruined device is a ``crash``. Other kinds are recognised by the type's name, since Triton's error classes move
+    between releases.
     """
     fatal = not is_usable(device)
     name = type(error).__name__
@@ -259,7 +262,7 @@ def describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return f"{type(error).__name__}: {message}"
-    # Where a package is installed says nothing, and differs from machine to machine.
+    # The folder of an installed package says nothing, and differs between machines.
     file = re.sub(r".*/(site|dist)-packages/", "", frames[-1].filename)
     return f"{type(error).__name__}: {message} at {file}:{frames[-1].lineno}"
 
@@ -267,7 +270,10 @@ def describe(error: BaseException) -> str:
 def _refused(
     error: Exception, violation: Violation, placed: Placed, before: torch.Tensor, *, is_first: bool
 ) -> Violation:
-    """The violation with what the variant refused, if it did. ``is_first`` says that no kernel had been launched by then."""
+    """Adds the variant's refusal to a violation, if it is one.
+
+    ``is_first`` is True if no kernel had been launched by then.
+    """
     *leading, columns = placed.view.shape
     rows = math.prod(leading)
     did_nothing = is_first and bool((before == _stored(placed)).all())

@@ -9,9 +9,9 @@ from triton.compiler.compiler import CompiledKernel
 
 @contextmanager
 def launched() -> Iterator[list[CompiledKernel]]:
-    """While it is open, collects the compiled kernels that are launched, each once, whenever they were compiled.
+    """Collects the compiled kernels that are launched inside the block, each once, whenever they were compiled.
 
-    Both ways of launching are seen, ``kernel[grid](...)`` of a decorated function and of what its ``warmup`` returned:
+    Both ways of launching are seen, ``kernel[grid](...)`` of a decorated function and of the result of its ``warmup``:
     each asks the compiled kernel for the launch's metadata. Kernels that a library launches in its own way (torch's, or
     Inductor's) are not seen.
     """

@@ -1,8 +1,8 @@
-"""Compiles the kernels that a variant launches, for GPUs that this machine need not have.
+"""Compilation of the kernels that a variant launches, for GPUs that this machine need not have.
 
-A stand-in driver tells Triton what GPU to compile for, and every launch is turned into a compile alone. The variant's
-own host code runs, so its grids, block sizes, warps and warm-up compiles are what a launch on that GPU would use. Kernels
-that a library launches (torch's own, or Inductor's) are not seen.
+A stand-in driver names the GPU to Triton, and every launch only compiles. The variant's own host code runs, so its
+grids, block sizes, warps and warm-up compilations are those of a launch on that GPU. Kernels that a library launches
+(torch's own, or Inductor's) are not seen.
 """
 
 from collections import defaultdict
@@ -41,7 +41,10 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """What host code asks a driver for. Sources: CUDA C++ programming guide, table of compute capabilities; CDNA3 ISA."""
+    """Properties of a device that host code asks a driver for.
+
+    Sources: CUDA C++ programming guide, table of compute capabilities; CDNA3 ISA.
+    """
 
     warp_size: int
     shared_bytes: int
@@ -64,11 +67,11 @@ TARGETS = tuple(_DEVICES)
 def compile_for(
     function: Callable[[torch.Tensor], Any], target: str, dtype: str, shape: tuple[int, int]
 ) -> list[CompiledKernel]:
-    """Kernels that ``function`` launches for a contiguous input of that dtype and shape, compiled for a target.
+    """Compiles for a target the kernels that ``function`` launches for a contiguous input of that dtype and shape.
 
-    The list is empty where the function launches no Triton kernel itself. Nothing runs on a device. Raises
-    KernelCompileError where the compiler refuses a kernel, UsageError for an unknown target or dtype or where Triton
-    interprets kernels in this process; whatever else the function raises passes through.
+    The list is empty if the function launches no Triton kernel itself. Nothing runs on a device. Raises
+    KernelCompileError if the compiler refuses a kernel, and UsageError for an unknown target or dtype or if Triton
+    interprets kernels in this process. Other exceptions of the function pass through.
     """
     if dtype not in TORCH_DTYPES:
         raise UsageError(f"unknown dtype {dtype!r}; expected one of: {', '.join(TORCH_DTYPES)}")
@@ -80,7 +83,7 @@ def compile_for(
 
 @contextmanager
 def compiling(target: str) -> Iterator[list[CompiledKernel]]:
-    """While it is open, launches compile for ``target`` and don't run; yields the kernels compiled so far, each once."""
+    """Makes launches inside the block compile for ``target`` without running. Yields the kernels so far, each once."""
     if interpreter.is_on():
         raise UsageError(
             "kernels are interpreted in this process (TRITON_INTERPRET is set), so nothing can be compiled; "

@@ -1,7 +1,7 @@
-"""What Triton's compiler costs this process, also for kernels that it finds compiled in its cache.
+"""Seconds that Triton's compiler takes in this process, also for kernels that it finds compiled in its cache.
 
-A kernel's seconds are kept in a file of softcheck's own beside the kernel in Triton's cache. What was compiled before then counts
-as much as it did, and a report on a warm cache says the same as on a cold one.
+A kernel's seconds are kept in a file of softcheck's own beside the kernel in Triton's cache. A kernel compiled earlier
+counts with the seconds that it took then, so a report on a warm cache says the same as on a cold one.
 """
 
 import contextlib
@@ -28,9 +28,10 @@ class Meter:
         self.kernels = 0
         """Kernels that were compiled or found in the cache."""
         self.seconds = 0.0
-        """Of all those whose cost is known. Time that the compiler waited for a busy machine doesn't count."""
+        """Seconds of all kernels whose cost is known. Time that the compiler waited for a busy machine doesn't
+        count."""
         self.has_unknown = False
-        """Whether the cache held a kernel that was compiled where nobody noted its cost."""
+        """True if the cache held a kernel whose compile time nobody recorded."""
 
     def begin(self) -> None:
         """A kernel is about to be compiled."""
@@ -57,7 +58,10 @@ METER = Meter()
 
 
 def install() -> None:
-    """Has Triton tell ``METER`` of each kernel, and ``launches`` of each launch. Call it once, before a variant is imported."""
+    """Makes Triton report each kernel to ``METER``, and each launch to ``launches``.
+
+    It must be called once, before a variant is imported.
+    """
     import triton
     from triton.runtime.jit import JITFunction
 
@@ -69,7 +73,7 @@ def install() -> None:
     @wraps(run)
     def running(*args: Any, **kwargs: Any) -> Any:
         launched = run(*args, **kwargs)
-        # What ends in its compiler has launched nothing.
+        # A call that ends in the compiler has launched nothing.
         launches.note()
         return launched
 
@@ -85,7 +89,7 @@ def install() -> None:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of those it has waited for, as ptxas."""
+    """CPU seconds of this process and of the processes that it has waited for, such as ptxas."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 

@@ -1,4 +1,4 @@
-"""What a variant promises, in a form that travels between processes without torch."""
+"""The promises of a variant, in a form that travels between processes without torch."""
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -26,7 +26,7 @@ WARP = 32
 
 
 class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a variant computes, as far as error bounds depend on it. The defaults are the standard contract."""
+    """A variant's arithmetic, as far as error bounds depend on it. The defaults are the standard contract."""
 
     exp: ExpKind = "ex2_approx"
     division: DivisionKind = "div_full"
@@ -35,16 +35,21 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     intermediate: Literal["float32", "float64", "input"] = "float32"
     """The type that differences and exponentials are rounded to; float64 input always computes in float64."""
     rescales: bool = False
-    """Whether a running maximum rescales the sum (online softmax)."""
+    """True if a running maximum rescales the sum (online softmax)."""
     flush_to_zero: bool = False
     scaled_logits: bool = False
-    """Whether logits are multiplied by a factor that is no power of two before the maximum is subtracted, as in attention."""
+    """True if logits are multiplied by a factor that is no power of two before the maximum is subtracted, as in
+    attention."""
     lanes: int = WARP
-    """Partial sums that a wide row is spread over, at least; 1 adds a row up in any order, also one number after the other."""
+    """Least number of partial sums that a wide row is spread over. With 1, a row is added up in any order, also one
+    number after the other."""
 
 
 class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Elements that an algorithm moves between memory and multiprocessors, each pass counted, whatever a cache may save."""
+    """Elements that an algorithm moves between memory and multiprocessors.
+
+    Each pass counts, whatever a cache may save.
+    """
 
     reads: int = 1
     """Per element of the input."""
@@ -74,25 +79,25 @@ class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     dtypes: tuple[str, ...] | None = None
     backends: tuple[Backend, ...] | None = None
     always: bool = True
-    """Whether it shows on every machine. False where it depends on hardware, a library's version or what was compiled before;
-    then ``--strict-declarations`` does not ask for it."""
+    """True if the defect shows on every machine. False if it depends on hardware, on a library's version or on earlier
+    compilations; ``--strict-declarations`` then does not ask for it."""
 
     def applies(self, dtype: str, backend: Backend) -> bool:
-        """Whether the defect is declared for this dtype on this backend."""
+        """True if the defect is declared for this dtype on this backend."""
         return (self.dtypes is None or dtype in self.dtypes) and (self.backends is None or backend in self.backends)
 
     def explains(self, violation: Violation, case_id: str) -> bool:
-        """Whether a broken promise on this case is the declared one: of its kinds, on its cases, and no larger."""
+        """True if a broken promise on this case is the declared one: of its kinds, on its cases, and no larger."""
         if self.max_share is not None and violation.share is not None and violation.share > self.max_share:
             return False
         is_of_kinds = violation.kind in self.kinds
         if violation.refusal is not None:
-            # What refuses a size raises; who declares that need not know the narrower word.
+            # Refusing a size is a kind of raising; a declaration of the wider kind covers it.
             is_of_kinds |= FindingKind.RAISED in self.kinds
         return is_of_kinds and self.may_show(case_id)
 
     def may_show(self, case_id: str) -> bool:
-        """Whether a case is one of those where the defect may show."""
+        """True if the defect may show on a case."""
         return any(fnmatchcase(case_id, glob) for glob in self.cases)
 
 
@@ -104,18 +109,19 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Largest column count, one for all dtypes or one per dtype; None promises every count."""
     layouts: tuple[LayoutName, ...] = ("contiguous", "strided")
     dimensions: int = 2
-    """Of the largest tensor that it takes; the last one is the row, all others together count rows."""
+    """Dimensions of the largest tensor that the variant takes. The last one is the row; all others together count
+    rows."""
     fully_masked: FullyMasked = "nan"
     batch_invariant: bool = False
-    """Whether a row gives the same bits in every batch, wherever it stands in it."""
+    """True if a row gives the same bits in every batch, at every place in it."""
     arithmetic: Arithmetic | None = None
-    """How it computes, checked against the compiled kernels; None leaves it to what these show."""
+    """The variant's arithmetic, checked against the compiled kernels; None leaves it to what these show."""
     traffic: Traffic | None = None
-    """What the algorithm moves; None where it is not known, as inside a library that chooses by width."""
+    """The bytes that the algorithm moves; None if unknown, as inside a library that chooses by width."""
     description: str = ""
     """The algorithm in one line."""
     provenance: str = ""
-    """Where the algorithm comes from."""
+    """Origin of the algorithm."""
     known_defects: tuple[KnownDefect, ...] = ()
 
     def column_limit(self, dtype: str) -> int | None:

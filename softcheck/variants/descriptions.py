@@ -1,4 +1,4 @@
-"""What variants say about themselves, read off their declarations' source: importing one would load torch."""
+"""Descriptions of variants, read off their declarations' source: importing a variant would load torch."""
 
 import ast
 from pathlib import Path
@@ -11,9 +11,10 @@ _FOLDER = Path(*builtin.__path__)
 
 
 def descriptions() -> dict[str, str]:
-    """For each known name a line: a built-in variant's description and dtypes, or where another package's function is.
+    """Returns a line for each known name.
 
-    Needs no torch and runs no code of a variant.
+    The line is a built-in variant's description and dtypes, or the place of another package's function. Needs no torch
+    and runs no code of a variant.
     """
     return {name: _of_builtin(name) if name in BUILTIN else _of_another(name) for name in known_names()}
 
@@ -30,7 +31,10 @@ def _of_another(name: str) -> str:
 
 
 def _stated(module: str, function: str) -> dict[str, Any]:
-    """The description and the dtypes in the ``@variant(...)`` above a function; names stand for constants of ``_common``."""
+    """Reads the description and the dtypes from the ``@variant(...)`` above a function.
+
+    Names in it stand for constants of ``_common``.
+    """
     constants = {
         target.id: ast.literal_eval(node.value)
         for node in _tree("_common").body

@@ -1,7 +1,7 @@
-"""What a variant shows when it is called, its kernels' arithmetic or torch's: evidence for a bound that it did not ask for.
+"""Evidence of a variant's arithmetic, or of torch's sums, from a call: it may allow a bound that was not asked for.
 
-On a GPU the kernels are those that Triton launches in a call. Where Triton interprets kernels they are compiled ahead, in
-another process, for ``ahead.TARGET``. Imports Triton on a GPU alone.
+On a GPU the kernels are those that Triton launches in a call. If Triton interprets kernels, they are compiled ahead, in
+another process, for ``ahead.TARGET``. Triton is imported only on a GPU.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,10 +20,11 @@ from softcheck.variants.registry import LoadedVariant
 _Key = tuple[int, str, tuple[int, int]]
 
 _known: dict[_Key, tuple[Callable[..., Any], Arithmetic | None]] = {}
-"""What each function, by its identity, showed for a dtype and a shape. The function is kept, so that no other gets its id."""
+"""The arithmetic that each function, by its identity, showed for a dtype and a shape. The function is kept, so that no
+other function gets its id."""
 
 _summed: dict[_Key, tuple[Callable[..., Any], bool]] = {}
-"""Whether torch summed for each function, kept as in ``_known``."""
+"""True if torch summed in a call of a function; kept as in ``_known``."""
 
 _SUMS = frozenset(
     {
@@ -38,11 +39,12 @@ _SUMS = frozenset(
 def shown(
     variant: LoadedVariant, dtype: str, shape: tuple[int, int], *, on_gpu: bool, device: torch.device
 ) -> Arithmetic | None:
-    """The arithmetic that the kernels show which a variant launches for a contiguous input of a dtype and a shape.
+    """Returns the arithmetic shown by the kernels that a variant launches for a contiguous input.
 
-    None where nothing can be told: no kernel with PTX holds an exponential (a library's kernels are not seen), the call or
-    the compiler fails, or what was read has no model. With ``on_gpu`` the variant is called once on zeros on ``device``,
-    else its host code runs in another process. Each question is answered once per process.
+    Returns None if nothing can be told: no kernel with PTX holds an exponential (a library's kernels are not seen), the
+    call or the compiler fails, or the PTX has no model. ``dtype`` and ``shape`` are the input's. With ``on_gpu`` the
+    variant is called once on zeros on ``device``; otherwise its host code runs in another process. Each question is
+    answered once per process.
     """
     key = (id(variant.function), dtype, shape)
     if key not in _known:
@@ -93,7 +95,7 @@ class _Watching(TorchDispatchMode):
 
 
 def torch_sums(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> bool:
-    """Whether torch adds up numbers where a variant is called with a contiguous input of a dtype and a shape.
+    """True if torch adds up numbers in a call of a variant with a contiguous input of a dtype and a shape.
 
     The variant is called once on zeros on ``device``. Each question is answered once per process.
     """

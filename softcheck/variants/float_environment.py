@@ -1,11 +1,12 @@
-"""The floating-point environment of the calling thread: how results are rounded, and whether subnormals are flushed to 0.
+"""The floating-point environment of the calling thread: rounding of results, and flushing of subnormals to 0.
 
-``torch.set_flush_denormal`` and C's ``fesetround`` change it for whatever the thread computes afterwards, in other variants and
-in the judge. C's ``fegetenv`` stores the processor's registers, and the bits that control arithmetic are kept of them; the
-flags of exceptions that have occurred are left out, since all arithmetic sets these.
+``torch.set_flush_denormal`` and C's ``fesetround`` change it for everything that the thread computes afterwards, in
+other variants and in the judge. C's ``fegetenv`` stores the processor's registers. Of these, the bits that control
+arithmetic are kept. The flags of exceptions that have occurred are left out, since all arithmetic sets them.
 
-Sources: Intel 64 and IA-32 architectures software developer's manual, volume 1, sections 8.1.5 and 10.2.3 (x87 control word,
-MXCSR); Arm architecture reference manual for A-profile, FPCR; ``bits/fenv.h`` of glibc and of musl for ``fenv_t``.
+Sources: Intel 64 and IA-32 architectures software developer's manual, volume 1, sections 8.1.5 and 10.2.3 (x87 control
+word, MXCSR); Arm architecture reference manual for A-profile, FPCR; ``bits/fenv.h`` of glibc and of musl for
+``fenv_t``.
 """
 
 import ctypes
@@ -18,7 +19,7 @@ from functools import cache
 from typing import Any, Protocol
 
 State = tuple[int, ...]
-"""What controls arithmetic on a thread, to be compared and put back."""
+"""Register bits that control arithmetic on a thread, to be compared and put back."""
 
 _Buffer = ctypes.c_uint64 * 8
 """Larger than any ``fenv_t``."""
@@ -42,7 +43,7 @@ class Access(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Register:
-    """A register in ``fenv_t``: its place and size in bytes, the bits that control arithmetic, and their standard value."""
+    """A register in ``fenv_t``: its place and size in bytes, the bits that control arithmetic, and their default."""
 
     name: str
     offset: int
@@ -55,7 +56,7 @@ _LAYOUTS = {
     "x86_64": (_Register("x87 control word", 0, 2, 0x0F3F, 0x033F), _Register("MXCSR", 28, 4, 0xFFC0, 0x1F80)),
     "aarch64": (_Register("FPCR", 0, 4, 0xFFFFFFFF, 0),),
 }
-"""By the machine's name under Linux, where both C libraries have the same layouts."""
+"""Layouts by the machine's name under Linux, where both C libraries have the same layouts."""
 
 
 class Registers:
@@ -94,9 +95,9 @@ class Registers:
 
 
 class Behaviour:
-    """What shows of the state without knowing any register: C's rounding mode, and whether a subnormal result becomes 0.
+    """The state that shows without knowledge of registers: C's rounding mode, and flushing of subnormal results to 0.
 
-    It stands in where the layout of ``fenv_t`` is not known. Traps, and flushing of operands alone, are not told apart.
+    It is used if the layout of ``fenv_t`` is not known. It does not show traps, nor flushing of operands alone.
     """
 
     standard: State = (0, 0)
@@ -132,9 +133,9 @@ def access() -> Access:
 
 @contextmanager
 def standard() -> Iterator[None]:
-    """Computes a block in the standard environment, whatever the thread was left in; afterwards it is as it was.
+    """Runs a block in the standard environment, whatever the thread's environment is, which is put back afterwards.
 
-    Where it is the standard one already, that takes a few microseconds.
+    If the thread's environment is the standard one already, this takes a few microseconds.
     """
     found = access()
     before = found.read()

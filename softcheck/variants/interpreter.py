@@ -1,8 +1,9 @@
-"""Makes Triton's interpreter compute what Triton's language and PTX define, the same on every machine.
+"""Corrections to Triton's interpreter, with which it computes as Triton's language and PTX define, on every machine.
 
-Without this it misreads and truncates bfloat16, adds up a tile's rows one after the other, fails on the ``argmax`` of NaN, and
-takes its exponentials from NumPy, which rounds them otherwise on other processors; the modules ``_interpreter_*`` list what
-is corrected. An autotuned kernel would fail at once where there is no GPU to time its configurations on.
+Without them it misreads and truncates bfloat16, adds up a tile's rows one after the other, fails on the ``argmax`` of
+NaN, and takes its exponentials from NumPy, which rounds them differently on other processors. The modules
+``_interpreter_*`` list the corrections. Without a GPU an autotuned kernel would fail at once, since its configurations
+can't be timed.
 """
 
 from functools import wraps
@@ -19,16 +20,16 @@ _MARK = "_softcheck_wrapped"
 
 
 def is_on() -> bool:
-    """Whether kernels decorated now are interpreted."""
+    """True if kernels decorated now are interpreted."""
     return bool(triton.knobs.runtime.interpret)
 
 
 def correct() -> None:
-    """Replaces what the interpreter computes otherwise than a GPU, and quietens launches. A second call changes nothing.
+    """Replaces operations that the interpreter computes otherwise than a GPU, and quietens launches.
 
-    Autotuned kernels run in the first configuration that their own pruning leaves.
+    A second call changes nothing. Autotuned kernels run in the first configuration that their own pruning leaves.
 
-    Raises RuntimeError where this Triton's interpreter is not built as those that are known.
+    Raises RuntimeError if this Triton's interpreter is not built like the known ones.
     """
     from triton.runtime import interpreter
     from triton.runtime.autotuner import Autotuner
@@ -110,7 +111,7 @@ def _wrap_launch(original: Any) -> Any:
 
 
 class _NotCompiled:
-    """What a launch returns: on a GPU the compiled kernel, of which there is none here."""
+    """The result of an interpreted launch. On a GPU a launch returns the compiled kernel; here there is none."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -1,4 +1,4 @@
-"""Threads that run a variant's code after its call has returned, whoever keeps them: the variant, a library's pool, nobody."""
+"""Threads that run a variant's code after its call has returned, kept by the variant, a library's pool, or nobody."""
 
 import sys
 import sysconfig
@@ -23,7 +23,7 @@ def threads() -> set[threading.Thread]:
 
 
 def is_foreign(thread: threading.Thread) -> bool:
-    """Whether a thread runs code of the variant's, not of an installed library, which may keep some of its own."""
+    """True if a thread runs the variant's code. Threads of installed libraries, which may keep some, don't count."""
     runs = getattr(thread, "function", None) or getattr(thread, "_target", None) or type(thread)
     return thread.is_alive() and not is_of_library(runs) and not is_installed(runs)
 
@@ -70,7 +70,7 @@ def _variants_function(innermost: FrameType) -> str | None:
 
 @cache
 def _is_within(filename: str, *, standard: bool) -> bool:
-    """Whether a file is part of the standard library, or else of an installed package or of softcheck."""
+    """True if a file is part of the standard library, or else of an installed package or of softcheck."""
     if filename.startswith("<frozen"):
         return True
     path = Path(filename).resolve()

@@ -9,16 +9,16 @@ _LIBRARIES = frozenset({"torch", "triton", "concurrent", "multiprocessing", "tqd
 """Packages that patch torch's names and keep threads for purposes of their own."""
 
 INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib"))
-"""Where Python keeps its own modules and installed packages."""
+"""Folders of Python's own modules and of installed packages."""
 
 
 def is_of_library(value: object) -> bool:
-    """Whether an object's module is part of torch, of Triton, or of what these run their own work with."""
+    """True if an object's module is part of torch, of Triton, or of a library that these run their own work with."""
     return _module_name(value).partition(".")[0] in _LIBRARIES
 
 
 def is_installed(value: object) -> bool:
-    """Whether an object's module lies where Python keeps its own modules or installed packages."""
+    """True if an object's module lies in a folder of Python's own modules or of installed packages."""
     module = sys.modules.get(_module_name(value))
     file = Path(getattr(module, "__file__", None) or "nowhere").resolve()
     return any(file.is_relative_to(folder) for folder in INSTALLED)

@@ -22,7 +22,8 @@ from softcheck.variants.settings import GlobalSetting
 _OF_LIBRARIES = re.compile(r"_?(TRITON_|TORCH|PYTORCH_|CUDA_|NVIDIA_|PTXAS_)|DISABLE_(LLVM|PTXAS)_OPT$")
 """Variables that torch, Triton and CUDA go by."""
 _HARMLESS = re.compile(r"(^|_)(DIR|PATH|HOME|CACHE|LOGS?|DEBUG|DUMP|PRINT|TRACE|PROFILE|WARM|MODULE_LOADING|PTR)(_|$)")
-"""Of these, where files and tables lie, what is logged, what loads when: torch and Triton set them when they first compile."""
+"""Variables for folders of files and tables, for logging, and for the time of loading. torch and Triton set such
+variables when they first compile."""
 
 
 def _environment() -> dict[bytes, bytes]:
@@ -31,7 +32,7 @@ def _environment() -> dict[bytes, bytes]:
 
 
 def _changed_variables(before: dict[bytes, bytes], now: dict[bytes, bytes]) -> list[str]:
-    """Names of variables that were there and are other ones now, and of new ones that torch, Triton or CUDA goes by."""
+    """Names of variables whose value has changed, and of new variables that torch, Triton or CUDA read."""
     if before == now:
         return []
     changed = [os.fsdecode(name) for name, value in before.items() if not _still_has(value, now.get(name))]
@@ -41,7 +42,7 @@ def _changed_variables(before: dict[bytes, bytes], now: dict[bytes, bytes]) -> l
 
 
 def _still_has(before: bytes, now: bytes | None) -> bool:
-    """Whether a variable is as it was, or a list of folders that has grown at an end."""
+    """True if a variable is unchanged, or is a list of folders that has grown at an end."""
     separator = os.pathsep.encode()
     return now is not None and (now == before or now.startswith(before + separator) or now.endswith(separator + before))
 
@@ -71,7 +72,7 @@ _SIGNALS = (
     *(signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF),
     *(signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV),
 )
-"""Those that other processes, timers and faults send."""
+"""Signals that other processes, timers and faults send."""
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
@@ -83,7 +84,10 @@ def _read_handlers() -> dict[int, Any]:
 
 
 def _changed_handlers(before: dict[int, Any], now: dict[int, Any]) -> list[int]:
-    """Signals with another handler now, unless it is a library's own: DataLoader, for one, looks after its processes."""
+    """Names signals whose handler has changed, unless the new handler is an installed library's own.
+
+    DataLoader, for one, watches its processes with a handler.
+    """
     return [
         number
         for number, handler in now.items()
@@ -103,7 +107,7 @@ def _write_handlers(before: dict[int, Any]) -> None:
 
 
 def _read_timers() -> tuple[bool, ...]:
-    """Which of the process's interval timers run."""
+    """True for each of the process's interval timers that runs."""
     return tuple(signal.getitimer(timer)[0] > 0 for timer in _TIMERS)
 
 
@@ -121,7 +125,7 @@ def _write_timers(before: tuple[bool, ...]) -> None:
 
 
 def _read_tracing() -> tuple[Any, ...]:
-    """The functions that follow Python's execution, in this thread and in new ones, and the tools of ``sys.monitoring``."""
+    """Reads the functions that trace or profile Python, in this thread and new ones, and ``sys.monitoring``'s tools."""
     monitoring = getattr(sys, "monitoring", None)
     tools = () if monitoring is None else tuple(monitoring.get_tool(identifier) for identifier in range(6))
     return sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile(), tools

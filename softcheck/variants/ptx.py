@@ -14,7 +14,7 @@ from softcheck.variants.declaration import Arithmetic, DivisionKind, ExpKind
 
 
 class Compiled(Protocol):
-    """What is read of a compiled kernel."""
+    """The parts of a compiled kernel that are read."""
 
     @property
     def name(self) -> str:
@@ -28,17 +28,18 @@ class Compiled(Protocol):
 
 
 class ObservedArithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the PTX of a variant's kernels shows. Tuples are sorted and hold each entry once."""
+    """The arithmetic that the PTX of a variant's kernels shows. Tuples are sorted and hold each entry once."""
 
     exponentials: tuple[str, ...] = ()
-    """Of float32: ex2_approx (after the subtraction), prescaled_ex2_approx, libdevice, unshifted_ex2_approx (nothing is
-    subtracted), misshifted_ex2_approx (the maximum is that of the logits scaled otherwise); of 16 bits: ex2_approx_float16,
-    ex2_approx_bfloat16; of float64: libdevice_float64, prescaled_float64, unshifted_float64, misshifted_float64."""
+    """Exponentials. Of float32: ex2_approx (after the subtraction), prescaled_ex2_approx, libdevice,
+    unshifted_ex2_approx (nothing is subtracted), misshifted_ex2_approx (the maximum is that of the logits scaled
+    otherwise); of 16 bits: ex2_approx_float16, ex2_approx_bfloat16; of float64: libdevice_float64, prescaled_float64,
+    unshifted_float64, misshifted_float64."""
     fused_exponents: bool = False
-    """Whether a scaling is fused with the subtraction before an exponential."""
+    """True if a scaling is fused with the subtraction before an exponential."""
     scaled_logits: tuple[str, ...] = ()
-    """What logits are multiplied by before the maximum is subtracted: constant (no power of two), argument (a number that
-    the kernel is called with or loads; where that is a power of two, the product is exact)."""
+    """Factors of the logits before the maximum is subtracted: constant (no power of two), argument (a number that the
+    kernel is called with or loads; if it is a power of two, the product is exact)."""
     divisions: tuple[str, ...] = ()
     """div_full, div_rn, div_approx, reciprocal (1 divided by something), rcp_approx, rcp_rn, div_rn_float64."""
     sums: tuple[str, ...] = ()
@@ -52,19 +53,22 @@ class ObservedArithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     flushing: tuple[str, ...] = ()
     """Operations of float32 or bfloat16 that flush subnormal values to zero, but for those inside libdevice's exp."""
     rescales: bool = False
-    """Whether a sum of exponentials, of this kernel or of one before, is multiplied by another exponential."""
+    """True if a sum of exponentials, of this kernel or of one before, is multiplied by another exponential."""
     calls: tuple[str, ...] = ()
     """Functions that are called and so can't be read."""
 
 
 def read_arithmetic(kernels: Sequence[Compiled]) -> ObservedArithmetic:
-    """What the PTX of kernels shows, all taken together; empty where no kernel has PTX (a library's, or another target)."""
+    """Reads the arithmetic of kernels from their PTX, taken together.
+
+    The result is empty if no kernel has PTX (a library's kernel, or another target).
+    """
     codes = [parse(text) for kernel in kernels if isinstance(text := kernel.asm.get("ptx"), str)]
     return merged([_read(Reading(code)) for code in codes])
 
 
 def merged(parts: Iterable[ObservedArithmetic]) -> ObservedArithmetic:
-    """What several readings show, all taken together."""
+    """Joins several readings into one."""
     together = ObservedArithmetic()
     for part in parts:
         pairs = ((name, getattr(together, name), getattr(part, name)) for name in part.__struct_fields__)
@@ -119,11 +123,11 @@ _EXPECTED = {
 def contradictions(
     declared: Arithmetic, observed: ObservedArithmetic, dtype: str, *, saw_all: bool = True
 ) -> list[str]:
-    """Where a declaration and the PTX disagree for an input dtype, each with what was seen, expected, and to be done.
+    """Lists how a declaration and the PTX disagree for an input dtype: what was seen and expected, and what to do.
 
-    A declaration that is looser than the PTX disagrees too. Where a kernel may not have been seen (``saw_all`` is False),
-    what is declared and was not found contradicts nothing. What the PTX doesn't show, such as a sum that another kernel's
-    exponentials go into, contradicts nothing; a variant without PTX contradicts nothing at all.
+    A declaration that is looser than the PTX disagrees too. If a kernel may not have been seen (``saw_all`` is False),
+    a declared step that was not found is no contradiction. Steps that the PTX doesn't show, such as a sum of another
+    kernel's exponentials, are no contradiction. A variant without PTX has no contradiction at all.
     """
     inner, total = _type(declared.intermediate, dtype), _type(declared.accumulation, dtype)
     found = [*_wrong_steps(declared, observed, inner), *_wrong_types(observed, inner, total)]
@@ -148,10 +152,11 @@ def contradictions(
 
 
 def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
-    """The arithmetic to take for a variant that declares none: of everything seen, what errs most.
+    """Returns the arithmetic for a variant that declares none: of each kind of step, the one seen that errs most.
 
-    Raises ValueError where what was seen has no model: an exponential of 16 bits, one that nothing or another maximum was
-    subtracted for, another 16-bit type than the input's, a conversion that doesn't round to nearest, or a call.
+    Raises ValueError if a step that was seen has no model: an exponential of 16 bits, an exponential from which nothing
+    or another maximum was subtracted, another 16-bit type than the input's, a conversion that doesn't round to nearest,
+    or a call.
     """
     unknown = [kind for kind in observed.exponentials if kind not in (*_EXPONENTIALS, "libdevice_float64")]
     unknown += [*observed.directed_roundings, *observed.calls]
@@ -185,7 +190,7 @@ def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
 
 
 def weaknesses(observed: ObservedArithmetic, dtype: str) -> list[str]:
-    """What the PTX shows that is weaker than the standard contract for an input dtype, each in a few words."""
+    """Points in which the PTX is weaker than the standard contract for an input dtype, each in a few words."""
     full = "float64" if dtype == "float64" else "float32"
     found = [
         f"sums in {kind}" for kind in observed.sums if kind.endswith("16") or (kind, full) == ("float32", "float64")
@@ -271,7 +276,10 @@ def _wrong_steps(declared: Arithmetic, observed: ObservedArithmetic, inner: str)
 
 
 def _wrong_scaling(declared: Arithmetic, observed: ObservedArithmetic, *, saw_all: bool) -> list[str]:
-    """Logits that are scaled before the subtraction or not. An argument may be a power of two, and contradicts neither."""
+    """Lists contradictions on logits that are scaled before the subtraction.
+
+    An argument may be a power of two, and contradicts neither declaration.
+    """
     if "constant" in observed.scaled_logits and not declared.scaled_logits:
         return [
             (

@@ -14,7 +14,7 @@ from softcheck.contract import Refusal
 from softcheck.variants.unable import causes
 
 _TENSOR = re.compile(r"numel \((\d+)\) exceeds triton maximum tensor numel \((\d+)\)")
-"""What Triton says of a tensor that it can't compile, whatever compiles or interprets the kernel."""
+"""Triton's message about a tensor that it can't compile, whether it compiles or interprets the kernel."""
 
 _RAISES = dis.opmap["RAISE_VARARGS"]
 
@@ -31,11 +31,11 @@ _STANDARD = f"{Path(sysconfig.get_paths()['stdlib']).as_posix()}/"
 
 
 def refusal_behind(error: BaseException, shape: tuple[int, int], *, did_nothing: bool) -> Refusal | None:
-    """What was refused, where an exception says that no input of this shape is taken; None for any other exception.
+    """Returns the refusal of an input of this shape that an exception expresses; None for any other exception.
 
-    One says so that code of the variant's own raises by a statement of its own before any kernel was launched or the input written
-    to (``did_nothing``). For an input without elements it may also be an operation that raises there, as a division by 0. The
-    largest tensor that Triton compiles is such a limit whenever it shows.
+    An exception is a refusal if the variant's own code raises it by a statement of its own before any kernel was
+    launched or the input written to (``did_nothing``). For an input without elements an operation may also raise it,
+    such as a division by 0. An exception about the largest tensor that Triton compiles is always a refusal.
     """
     rows, columns = shape
     for cause in causes(error):

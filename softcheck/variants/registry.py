@@ -42,10 +42,10 @@ ENTRY_POINTS = "softcheck.variants"
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A variant by name: where its function is to be found, as far as that is known without importing it."""
+    """A variant by name, and the place of its function, as far as that is known without importing it."""
 
     name: str
-    """For display: the built-in or entry point name, else the spec as it was typed."""
+    """Name for display: the built-in or entry point name, else the spec as it was typed."""
     kind: Literal["builtin", "file", "module", "entry_point"]
     location: str
     """A file's absolute path, or a module's dotted name."""
@@ -67,7 +67,7 @@ def known_names() -> list[str]:
 
 
 def resolve(spec: str) -> Spec:
-    """Where a variant is, from a known name, ``path/to/file.py:function`` or ``package.module:function``.
+    """Locates a variant by a known name, ``path/to/file.py:function`` or ``package.module:function``.
 
     Raises UsageError for an unknown name (with near matches), a missing file or module, or a missing function name.
     """
@@ -88,8 +88,8 @@ def resolve(spec: str) -> Spec:
 def load(spec: str) -> LoadedVariant:
     """Imports a variant's function, which runs its module's code, and reads its declaration.
 
-    Raises UsageError, saying what was found and expected, where the module fails to import, has no such function, or the
-    function can't be called with one tensor.
+    Raises UsageError if the module fails to import or has no such function, or if the function can't be called with one
+    tensor. The message says what was found and expected.
     """
     where = resolve(spec)
     module = _import.from_file(Path(where.location)) if where.kind == "file" else _import.by_name(where.location)

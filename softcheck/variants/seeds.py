@@ -1,7 +1,7 @@
 """The global random generators of Python and numpy: numbers may be drawn from them, but a new seed is put back.
 
-Both are Mersenne twisters of 624 words (Matsumoto & Nishimura, ACM TOMACS 8, 1998). Drawing goes through the words and then
-replaces all of them by those that follow, so that a state which doesn't follow from the one before was set, not reached.
+Both are Mersenne twisters of 624 words (Matsumoto & Nishimura, ACM TOMACS 8, 1998). Drawing uses up the words and then
+replaces all of them by the next 624. A state that doesn't follow from the state before was therefore set, not reached.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _TURNS = 4096
 
 
 def _follows(before: np.ndarray, now: np.ndarray) -> bool:
-    """Whether drawing leads from one state's words to another's, both uint32 of shape [624]."""
+    """True if drawing leads from one state's words to another's, both uint32 of shape [624]."""
     if np.array_equal(before, now):
         return True
     generator = np.random.MT19937()

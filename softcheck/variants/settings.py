@@ -19,10 +19,11 @@ def _from_to(before: Any, now: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GlobalSetting:
-    """One setting: ``write`` takes what ``read`` gave, and ``told`` says how two readings differ, in words.
+    """One setting: ``write`` takes a value that ``read`` returned, and ``told`` describes how two readings differ.
 
-    ``told`` gives no words for a difference that changes nothing that other code computes: such a one is left alone.
-    ``read`` and ``write`` may raise RuntimeError, OSError or ValueError, after which the process is no more to be trusted.
+    ``told`` gives no words for a difference that changes nothing that other code computes; such a difference is left
+    alone. ``read`` and ``write`` may raise RuntimeError, OSError or ValueError, after which the process can't be
+    trusted any more.
     """
 
     name: str
@@ -36,7 +37,10 @@ _PRECISIONS: tuple[Any, ...] = (torch.backends, torch.backends.cuda.matmul, torc
 
 
 def _read_precision() -> tuple[str | None, ...]:
-    """What torch's older function says, None where settings that it can't express make it raise, and the newer settings."""
+    """Reads torch's older function and the newer settings.
+
+    The first value is None if newer settings that the older function can't express make it raise.
+    """
     try:
         older = torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -70,7 +74,7 @@ _ATTENTION = (
     (_cuda.math_sdp_enabled, _cuda.enable_math_sdp),
     (_cuda.cudnn_sdp_enabled, _cuda.enable_cudnn_sdp),
 )
-"""Which of its kernels torch may take for attention."""
+"""Kernels that torch may use for attention."""
 
 
 def _write_flags(values: tuple[Any, ...]) -> None:
@@ -85,7 +89,7 @@ def _write_attention(values: tuple[bool, ...]) -> None:
 
 
 def _read_default_device() -> tuple[str, torch.device | None]:
-    """The device of the default tensor type, and the one that ``set_default_device`` has set, None where it has not."""
+    """Returns the device of the default tensor type, and the device set by ``set_default_device`` or None."""
     context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)  # noqa: SLF001 - None can't be asked for
     return str(torch._C._get_default_device()), None if context is None else context.device  # noqa: SLF001 - no other way
 
@@ -124,7 +128,10 @@ _DYNAMO = "torch._dynamo.eval_frame"
 
 
 def _read_stance() -> Any:
-    """Whether torch.compile compiles, falls back or refuses, from ``torch.compiler.set_stance``; None before its import."""
+    """Returns the stance of ``torch.compiler.set_stance``: compile, fall back or refuse.
+
+    None before torch.compile's import.
+    """
     return getattr(sys.modules.get(_DYNAMO), "_stance", None)
 
 
@@ -137,7 +144,8 @@ def _write_stance(before: Any) -> None:
 
 
 _KNOBS = ("compilation", "language", "runtime", "nvidia", "amd")
-"""Triton's groups of knobs that change how kernels are compiled and run. Each holds what code has set, not the environment's."""
+"""Triton's groups of knobs that change how kernels are compiled and run. Each reading holds the values that code has
+set, not the environment's."""
 
 
 def _knobs() -> list[tuple[str, dict[str, Any]]]:
@@ -202,13 +210,13 @@ ON_CUDA = (
     GlobalSetting("the current stream", torch.cuda.current_stream, torch.cuda.set_stream),
     GlobalSetting("autocast", lambda: _read_autocast("cuda"), lambda value: _write_autocast("cuda", value)),
 )
-"""To be read once torch has initialised CUDA."""
+"""Settings to be read once torch has initialised CUDA."""
 
 _INDUCTOR = "torch._inductor.config"
 
 
 def inductor_is_deterministic() -> bool:
-    """Whether Inductor compiles for deterministic mode; what it would begin with where it is not imported yet."""
+    """True if Inductor compiles for deterministic mode; before its import, the value that it would begin with."""
     config = sys.modules.get(_INDUCTOR)
     if config is None:
         return os.environ.get("TORCHINDUCTOR_DETERMINISTIC") == "1"

@@ -26,7 +26,7 @@ _NAMESPACES: tuple[tuple[str, Any], ...] = (
 )
 _SETTINGS = (*process_settings.SETTINGS, *settings.ALWAYS, *seeds.SETTINGS)
 _UNANSWERED = (RuntimeError, OSError, ValueError)
-"""What reading or writing a setting may raise: of a ruined device, of a folder that is gone, of a limit that can't be had back."""
+"""Errors of reading or writing a setting: a ruined device, a missing folder, or a limit that can't be raised again."""
 
 
 class _Lost:
@@ -37,12 +37,12 @@ _lost = _Lost()
 
 
 def is_lost() -> bool:
-    """Whether some call in this process has left it in a state that could not be put back."""
+    """True if some call in this process has left a state that could not be put back."""
     return _lost.is_lost
 
 
 _copies: dict[str, dict[str, Any]] = {}
-"""What each namespace held when it was last looked at: thousands of names, which seldom change."""
+"""Contents of each namespace at the last look: thousands of names, which seldom change."""
 
 
 def _copied(name: str, owner: Any) -> dict[str, Any]:
@@ -54,9 +54,10 @@ def _copied(name: str, owner: Any) -> dict[str, Any]:
 
 
 def _holds(now: Mapping[str, Any], before: dict[str, Any]) -> bool:
-    """Whether a namespace is as it was. Comparing dictionaries is ten times as fast as looking at each value here.
+    """True if a namespace is unchanged. Comparing dictionaries is ten times as fast as comparing each value here.
 
-    Values that are the same object are never compared; where others are and can't be, as arrays, something has changed.
+    Values that are the same object are never compared. If other values can't be compared, such as arrays, the namespace
+    has changed.
     """
     try:
         return bool(before == now)
@@ -80,10 +81,10 @@ class Snapshot:
         self._threads = left_running.threads()
         self._at_work = left_running.at_work()
         self.is_restored = True
-        """Whether ``restore`` could put everything back."""
+        """True if ``restore`` could put everything back."""
 
     def restore(self) -> list[str]:
-        """Puts back what has changed since, and says what that was, in words."""
+        """Puts back all changes since the snapshot, and describes them in words."""
         changed = []
         for setting, before in self._settings:
             try:
@@ -97,7 +98,8 @@ class Snapshot:
                     setting.write(before)
                 except _UNANSWERED:
                     self.is_restored = False
-        # Not the variant's doing alone: whatever compiles leaves it as torch's own mode is, which may be on for a check's sake.
+        # This is not the variant's doing alone: any compilation leaves it at torch's own mode, which a check may have
+        # switched on.
         settings.set_inductor(self._inductor)
         if torch.initial_seed() != self._seed:
             torch.set_rng_state(self._random)
@@ -109,7 +111,7 @@ class Snapshot:
         if not left:
             left = [f"one in {name}" for key, name in left_running.at_work().items() if key not in self._at_work]
         if left:
-            # What it writes to, and when, nobody knows.
+            # The time and the target of its writes are unknown.
             self.is_restored = False
             changed.append(f"running threads ({', '.join(sorted(left))} was left behind)")
         _lost.is_lost |= not self.is_restored

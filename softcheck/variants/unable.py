@@ -1,4 +1,7 @@
-"""Telling a kernel's own error from what Triton's interpreter, or a machine without a GPU, can't do. Imports no Triton."""
+"""Distinction of a kernel's own errors from limits of Triton's interpreter, or of a machine without a GPU.
+
+Imports no Triton.
+"""
 
 import traceback
 from collections.abc import Iterator
@@ -8,7 +11,7 @@ import torch
 from softcheck.errors import UninterpretableError
 
 _NEEDS_GPU = ("/torch/cuda/", "/triton/runtime/driver.py")
-"""Where torch and Triton raise for want of a device."""
+"""Files of torch and Triton that raise if there is no device."""
 
 
 def uninterpretable(operation: str) -> UninterpretableError:
@@ -17,9 +20,10 @@ def uninterpretable(operation: str) -> UninterpretableError:
 
 
 def limit_behind(error: BaseException) -> UninterpretableError | None:
-    """What the interpreter, or this machine, can't do, where that is why a call raised ``error``; None for its own faults.
+    """Returns what the interpreter, or this machine, can't do, if that is why a call raised ``error``.
 
-    Triton wraps what is raised in a kernel, once per function, and wrappers may do so again: the first cause decides.
+    Returns None for an error of the variant itself. Triton wraps an exception raised in a kernel once per function, and
+    wrappers may do so again: the first cause decides.
     """
     for cause in causes(error):
         if isinstance(cause, UninterpretableError):
@@ -35,7 +39,7 @@ def limit_behind(error: BaseException) -> UninterpretableError | None:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, then what it was raised from or while handling, back to the first."""
+    """Yields the error, then the exception that it was raised from or while handling, and so on back to the first."""
     current: BaseException | None = error
     while current is not None:
         yield current

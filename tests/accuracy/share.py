@@ -1,4 +1,4 @@
-"""Which dtype stands for the others under the interpreter, where running everything would take most of the suite's time."""
+"""Choice of the one dtype that runs under the interpreter, where all dtypes would take most of the suite's time."""
 
 from zlib import crc32
 

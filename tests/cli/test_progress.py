@@ -1,4 +1,4 @@
-"""What stands on standard error while a report runs."""
+"""Contents of standard error while a report runs."""
 
 import io
 import time

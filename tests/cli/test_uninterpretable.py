@@ -1,4 +1,4 @@
-"""What Triton's interpreter can't run is said in a note; what a kernel does wrong there stays a finding."""
+"""Limits of Triton's interpreter are reported in a note; a fault of a kernel there stays a finding."""
 
 import json
 from pathlib import Path

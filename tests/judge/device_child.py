@@ -121,7 +121,7 @@ def trusted(bits, output, dtype, fully_masked="nan", constants=(), functions=())
 
 
 def judged_twice(bits, dtype):
-    """How often the kernels judge while two outputs of one width are judged by the trusted judge."""
+    """Number of runs of the kernels while the trusted judge judges two outputs of one width."""
     import torch
 
     from oracles.formats import FORMATS
@@ -154,7 +154,7 @@ def tables(bits, output, dtype):
 
 
 def _constants(dtype, columns):
-    """Those of the standard contract."""
+    """Constants of the standard contract."""
     from oracles.formats import FORMATS
     from softcheck.judge import bounds
     from softcheck.judge.device.constants import Constants
@@ -228,7 +228,7 @@ def compiled(dtype, columns, target="cuda:90"):
 
 
 def table_kernels(dtype, columns):
-    """How many kernels the tables of several lists of rows take, of one and of sixteen, where addresses are even and odd."""
+    """Number of kernels for tables of lists of rows, of one and of sixteen, at even and odd addresses."""
     import torch
 
     from softcheck.judge.device import bins, table

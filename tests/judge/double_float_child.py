@@ -1,4 +1,4 @@
-"""What the tests of the arithmetic in two float32 ask of a child process, besides ``device_child``."""
+"""Functions that the tests of the arithmetic in two float32 run in a child process, besides ``device_child``."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What the two judges must agree on, and how closely."""
+"""Agreement of the two judges: the figures that must agree, and how closely."""
 
 import math
 

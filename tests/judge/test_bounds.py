@@ -217,7 +217,7 @@ def with_model(row: list[float], **constants: float) -> Any:
 
 
 def test_the_sums_error_is_that_of_its_convex_mean() -> None:
-    """Where a few exponentials err by much, all upwards, the sum rises by more than their mean error says."""
+    """If a few exponentials err by much, all upwards, the sum rises by more than their mean error says."""
     found, g = with_model([0.0] + [-6.0] * 45, exponent=0.1)
     total = g[0, 0] + 45 * g[0, 1] * np.exp(0.1 * 6)
     error = g[0, 0] - g[0, 0] / total

@@ -1,4 +1,4 @@
-"""What a variant shows when it is called gets its term of the bound, and nothing else does: rescaling, and torch's sums."""
+"""A variant's bound gets a term for rescaling or torch's sums if a call shows them, and for nothing else."""
 
 import os
 import subprocess

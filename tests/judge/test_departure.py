@@ -1,4 +1,4 @@
-"""Where a weaker arithmetic leaves the standard contract, against the closed form for rows of equal logits."""
+"""The place where a weaker arithmetic leaves the standard contract, against the closed form for equal logits."""
 
 import math
 

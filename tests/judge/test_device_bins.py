@@ -1,4 +1,4 @@
-"""How many counts a scan's programs store: enough for every error within its bound."""
+"""The number of counts that a scan's programs store suffices for every error within its bound."""
 
 import numpy as np
 import pytest

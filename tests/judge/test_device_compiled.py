@@ -1,4 +1,4 @@
-"""What the device judge's kernels compile to for an NVIDIA GPU, read from PTX: no device is needed."""
+"""The device judge's kernels compiled for an NVIDIA GPU, read from PTX: no device is needed."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Which arithmetic the device judge takes: by rates, by name, by width."""
+"""Choice of the device judge's arithmetic: by rates, by name, by width."""
 
 import device_child
 import double_float_child

@@ -247,7 +247,7 @@ def test_widths(agree, columns):
     ids=str,
 )
 def test_logits_far_below_many_maxima(agree, child, fmt, columns):
-    """Where r is least, on both sides of where kernels clamp distances: every part of an element's arithmetic stays in range."""
+    """Every part of an element's arithmetic stays in range for the least r, on both sides of the kernels' clamp."""
     far = np.repeat(np.linspace(55, 130, 6)[:, None], columns, axis=1)
     far[:, 2:] = 0.0
     far[:, 0] += 0.25

@@ -1,4 +1,4 @@
-"""What the screen passes, the judge passes; and what is right, the screen passes as a rule."""
+"""The judge passes every row that the screen passes, and the screen passes right rows as a rule."""
 
 import numpy as np
 import pytest

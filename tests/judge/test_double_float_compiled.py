@@ -1,4 +1,4 @@
-"""What the scan in two float32 compiles to for GPUs with slow float64 and with fast: its sums must stay as written."""
+"""The scan in two float32 compiled for GPUs with slow float64 and with fast: its sums must stay as written."""
 
 import re
 

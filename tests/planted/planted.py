@@ -1,4 +1,4 @@
-"""What the planted kernels' files say of themselves, read without importing them: no torch, no Triton."""
+"""Facts about the planted kernels, read from their files without importing them: no torch, no Triton."""
 
 import ast
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Planted:
 
     path: Path
     summary: str
-    """What is wrong with it (for a control: what is unusual about it), in one line."""
+    """The fault (of a control: the unusual feature), in one line."""
     reports: str
     """The docstring's remaining lines: whose report, or where the bug is known from."""
     expected: frozenset[FindingKind]
@@ -30,7 +30,7 @@ class Planted:
     """Cases as FAMILY/NAME and probes as probe/NAME that suffice to show it, run in this order in one process."""
     dtypes: tuple[str, ...]
     backends: tuple[str, ...]
-    """Where it can show."""
+    """Backends on which the fault can show."""
 
     @property
     def name(self) -> str:

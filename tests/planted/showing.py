@@ -24,7 +24,7 @@ def kinds_shown(session: Session, planted: Planted, dtype: str) -> dict[str, set
 
 
 def kinds_by_probe(session: Session, planted: Planted, dtype: str, probe: str, *, quick: bool = False) -> set[str]:
-    """What one probe finds."""
+    """Kinds that one probe finds."""
     result = run_probe(session, ProbeTask(variant=planted.spec, dtype=dtype, probe=probe, quick=quick))
     assert result is not None
     return {str(shown.violation.kind) for shown in result.conclusion.findings}

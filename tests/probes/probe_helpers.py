@@ -9,7 +9,7 @@ from softcheck.variants.registry import LoadedVariant
 
 
 def conclusion(probe, function, dtype="float32", *, quick=False, seed=0):
-    """What a probe says of a function on the CPU."""
+    """Conclusion of a probe on a function on the CPU."""
     found = registry.load(probe)
     declaration = declaration_of(function)
     setting = Setting(declaration=declaration, dtype=dtype, backend="interpreter", quick=quick, seed=seed)

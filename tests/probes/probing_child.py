@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def ask(device, dtype, probes, *specs):
-    """What the probes say of the variants, each run in a new process: [(variant, probe, seconds, conclusion)]."""
+    """Conclusions of the probes on the variants, each in a new process: [(variant, probe, seconds, conclusion)]."""
     import msgspec
 
     from softcheck.probes.outcome import Conclusion

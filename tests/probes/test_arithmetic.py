@@ -1,4 +1,4 @@
-"""What the arithmetic probe says of planted kernels, compiled ahead of time in the probe's own process for that."""
+"""The arithmetic probe on planted kernels, compiled ahead of time in the probe's own process."""
 
 from pathlib import Path
 

@@ -238,7 +238,7 @@ def test_large_outputs_are_looked_at_where_they_are_and_small_ones_on_the_host(w
 
 
 class LostDevice:
-    """What of a device is seen once a call has ruined it: no flags arrive, and whatever asks it for anything raises.
+    """A stand-in for a device that a call has ruined: no flags arrive, and every request to it raises an error.
 
     The error comes up only at the ``surfaces``-th next input, or else where the host waits.
     """

@@ -15,7 +15,7 @@ PROBES = ("guard_bands", "unwritten", "neighbours", "input_untouched", "layouts"
 
 
 def kinds_by_probe(variants, dtypes, probes=PROBES):
-    """What the probes find: kinds by "variant dtype probe"."""
+    """Kinds that the probes find, by "variant dtype probe"."""
     done = subprocess.run(
         [
             sys.executable,

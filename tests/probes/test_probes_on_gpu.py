@@ -1,4 +1,4 @@
-"""What only a GPU can show of behaviour: streams, tuning, fusion, races; and every width of a right kernel, judged."""
+"""Behaviour that only a GPU can show: streams, tuning, fusion, races; and every width of a right kernel, judged."""
 
 from pathlib import Path
 

@@ -225,7 +225,7 @@ PROBED = VariantResult(
     probes_run={"empties": 10},
     findings=(finding(FindingKind.ROW_DEPENDENCE, "probe/neighbours/nan", "row 1 changes with its neighbour"),),
 )
-"""What ``report --probe`` gives: no case was run."""
+"""A result of ``report --probe``: no case was run."""
 
 INTERPRETED = Report(
     environment=ENVIRONMENT,

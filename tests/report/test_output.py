@@ -1,4 +1,4 @@
-"""Where a report goes: found out before the run, written whole or not at all, and shown as the place can show it."""
+"""Destination of a report: checked before the run, written whole or not at all, and drawn for its capabilities."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""How far a verdict holds: a note and no finding, unless every size is promised."""
+"""Size limits in a report: a note and no finding, unless every size is promised."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What only a GPU can show: a device that a kernel has ruined."""
+"""Failure that only a GPU can show: a device that a kernel has ruined."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which worker runs what, and when: slow variants apart, large probes one at a time, what needs the GPU alone at the end."""
+"""Order of work: slow variants get dedicated workers, large probes run one at a time, exclusive ones at the end."""
 
 import time
 from dataclasses import dataclass, field

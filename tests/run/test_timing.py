@@ -1,4 +1,4 @@
-"""What a process has compiled for other shapes is not what is timed."""
+"""Code that a process has compiled for other shapes is not timed."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What the worker makes of a probe that goes wrong itself."""
+"""The worker's answers to a probe with a fault of its own."""
 
 import collections
 
@@ -98,7 +98,7 @@ def test_two_trials_of_one_name_are_refused(replies):
 
 
 def rows_by_trial(dtype):
-    """Which trials, over all probes, call a variant on a row of random bits; narrow rows may be equal by chance."""
+    """Trials, over all probes, that call a variant on a row of random bits; narrow rows may be equal by chance."""
     called = set()
 
     def softmax(x):

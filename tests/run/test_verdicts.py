@@ -1,4 +1,4 @@
-"""How measurements become verdicts, findings and exit codes."""
+"""Verdicts, findings and exit codes from measurements."""
 
 import dataclasses
 

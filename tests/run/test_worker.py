@@ -1,4 +1,4 @@
-"""What the worker itself can't do is no variant's fault."""
+"""Failures of the worker itself are no variant's fault."""
 
 import sys
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What snapshots of the device say against a timing."""
+"""Alarms about a timing from snapshots of the device."""
 
 import sys
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What only a GPU can show of timing: cheats in the act, a cold cache, graphs, and the same variant under two names."""
+"""Timing as only a GPU can show it: cheats in the act, a cold cache, graphs, and the same variant under two names."""
 
 from pathlib import Path
 

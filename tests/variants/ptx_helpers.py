@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Kernel:
-    """What ``read_arithmetic`` looks at."""
+    """The parts of a kernel that ``read_arithmetic`` reads."""
 
     name: str
     asm: dict[str, str]

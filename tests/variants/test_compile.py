@@ -8,7 +8,7 @@ from softcheck.variants.registry import BUILTIN
 
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
 WITHOUT_KERNELS = ("eager", "torch", "eager_compiled")
-"""These launch library kernels only; without a GPU there is nothing of theirs to compile."""
+"""Variants that launch library kernels only; without a GPU there is nothing of theirs to compile."""
 WITH_KERNELS = [name for name in BUILTIN if name not in WITHOUT_KERNELS]
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 

@@ -1,4 +1,4 @@
-"""What a kernel took to compile is known again where Triton's cache holds it."""
+"""A kernel's compile time is known again if Triton's cache holds the kernel."""
 
 import os
 import subprocess

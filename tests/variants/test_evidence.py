@@ -1,4 +1,4 @@
-"""What a variant's own kernels show of its arithmetic: compiled ahead without a GPU, as launched on a stand-in for one."""
+"""A variant's arithmetic shown by its own kernels: compiled ahead without a GPU, or launched on a stand-in for one."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the corrected interpreter computes, against what Triton's documentation and the PTX ISA promise."""
+"""Results of the corrected interpreter against the promises of Triton's documentation and of the PTX ISA."""
 
 import math
 from fractions import Fraction
@@ -237,7 +237,7 @@ def test_float64_exponentials_are_close_and_keep_their_special_values(operating)
 
 
 def _features():
-    """What this processor has beyond the least that NumPy is built for, in NumPy's names."""
+    """Features of this processor beyond NumPy's baseline, in NumPy's names."""
     from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
     return [name for name in __cpu_dispatch__ if __cpu_features__[name]]

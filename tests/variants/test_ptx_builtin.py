@@ -1,4 +1,4 @@
-"""What the PTX of the built-in variants shows, and that no declaration says otherwise."""
+"""The arithmetic that the PTX of the built-in variants shows, and that no declaration contradicts it."""
 
 import pytest
 from ptx_helpers import compile_all

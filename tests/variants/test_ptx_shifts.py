@@ -1,4 +1,4 @@
-"""How a maximum comes to be subtracted: every form is read off the PTX of a kernel, for three generations of GPUs."""
+"""Subtraction of a maximum: every form is read off the PTX of a kernel, for three generations of GPUs."""
 
 from pathlib import Path
 
@@ -103,7 +103,7 @@ def test_wrong_ones_have_no_model_and_contradict_every_declaration(observed, kin
 
 @pytest.mark.parametrize("kind", ["scaled", "scaled_unfused", "maximum_scaled", "tiled_scaled", "chosen", "by_argmax"])
 def test_a_factor_that_is_an_argument_contradicts_neither_declaration(observed, kind):
-    """Where it is 1 or another power of two, the product is exact and the arithmetic the standard one."""
+    """If the argument is 1 or another power of two, the product is exact and the arithmetic the standard one."""
     found = observed[kind, "cuda:90"]
     for declared in (Arithmetic(), Arithmetic(scaled_logits=True)):
         assert contradictions(declared, found, "float16") == []
@@ -151,7 +151,7 @@ def test_float64_exponentials_that_nothing_is_subtracted_for_are_named(observed)
 
 
 def read(body):
-    """What one kernel shows; %x0 and %x1 are loaded logits, %top their maximum."""
+    """Reads one kernel; %x0 and %x1 are loaded logits, %top their maximum."""
     loads = """
 	ld.param.b64 %rd1, [k_param_1]; ld.param.f32 %scale, [k_param_2];
 	ld.global.v2.b32 {%x0, %x1}, [%rd1]; ld.global.b32 %h, [%rd1+8];

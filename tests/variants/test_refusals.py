@@ -1,4 +1,4 @@
-"""What a call tells of an exception: whether the variant turned the input down before it did anything."""
+"""Evidence in a call's exception: whether the variant turned the input down before it did anything."""
 
 import numpy as np
 import pytest

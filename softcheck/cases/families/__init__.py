@@ -1,7 +1,7 @@
-"""The case families: what the edge corpus is generated from.
+"""The case families, from which the edge corpus is generated.
 
-A family is a function from a format to drafts of cases. ``python -m softcheck.cases.families corpora/edge`` writes
-the corpus anew, one file per family.
+A family is a function from a format to drafts of cases. ``python -m softcheck.cases.families corpora/edge`` writes the
+corpus anew, one file per family.
 """
 
 from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ def family_file(family: str) -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files; 2 where the arguments are not one folder."""
+    """Writes the files. Returns 2 if the arguments are not one folder."""
     if len(arguments) != 1:
         sys.stderr.write(f"expected one folder, got {arguments}; usage: python -m softcheck.cases.families DIR\n")
         return 2

@@ -1,4 +1,4 @@
-"""How a family describes its cases, before they become bits."""
+"""Drafts: a family's cases before they become bits."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from softcheck.cases.case import PACKED, Case, Layout, digest, format_rows
 from softcheck.cases.recipe import AnyGenerator, AnyModifier, Recipe
 
 MAX_STORED_ELEMENTS = 300
-"""Up to here a case stores its bits, where a reader can see them; above, its recipe."""
+"""Elements up to which a case stores its bits, where a reader can see them; larger cases store a recipe."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from softcheck.cases.families.provenance import field_report
 from softcheck.cases.recipe import Cycle, Normal
 
 _ROW_STEP, _COLUMN_SLICE, _TRANSPOSED, _EVERY_SECOND, _OFFSET, _PADDED = range(200_000, 800_000, 100_000)
-"""Where seeds begin: a width alone is the seed of the packed case of that width."""
+"""First seeds of each layout. A width alone is the seed of the packed case of that width."""
 
 
 def layout(_fmt: Format) -> Iterator[Draft]:

@@ -43,7 +43,7 @@ def huge(fmt: Format) -> Iterator[Draft]:
 
 
 def shifted(fmt: Format) -> Iterator[Draft]:
-    """The same differences far from zero, exactly: the spacing of the format is the unit of every row."""
+    """Rows with equal differences far from zero, exactly: the format's spacing there is the unit of every row."""
     why = "softmax(x + c) = softmax(x): an error that grows with |x| shows, as in a scaling before the subtraction"
     for spacing in (2.0**-5, 0.25, 1.0, 8.0):
         base = spacing * 2.0 ** (fmt.precision - 1)

@@ -32,7 +32,10 @@ def edge_patterns(fmt: Format) -> list[int]:
 
 
 def format_specials(fmt: Format) -> Iterator[Draft]:
-    """Every interesting pattern of the format: zeros, least and largest subnormal, least normal, maximum, NaN payloads."""
+    """Every interesting pattern of the format.
+
+    These are zeros, least and largest subnormal, least normal, maximum, and NaN payloads.
+    """
     finite = edge_patterns(fmt)
     infinity, sign = fmt.exponent_mask, 1 << (fmt.width - 1)
     small = [p for p in finite if p & ~sign <= 1 << (fmt.precision - 1)]

@@ -1,4 +1,4 @@
-"""Where cases come from: public reports of real bugs, by their number in docs/field_reports.md."""
+"""Origins of cases: public reports of real bugs, by their number in docs/field_reports.md."""
 
 REPORTS: dict[int, str] = {
     1: "pytorch/pytorch#25110, pytorch/pytorch#55056",

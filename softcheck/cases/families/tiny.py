@@ -13,12 +13,12 @@ LN2 = 0.6931471805599453
 
 
 def least_normal_distance(fmt: Format) -> float:
-    """How far below the maximum a logit's exponential is the least normal number, 2^emin."""
+    """Distance below the maximum at which a logit's exponential is the least normal number, 2^emin."""
     return -fmt.min_exponent * LN2
 
 
 def zero_distance(fmt: Format) -> float:
-    """How far below the maximum a logit's exponential is half the least subnormal and rounds to zero."""
+    """Distance below the maximum at which a logit's exponential is half the least subnormal and rounds to zero."""
     return (fmt.precision - fmt.min_exponent) * LN2
 
 
@@ -33,7 +33,7 @@ def subnormal_logits(fmt: Format) -> Iterator[Draft]:
 
 
 def subnormal_results(fmt: Format) -> Iterator[Draft]:
-    """Probabilities that are subnormal in the format, down to those that round to zero."""
+    """Probabilities that are subnormal in the format, down to probabilities that round to zero."""
     normal, zero = least_normal_distance(fmt), zero_distance(fmt)
     tags = ("subnormal",)
     why = "results between 2^emin and half the least subnormal, where a flush to zero shows"

@@ -1,4 +1,4 @@
-"""``triton.jit``, and whether the kernels decorated here are interpreted."""
+"""``triton.jit`` with types, launch options, and a flag for interpreted kernels."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,25 +6,29 @@ from typing import Any
 import triton
 
 jit: Callable[[Callable[..., Any]], Any] = triton.jit
-"""``triton.jit``, which publishes no types, typed as what it is: a decorator."""
+"""``triton.jit``, typed as a decorator. Triton publishes no types."""
 
 constexpr_function: Callable[[Callable[..., Any]], Any] = triton.constexpr_function
-"""As above, for what kernels compute while they are compiled."""
+"""A decorator, like ``jit``, for functions that run while a kernel is compiled."""
 
 
 def jit_for_all(*names: str) -> Callable[[Callable[..., Any]], Any]:
-    """``jit``, with one kernel whatever these arguments are: else one each for the number 1, multiples of 16, aligned pointers."""
+    """Returns ``jit`` that compiles one kernel for all values of these arguments.
+
+    Without it Triton compiles one kernel each for the number 1, multiples of 16, and aligned pointers.
+    """
     made: Any = triton.jit
     decorator: Callable[[Callable[..., Any]], Any] = made(do_not_specialize=names, do_not_specialize_on_alignment=names)
     return decorator
 
 
 OPTIONS = {"enable_fp_fusion": True, "sanitize_overflow": False}
-"""Options of every launch, so that neither Triton's default (its fusion's changes after 3.9) nor TRITON_DEBUG decides.
+"""Options of every launch, so that neither Triton's default for fusion nor TRITON_DEBUG decides.
 
-The kernels' margins allow for multiplications and additions fused or not, and what must be fused says so with ``tl.fma``;
-their integers wrap on purpose, where TRITON_DEBUG would trap.
+Triton's default changes after 3.9. The kernels' margins allow for multiplications and additions fused or not, and
+operations that must be fused use ``tl.fma``. The kernels' integers wrap on purpose, where TRITON_DEBUG would trap.
 """
 
 INTERPRETED = bool(triton.knobs.runtime.interpret)
-"""Triton decides this for each kernel when it is decorated, so for all of this package when it is imported."""
+"""True if the kernels of this package are interpreted. Triton decides this for each kernel when it is decorated, and so
+for all of them at import."""

@@ -1,4 +1,4 @@
-"""What two judges of the same output must agree on."""
+"""Comparison of two judges' measurements of the same output."""
 
 from collections.abc import Mapping
 
@@ -8,12 +8,13 @@ from softcheck.contract import FindingKind
 from softcheck.judge.measurement import Extreme, Measurement
 
 TOLERANCE = 1e-6
-"""In ULPs, and relative above 1."""
+"""Absolute tolerance in ULPs, relative for figures above 1."""
 
 _UNSEEN = 2.0**-22
-"""An element's error, in ULPs, that counts as none. The scan's exponential moves those of float16 by up to 2^-22.5. Far below the
-peak the scans put every logit at one distance, so that r is up to 2^-27 ULP of a float32 for next to nothing, in double-float32
-up to e^-120 / 2^-149, 2^-24.1 ULP; and float64 itself is off by up to 2^-26.5. Where all errors are such, so is their sum."""
+"""Error of an element, in ULPs, that counts as none. The scan's exponential moves errors of float16 by up to 2^-22.5.
+Far below the peak the scans put every logit at one distance, so that r differs from next to nothing by up to 2^-27 ULP
+of a float32, in double-float32 by up to e^-120 / 2^-149, 2^-24.1 ULP. float64 itself is off by up to 2^-26.5. If all
+errors are this small, their sum may differ by as much per element."""
 
 _EXACT = (
     "rows",
@@ -29,13 +30,14 @@ _CLOSE = ("max_ulp_ftz", "max_sum_deviation")
 
 
 def disagreements(device: Measurement, host: Measurement) -> list[str]:
-    """Names of the figures that differ: counts at all, other figures by more than the tolerance, or in a sum what is unseen.
+    """Names the figures that differ: counts at all, other figures by more than the tolerance.
 
-    One element in 10^4 may be in another bin of the histogram, since an error may lie at an edge. Violations agree where
-    kinds and counts do; witnesses are not compared, since several elements may show the same.
+    A sum of errors may also differ by ``_UNSEEN`` per element. One element in 10^4 may be in another bin of the
+    histogram, since an error may lie at an edge. Violations agree if their kinds and counts do. Witnesses are not
+    compared, since several elements may show the same violation.
     """
     found = [name for name in _EXACT if getattr(device, name) != getattr(host, name)]
-    # Not the other way round: a NaN is no agreement.
+    # Not written the other way round: a NaN is no agreement.
     if not abs(device.ulp_sum - host.ulp_sum) <= max(TOLERANCE * max(1.0, host.ulp_sum), _UNSEEN * host.elements):
         found.append("ulp_sum")
     found += [name for name in _CLOSE if not _close(getattr(device, name), getattr(host, name))]
@@ -51,13 +53,16 @@ def disagreements(device: Measurement, host: Measurement) -> list[str]:
 
 
 def without_order(measurement: Measurement) -> Measurement:
-    """The same without order violations, which the device judge does not look for: it tells those of rows judged again."""
+    """Returns the measurement without order violations.
+
+    The device judge does not look for them, and reports only those of rows that are judged again.
+    """
     kept = tuple(v for v in measurement.violations if v.kind is not FindingKind.ORDER_VIOLATION)
     return msgspec.structs.replace(measurement, violations=kept)
 
 
 def differing(device: Measurement, host: Measurement) -> str:
-    """The figures that differ, each with both values; "" where the judges agree."""
+    """The figures that differ, each with both values; "" if the judges agree."""
     told = []
     for name in disagreements(device, host):
         ours, theirs = getattr(device, name), getattr(host, name)
@@ -83,5 +88,5 @@ def _close(a: float | None, b: float | None) -> bool:
 
 
 def _moved(a: Mapping[int, int], b: Mapping[int, int]) -> int:
-    """Elements in other bins."""
+    """Number of elements in other bins."""
     return sum(abs(a.get(k, 0) - b.get(k, 0)) for k in a.keys() | b.keys()) // 2

@@ -14,21 +14,21 @@ from softcheck.judge.device.exp64 import high_word
 from softcheck.judge.histogram import BINS_PER_OCTAVE, LEAST
 
 TABLE = 2048
-"""Counts in shared memory: errors below 2^22 ULP."""
+"""Counts in shared memory, for errors below 2^22 ULP."""
 
 EXCHANGE = tl.constexpr(4 * (TABLE + 4))
 
 
 def largest_error(counts: int) -> float:
-    """ULPs: errors below lie in the first ``counts`` bins, a multiple of BINS_PER_OCTAVE.
+    """Returns the ULPs below which errors lie in the first ``counts`` bins, a multiple of BINS_PER_OCTAVE.
 
-    Bin 0 takes the place of one of the last octave, which is therefore left out.
+    Bin 0 takes the place of a bin of the last octave, so this octave is left out.
     """
     return LEAST * 2.0 ** (counts // BINS_PER_OCTAVE - 1)
 
 
 def counts_for(error: float) -> int:
-    """Counts of the table, a power of two, that hold errors up to so many ULPs; at most TABLE."""
+    """Counts of the table, a power of two, that hold errors up to ``error`` ULPs; at most TABLE."""
     counts = BINS_PER_OCTAVE
     while counts < TABLE and largest_error(counts) <= error:
         counts *= 2
@@ -36,7 +36,7 @@ def counts_for(error: float) -> int:
 
 
 ALL = (2047 - 1023 + 10) * BINS_PER_OCTAVE + 1
-"""Bins up to the largest float64."""
+"""Number of bins up to the largest float64."""
 
 _TABLE = tl.constexpr(TABLE)
 _SHIFT = tl.constexpr(14)
@@ -46,7 +46,8 @@ _SHIFT_OF_FLOAT32 = tl.constexpr(17)
 _FIRST_OF_FLOAT32 = tl.constexpr((127 - 10) * BINS_PER_OCTAVE - 1)
 
 WORDS = EXCHANGE.value // 4 + exchange.WORDS
-"""In shared memory: the counts, a place for what is not counted, three that are not used, and the exchanges."""
+"""Words in shared memory: the counts, a place for elements that are not counted, three unused words, and the
+exchanges."""
 _WORDS = tl.constexpr(WORDS)
 
 assert LEAST == 2.0**-10
@@ -62,7 +63,7 @@ def _declaration(words: int) -> str:
 def open_table(NVIDIA: tl.constexpr) -> tl.tensor:
     """Declares the table, sets it to zero, and returns its address. Call it once per kernel, first.
 
-    Behind the table, ``EXCHANGE`` bytes from its address on, lies what softcheck.judge.device.exchange takes.
+    The memory of softcheck.judge.device.exchange lies behind the table, ``EXCHANGE`` bytes from its address on.
     """
     if NVIDIA:
         table = tl.inline_asm_elementwise(
@@ -97,7 +98,7 @@ def bin_of_small(error: tl.tensor) -> tl.tensor:
 
 @jit
 def _place(error: tl.tensor) -> tl.tensor:
-    """Bin number of float32 errors >= 0, and ``_FIRST_OF_FLOAT32``."""
+    """Bin number of float32 errors >= 0, plus ``_FIRST_OF_FLOAT32``."""
     return tl.maximum(error.to(tl.int32, bitcast=True) >> _SHIFT_OF_FLOAT32, _FIRST_OF_FLOAT32)
 
 
@@ -110,9 +111,9 @@ def count(
     NVIDIA: tl.constexpr,
     BEYOND: tl.constexpr,
 ) -> None:
-    """Counts elements. BEYOND says that bins may lie outside the table."""
+    """Counts elements. With BEYOND, bins may lie outside the table."""
     if NVIDIA:
-        # A place beyond the table takes what is not counted: a branch around each addition would cost more.
+        # Elements that are not counted go to a place beyond the table: a branch around each addition would cost more.
         counted_here = counted & (number < _TABLE) if BEYOND else counted
         address = table + tl.where(counted_here, number, _TABLE) * 4
         tl.inline_asm_elementwise(
@@ -135,7 +136,7 @@ def count_rows(
     EVEN: tl.constexpr,
     NVIDIA: tl.constexpr,
 ) -> None:
-    """Counts the elements of rows that passed; all of a row if EVEN, else those ``inside``.
+    """Counts the elements of rows that passed: all of a row if EVEN, else only those ``inside``.
 
     ``error``, float32 >= 0, is [rows, columns], ``inside`` [1, columns], ``passed`` [rows, 1] or a scalar.
     """
@@ -143,7 +144,7 @@ def count_rows(
     if not EVEN:
         place = tl.where(inside, place, _FIRST_OF_FLOAT32 + _TABLE)
     if NVIDIA:
-        # One multiplication and addition takes the other rows' elements to the place beyond the table.
+        # One multiplication and addition sends the other rows' elements to the place beyond the table.
         beyond = table + _TABLE * 4
         address = place * tl.where(passed, 4, 0) + tl.where(passed, table - _FIRST_OF_FLOAT32 * 4, beyond)
         tl.inline_asm_elementwise(
@@ -169,9 +170,10 @@ def close_table(table: tl.tensor, histogram: tl.tensor, NVIDIA: tl.constexpr) ->
 
 @jit
 def store_table(table: tl.tensor, counts: tl.tensor, COUNTS: tl.constexpr, NVIDIA: tl.constexpr) -> None:
-    """Stores the first COUNTS of the table in the program's own row of ``counts``, int32 [programs, COUNTS]. Call it once, last.
+    """Stores the first COUNTS of the table in the program's own row of ``counts``. Call it once per kernel, last.
 
-    Additions to one histogram by every program would wait for each other longer than the programs run.
+    ``counts`` is int32 [programs, COUNTS]. If every program added to one histogram, the additions would wait for each
+    other longer than the programs run.
     """
     if NVIDIA:
         tl.debug_barrier()

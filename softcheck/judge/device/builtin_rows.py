@@ -22,11 +22,14 @@ CLASSES = (
     "NaN",
     "+inf",
 )
-"""What is in each row, in order."""
+"""The class of each row, in order."""
 
 
 def rows(fmt: Format, columns: int) -> Bits:
-    """The logits, [len(CLASSES), columns], the same at every call. Of one column each has as much of its class as fits."""
+    """The logits, [len(CLASSES), columns], the same at every call.
+
+    Rows of one column keep as much of their class as fits.
+    """
     rng = np.random.default_rng(0)
     found: Values = rng.standard_normal((len(CLASSES), columns)) * 2
     huge, subnormal, equal, power, masked, one, fully, nan, inf = found[3:]
@@ -46,12 +49,16 @@ def rows(fmt: Format, columns: int) -> Bits:
 
 
 def right(logits: Bits, fmt: Format, fully_masked: FullyMasked) -> Bits:
-    """The rounded answers."""
+    """The exact answers rounded to the format."""
     return encode(reference(decode(logits, fmt), fmt, fully_masked).values, fmt)
 
 
 def wrong(answers: Bits, fmt: Format) -> Bits:
-    """The answers with one fault to a row, but none in the third and the seventh, and in the fifth only beside a maximum."""
+    """Returns the answers with one fault per row.
+
+    The third and the seventh row have none. The fifth has one only if an answer other than a maximum is below the least
+    normal.
+    """
     found = answers.copy()
     middle, second = answers.shape[1] // 2, min(1, answers.shape[1] - 1)
     found[0, -1] += fmt.storage.type(40)

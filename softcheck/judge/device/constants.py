@@ -1,4 +1,4 @@
-"""What the kernels need to know of a format, an arithmetic and a column count, computed once on the host."""
+"""Constants of a format, an arithmetic and a column count for the kernels, computed once on the host."""
 
 import math
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from softcheck.judge import bounds
 from softcheck.judge.device.exp64 import CLAMP, truncation
 
 LARGEST_GROWTH = 2.0**-4
-"""The largest exp(B) - 1 for which the kernels' four terms of it are within a relative 2^-22."""
+"""The largest exp(B) - 1 of which the kernels' four terms are within a relative 2^-22."""
 
 _UNIT_ROUNDOFF = 2.0**-53
 _VISIBLE = 2.0**-18
-"""Relative errors of bounds and shares, which are computed in float32: some 20 roundings of 2^-24 each."""
+"""Relative error of bounds and shares, which are computed in float32: some 20 roundings of 2^-24 each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Constants:
 
     @property
     def additions(self) -> float:
-        """The part of B_j that is the same for all rows: sum, division and rescalings, without the weighted mean of A."""
+        """The part of B_j that all rows share: sum, division and rescalings, without the weighted mean of A."""
         model, depth = self.model, bounds.depth(self.columns, self.model.lanes)
         summing = depth * model.addition + self.columns * model.underflow + model.denominator
         return summing + model.division + depth * model.rescale
@@ -47,40 +47,40 @@ class Constants:
 
     @property
     def supported(self) -> bool:
-        """Whether the format has a float64 reference, and the kernels' short series and missing cap are good enough."""
+        """True if the format has a float64 reference, and the kernels' short series and missing cap are good enough."""
         small = self.largest_growth <= LARGEST_GROWTH and self.model.underflow <= self.fmt.least_normal
         return self.fmt != FLOAT64 and not self.model.rounds_logits and small
 
     @property
     def underflows(self) -> bool:
-        """Whether tau shows in any bound."""
+        """True if tau shows in any bound."""
         return self.model.underflow > 2.0**-30 * self.fmt.least_subnormal
 
     @property
     def far(self) -> bool:
-        """Whether an error before the rounding to the format may exceed half an ULP."""
+        """True if an error before the rounding to the format may exceed half an ULP."""
         return self.model.rounds_result and self._before_rounding > 0.5
 
     @property
     def largest_bound(self) -> float:
-        """ULPs above the bound of every element with d <= CLAMP, and of all whose r is below half an ULP."""
+        """ULPs above the bound of every element with d <= CLAMP, and of every element whose r is below half an ULP."""
         return 2 * self._before_rounding + 2.0
 
     @property
     def _before_rounding(self) -> float:
-        """The largest error before the rounding to the format of elements with d <= CLAMP, in ULPs."""
+        """The largest error, in ULPs, of elements with d <= CLAMP before the rounding to the format."""
         return self.largest_growth * 2.0**self.fmt.precision + self.model.underflow / self.fmt.least_subnormal
 
     @property
     def few_terms(self) -> bool:
-        """Whether two terms of expm1(B) are within a relative 2^-23: the third is B^2 / 6."""
+        """True if two terms of expm1(B) are within a relative 2^-23: the third is B^2 / 6."""
         return self.largest_growth <= 2.0**-10
 
     def uncertainty(self, degree: int) -> float:
         """Relative error of the kernels' reference for r >= 2^emin, where d <= log(columns) - log(2^emin) < 105.
 
-        As for ``oracles.float64``: the exponential's argument and the exponential for the element and for the
-        denominator, at most 128 + columns / 256 additions on any path, reciprocal and product.
+        As for ``oracles.float64``, it adds up: the exponential's argument and the exponential for the element and for
+        the denominator, at most 128 + columns / 256 additions on any path, reciprocal and product.
         """
         distances = 105 + math.log(max(2, self.columns))
         roundings = 1.7 * distances + 2 * 4 + 128 + self.columns / 256 + 4
@@ -89,14 +89,15 @@ class Constants:
     def margin(self, degree: int) -> float:
         """Distance of error / bound from 1 below which a verdict is in doubt.
 
-        The kernels take the mean of A for log(mean of exp(A)). The difference is at most the mean of A^2, and that is the
-        mean of A times the largest A among elements with d <= log(columns) + 10; all others together weigh below e^-10.
+        The kernels take the mean of A for log(mean of exp(A)). The difference is at most the mean of A^2, and that is
+        the mean of A times the largest A among elements with d <= log(columns) + 10; all other elements together weigh
+        below e^-10.
         """
         largest = self.model.exponent * (math.log(max(2, self.columns)) + 10) + self.model.exponential
         return _VISIBLE + 2 * largest + 4 * self.uncertainty(degree) * 2.0**self.fmt.precision
 
     def vector(self, degree: int, margin: float | None = None) -> Values:
-        """The kernels' constants, in the order in which they load them, with another margin if one is given."""
+        """The kernels' constants, in the order in which the kernels load them, with another margin if one is given."""
         model = self.model
         summed_twice = 2.0 if model.rescale else 0.0
         tau = model.underflow
@@ -115,10 +116,11 @@ class Constants:
         )
 
     def tensor(self, degree: int, device: torch.device, margin: float | None = None) -> torch.Tensor:
-        """``vector`` in device memory, copied anew each time; nothing is waited for.
+        """Returns ``vector`` in device memory, copied anew each time; nothing is waited for.
 
-        A copy that is kept could be overwritten by a variant that writes out of bounds, and would misjudge all others.
+        A copy that is kept could be overwritten by a variant that writes out of bounds, and would then misjudge all
+        later variants.
         """
         found = torch.from_numpy(self.vector(degree, margin))
-        # A copy from memory that is not page-locked would wait for the device, and every launch after it come late.
+        # A copy from pageable memory would wait for the device, and every launch after it would come late.
         return (found.pin_memory() if device.type == "cuda" else found).to(device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""Which scan looks at rows first: by their width, and by how fast the device's float64 is."""
+"""Choice of the scan that looks at rows first: by their width, and by the speed of the device's float64."""
 
 import os
 from typing import Literal, get_args
@@ -13,14 +13,15 @@ from softcheck.judge.device.reduction import Scan
 JudgedIn = Literal["float64", "double-float32"]
 
 VARIABLE = "SOFTCHECK_JUDGE_ARITHMETIC"
-"""Environment variable that names one of them."""
+"""Environment variable that names an arithmetic."""
 
 
 def arithmetic_of(constants: Constants, device: torch.device, wanted: JudgedIn | None = None) -> JudgedIn:
-    """The arithmetic of the scan: ``wanted``, or what the environment variable says, or the faster by measured rates.
+    """Chooses the arithmetic of the scan: ``wanted``, or the environment variable's, or the faster by measured rates.
 
-    float64 for rows of two columns, whose scan takes one exponential for both, and for rows of more columns than one program
-    holds, which no scan looks at; also where nothing can be measured. Raises UsageError where the variable names none.
+    It is float64 for rows of two columns, whose scan takes one exponential for both, and for rows wider than
+    MAX_COLUMNS, which no scan looks at. It is also float64 if nothing can be measured. Raises UsageError if the
+    variable names no arithmetic.
     """
     named = wanted or os.environ.get(VARIABLE) or None
     found = next((name for name in get_args(JudgedIn) if name == named), None)
@@ -46,9 +47,9 @@ def scan_in(
     masked_gives_zero: bool,
     programs: int | None = None,
 ) -> Scan:
-    """Scans ``y`` as the softmax of ``x``, both [rows, columns], in the arithmetic that ``arithmetic_of`` gave.
+    """Scans ``y`` as the softmax of ``x``, both [rows, columns], in the arithmetic that ``arithmetic_of`` chose.
 
-    ``programs`` is the grid for rows of more than two columns, by default as many as fill the device.
+    ``programs`` is the grid for rows of more than two columns; by default the programs fill the device.
     """
     if pairs.suits(constants):
         return pairs.scan_pairs(x, y, constants, masked_gives_zero=masked_gives_zero)

@@ -1,14 +1,15 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
 """Unevaluated sums of two float32, and exp(-d) of them, for GPUs whose float64 is slow.
 
-u = 2^-24. ``two_sum``, ``fast_two_sum`` and the product with its fused remainder are exact (T. J. Dekker, doi 10.1007/BF01397083;
-D. Knuth, The Art of Computer Programming vol. 2, 4.2.2, theorem B) unless something overflows or underflows, which no caller
-lets happen: M. Joldes, J.-M. Muller, V. Popescu, "Tight and rigorous error bounds for basic building blocks of double-word
-arithmetic", doi 10.1145/3121432. They hold as written only, so kernels that use them are launched with ``EXACT``.
+u = 2^-24. ``two_sum``, ``fast_two_sum`` and the product with its fused remainder are exact (T. J. Dekker, doi
+10.1007/BF01397083; D. Knuth, The Art of Computer Programming vol. 2, 4.2.2, theorem B) unless something overflows or
+underflows, which no caller lets happen: M. Joldes, J.-M. Muller, V. Popescu, "Tight and rigorous error bounds for basic
+building blocks of double-word arithmetic", doi 10.1145/3121432. They are exact only as written, so kernels that use
+them are launched with ``EXACT``.
 
-The exponential: with n the integer nearest to d log2(e), e^-d = 2^-n e^g, g = n ln 2 - d, and ln 2 is split in three parts
-of which two have 16 bits, so that their products with n are exact. e^g is its Taylor polynomial by Horner's rule: the last
-terms, which are small, in float32, the others as sums of two. docs/bounds.md derives ``error``.
+The exponential: with n the integer nearest to d log2(e), e^-d = 2^-n e^g, g = n ln 2 - d. ln 2 is split into three
+parts, two of them of 16 bits, so that their products with n are exact. e^g is its Taylor polynomial by Horner's rule:
+the last terms, which are small, are float32, and the others are sums of two. docs/bounds.md derives ``error``.
 """
 
 import math
@@ -21,8 +22,8 @@ import triton.language as tl
 from softcheck.judge.device._jit import INTERPRETED, jit
 
 EXACT: dict[str, Any] = {"enable_fp_fusion": False, "sanitize_overflow": False}
-"""Launch options: the compiler must not fuse a product with a sum that is not written as one operation, and integers wrap on
-purpose, where TRITON_DEBUG would trap."""
+"""Launch options. The compiler must not fuse a product with a sum that is not written as one operation, and integers
+wrap on purpose, where TRITON_DEBUG would trap."""
 
 CLAMP = 120.0
 """Largest distance: e^-120 is 2^-24 of the least ULP, 2^-149."""
@@ -32,7 +33,7 @@ _INTERPRETED = tl.constexpr(INTERPRETED)
 _SCALE = tl.constexpr(64)
 _LOG2E = tl.constexpr(float.fromhex("0x1.715476p+0"))
 _ROUNDER = tl.constexpr(1.5 * 2.0**23)
-"""Adding it rounds to an integer and leaves that integer in the low bits."""
+"""Adding this number rounds to an integer, which is then in the low bits."""
 _LN2_HIGH = tl.constexpr(float.fromhex("0x1.62e4p-1"))
 _LN2_MIDDLE = tl.constexpr(float.fromhex("0x1.7f7ep-20"))
 _LN2_LOW = tl.constexpr(float.fromhex("-0x1.c610cap-37"))
@@ -55,7 +56,7 @@ _C8, _C9, _C10, _C11, _C12 = (_two_parts(k)[0] for k in range(8, 13))
 
 
 def error(*, precise: bool) -> float:
-    """Largest relative error of ``exp_minus``, but for its underflow: 10 u^2, or what the float32 terms lose."""
+    """Largest relative error of ``exp_minus``, but for its underflow: 10 u^2, or the error of the float32 terms."""
     return 10 * UNIT_ROUNDOFF**2 if precise else 2.0**-37.7
 
 
@@ -80,7 +81,7 @@ def two_sum(a: tl.tensor, b: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
 
 @jit
 def fast_two_sum(a: tl.tensor, b: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
-    """As ``two_sum``, where |a| >= |b|."""
+    """Returns the same as ``two_sum`` if |a| >= |b|."""
     total = a + b
     return total, b - (total - a)
 
@@ -104,7 +105,7 @@ def add_to(
     b_rest: tl.tensor,
     b_weighted: tl.tensor,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
-    """Sum of sums of three parts, of which only the third is rounded, and beside it a plain sum; for ``tl.reduce``."""
+    """Adds two sums of three parts, of which only the third is rounded, and two plain sums; for ``tl.reduce``."""
     high, carried = two_sum(a, b)
     low, rest = two_sum(a_low, b_low)
     low, more = two_sum(low, carried)
@@ -115,7 +116,7 @@ def add_to(
 def row_sums(a: tl.tensor, a_low: tl.tensor, weighted: tl.tensor) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
     """Sums over the second axis of a + a_low, in three parts, and of ``weighted``.
 
-    The interpreter calls a function of one's own for each element, so it gets the same additions in halves.
+    The interpreter calls a user's reduction function for each element, so there the same additions are made in halves.
     """
     rest = tl.zeros_like(a)
     if _INTERPRETED:
@@ -138,7 +139,7 @@ def row_sums(a: tl.tensor, a_low: tl.tensor, weighted: tl.tensor) -> tuple[tl.te
 def inverse(high: tl.tensor, low: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
     """1 / (high + low) within 7 u^2, normalized, for sums in [2^-20, 2^20] with |low| <= u |high|.
 
-    A step of Newton's brings the quotient within 1.1 u, whatever the division; the rest of 1 is then exact in float32.
+    One Newton step brings the quotient within 1.1 u, whatever the division; the rest of 1 is then exact in float32.
     """
     one = tl.full(high.shape, 1.0, tl.float32)
     near = 1.0 / high
@@ -152,7 +153,7 @@ def inverse(high: tl.tensor, low: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
 def _step(
     p: tl.tensor, p_low: tl.tensor, g: tl.tensor, g_low: tl.tensor, HIGH: tl.constexpr, LOW: tl.constexpr
 ) -> tuple[tl.tensor, tl.tensor]:
-    """One step of Horner's rule, p g + (HIGH + LOW), where |HIGH| >= |p g|."""
+    """Makes one step of Horner's rule, p g + (HIGH + LOW), where |HIGH| >= |p g|."""
     high, low = product(p, p_low, g, g_low)
     total, rest = fast_two_sum(tl.full(g.shape, HIGH, tl.float32), high)
     return total, rest + (low + LOW) if LOW != 0.0 else rest + low

@@ -1,9 +1,9 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
 """Device functions for single elements and rows: the exact answer in ULPs, its bound, and row denominators.
 
-The definitions are those of softcheck.judge.ulp and softcheck.judge.bounds. Errors are computed in float64; bounds,
-which are compared with a margin, in float32. ULPs as float32 carry a factor 2^64 or its inverse, so that none leaves the
-range: the least ULP is 2^-149.
+The definitions are those of softcheck.judge.ulp and softcheck.judge.bounds. Errors are computed in float64. Bounds are
+compared with a margin, and are computed in float32. ULPs as float32 carry a factor 2^64 or its inverse, so that none
+leaves the range: the least ULP is 2^-149.
 """
 
 import triton.language as tl
@@ -57,15 +57,15 @@ def bound_in_ulps(
 ) -> tuple[tl.tensor, tl.tensor]:
     """Bound in ULPs, and the cost of rounding to the format in ULPs, both float32; see softcheck.judge.bounds.
 
-    All arguments are float32: the error B before the rounding, r in ULPs, and tau in ULPs. UNDERFLOWS says that tau shows,
-    FAR (with ROUNDS alone) that errors before the rounding may exceed half an ULP; ``Constants`` knows.
+    All arguments are float32: the error B before the rounding, r in ULPs, and tau in ULPs. With UNDERFLOWS, tau shows.
+    With FAR, which needs ROUNDS, errors before the rounding may exceed half an ULP. ``Constants`` gives both flags.
     """
     growth = 1.0 + b * (0.5 + b * (1.0 / 6 + b * (1.0 / 24))) if MORE_TERMS else 1.0 + b * 0.5
     rounding = tl.full(b.shape, 0.5, tl.float32)
     if ROUNDS:
         rounding = 0.5 + 0.5 * b
     if ROUNDS and not FAR and not UNDERFLOWS:
-        # The sum of both parts, in one operation less.
+        # This is the sum of both parts, in one operation less.
         bound = 0.5 + b * (0.5 + growth * r_in_ulps)
     else:
         bound = b * growth * r_in_ulps
@@ -93,11 +93,11 @@ def bound_of(
     FAR: tl.constexpr,
     MORE_TERMS: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
-    """``bound_in_ulps`` of an element, from its distance below the row's maximum.
+    """Computes ``bound_in_ulps`` of an element from its distance below the row's maximum.
 
-    All arguments are float32: the distance, r in ULPs, and the model's constants, of which ``underflow`` is tau times 2^64,
-    since tau itself may be a subnormal of few bits. The cap of 2 in softcheck.judge.bounds has no counterpart: models for
-    which it matters are not supported here.
+    All arguments are float32: the distance, r in ULPs, and the model's constants. ``underflow`` is tau times 2^64,
+    since tau itself may be a subnormal of few bits. The cap of 2 in softcheck.judge.bounds has no counterpart: models
+    for which it matters are not supported here.
     """
     b = slope * tl.minimum(distance, 800.0) + tl.where(distance > 0, exponential, 0.0) + row_part
     tau = underflow * inverse_ulp_down(exponent, PRECISION)
@@ -130,7 +130,7 @@ def expm1_small(b: tl.tensor) -> tl.tensor:
 
 @jit
 def is_power_of_two(value: tl.tensor) -> tl.tensor:
-    """Whether float64 values > 0 in the normal range are powers of two."""
+    """True for float64 values > 0 in the normal range that are powers of two."""
     return (value.to(tl.int64, bitcast=True) & _MANTISSA) == 0
 
 
@@ -138,10 +138,11 @@ def is_power_of_two(value: tl.tensor) -> tl.tensor:
 def inverse_denominator(
     total: tl.tensor, weighted_distance: tl.tensor, copies: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor]:
-    """1 / sum of exponentials, and whether the maxima's binade is in doubt.
+    """1 / sum of exponentials, and True if the maxima's binade is in doubt.
 
-    With c copies of the maximum, c a power of two, and any other finite logit, r of the maxima is below 1/c: the inverse
-    is then taken one unit lower, as in oracles.float64. The exponentials' sum is at least c, since rounding is monotonic.
+    With c copies of the maximum, c a power of two, and any other finite logit, r of the maxima is below 1/c: the
+    inverse is then taken one unit lower, as in oracles.float64. The exponentials' sum is at least c, since rounding is
+    monotonic.
     """
     inverse = 1.0 / total
     others = is_power_of_two(total) & (weighted_distance > 0)
@@ -151,7 +152,7 @@ def inverse_denominator(
 
 @jit
 def scaled_binade(small: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
-    """Exponent bits of max(r, 2^emin) * 2^64, of r * 2^64 as float32."""
+    """Exponent bits of max(r, 2^emin) * 2^64, from r * 2^64 as float32."""
     return tl.maximum(small.to(tl.int32, bitcast=True) & _EXPONENT_OF_FLOAT32, (MIN_EXPONENT + 64 + 127) << 23)
 
 
@@ -164,7 +165,10 @@ def scaled_inverse_ulp(binade: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
 
 @jit
 def is_power(small: tl.tensor) -> tl.tensor:
-    """Whether a float32 > 0 is a power of two: true where what was rounded to it is within a relative 2^-25 of one."""
+    """True for a float32 > 0 that is a power of two.
+
+    The value that was rounded to it is then within a relative 2^-25 of the power.
+    """
     return (small.to(tl.int32, bitcast=True) & _MANTISSA_OF_FLOAT32) == 0
 
 
@@ -172,7 +176,7 @@ def is_power(small: tl.tensor) -> tl.tensor:
 def as_float32(value: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
     """Values of up to 32 bits as float32."""
     if NVIDIA and value.dtype == tl.bfloat16:
-        # Two at once, which lie in one register: ptxas takes another operation to tell them apart.
+        # Two values at once, which lie in one register: ptxas needs another operation to tell them apart.
         wide = tl.inline_asm_elementwise(
             "shl.b32 $0, $2, 16;\nand.b32 $1, $2, 0xffff0000;",
             "=r,=r,r",
@@ -188,7 +192,7 @@ def as_float32(value: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
 
 @jit
 def truncated(value: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
-    """float64 values > 0 as float32, rounded toward zero, in the range of normal numbers."""
+    """Converts float64 values > 0 to float32, rounded toward zero, in the range of normal numbers."""
     if NVIDIA:
         cut = tl.inline_asm_elementwise(
             "cvt.rz.f32.f64 $0, $1;", "=r,d", [value], dtype=tl.float32, is_pure=True, pack=1
@@ -202,10 +206,11 @@ def truncated(value: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
 
 @jit
 def leading(value: tl.tensor) -> tl.tensor:
-    """-2^128 |v| as float32, cut off, of float64 values |v| in [2^-254, 1): the bits of v from its exponent's third on.
+    """-2^128 |v| as float32, truncated, of float64 values |v| in [2^-254, 1).
 
-    0 gives 0, and what is not below 1 but below 2, infinite or a NaN gives what is not finite. Beyond, the exponent wraps: for |v| in
-    [2^(k - 256), 2^(k - 1)) it is -2^(128 - k) |v|, k a multiple of 256.
+    The result holds the bits of v from the third bit of its exponent on. 0 gives 0. A value of at least 1 and below 2,
+    infinite or NaN gives a value that is not finite. Beyond, the exponent wraps: for |v| in [2^(k - 256), 2^(k - 1))
+    the result is -2^(128 - k) |v|, k a multiple of 256.
     """
     return (value.to(tl.int64, bitcast=True) >> 29).to(tl.int32).to(tl.float32, bitcast=True)
 
@@ -217,7 +222,7 @@ def quick_inverse(total: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
         near = tl.inline_asm_elementwise(
             "rcp.approx.ftz.f64 $0, $1;", "=d,d", [total], dtype=tl.float64, is_pure=True, pack=1
         )
-        # Each step of Newton's squares the relative error, 2^-20 at first.
+        # Each Newton step squares the relative error, 2^-20 at first.
         near = tl.fma(near, tl.fma(-total, near, 1.0), near)
         inverse = tl.fma(near, tl.fma(-total, near, 1.0), near)
     else:
@@ -227,7 +232,7 @@ def quick_inverse(total: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
 
 @jit
 def lies_near_power(r: tl.tensor, uncertainty: tl.tensor, MIN_EXPONENT: tl.constexpr) -> tl.tensor:
-    """Whether r >= 2^emin is within the relative uncertainty of a power of two, on either side."""
+    """True for r >= 2^emin within the relative uncertainty of a power of two, on either side."""
     bits = r.to(tl.int64, bitcast=True)
     fraction = ((bits & _MANTISSA) | (_BIAS << 52)).to(tl.float64, bitcast=True)
     near = (fraction - 1.0 <= uncertainty) | (2.0 - fraction <= 2.0 * uncertainty)

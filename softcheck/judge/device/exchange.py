@@ -1,8 +1,9 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
-"""What the warps of a program find together, on NVIDIA GPUs: through shared memory, with one barrier where Triton takes three.
+"""Exchanges between the warps of a program through shared memory, on NVIDIA GPUs.
 
-Every warp stores its own figure, and after a barrier reads them all. Each exchange has a place of its own, which is free again
-behind two more exchanges in other places: every warp has come to the first of these, and so has read.
+An exchange takes one barrier, where Triton's own takes three. Every warp stores its own figure, and after a barrier
+reads them all. Each exchange has a place of its own. The place is free again after two more exchanges in other places:
+when every warp has come to the first of them, it has read this one.
 """
 
 import triton.language as tl
@@ -10,16 +11,21 @@ import triton.language as tl
 from softcheck.judge.device._jit import constexpr_function, jit
 
 WORDS = 16 * 4 + 3 * 16 + 8
-"""32-bit words that exchanges take, for up to 16 warps; the address that they are given must be a multiple of 16 bytes."""
+"""32-bit words that exchanges take, for up to 16 warps. The address that they are given must be a multiple of 16
+bytes."""
 
 PEAK, FIRST, CLOSER = tl.constexpr(256), tl.constexpr(320), tl.constexpr(384)
-"""Places of exchanges of one word, in bytes; before them lies that of two sums, behind them that of what is ``kept``."""
+"""Places of exchanges of one word, in bytes. The exchange of two sums lies before them, and the values of ``kept``
+behind."""
 _KEPT = tl.constexpr(448)
 
 
 @constexpr_function
 def _store(size: int, stores: str) -> str:
-    """PTX that has each warp store at ``a``, its own of so many bytes from $1 on; all of its threads store the same."""
+    """PTX with which each warp stores at ``a``, its own ``size`` bytes from $1 on.
+
+    All threads of a warp store the same.
+    """
     return f"""{{.reg .b32 a;
 mov.u32 a, %tid.x;
 shr.u32 a, a, 5;
@@ -74,9 +80,10 @@ def _keep(place: int) -> str:
 
 @jit
 def kept(value: tl.tensor, place_of_all: tl.tensor, NUMBER: tl.constexpr, NVIDIA: tl.constexpr) -> tl.tensor:
-    """A float32 argument of a kernel, in a register: ptxas would else read it from where arguments lie for every element.
+    """Returns a float32 argument of a kernel in a register.
 
-    NUMBER, up to 7, is another one for each argument. Every thread stores the same and reads it back, so that none has to wait.
+    ptxas would otherwise read it from parameter memory for every element. NUMBER, up to 7, is different for each
+    argument. Every thread stores the same value and reads it back, so that no thread waits.
     """
     if NVIDIA:
         value = tl.inline_asm_elementwise(
@@ -89,7 +96,7 @@ def kept(value: tl.tensor, place_of_all: tl.tensor, NUMBER: tl.constexpr, NVIDIA
 def of_warps(
     value: tl.tensor, place_of_all: tl.tensor, OPERATION: tl.constexpr, WARPS: tl.constexpr, PLACE: tl.constexpr
 ) -> tl.tensor:
-    """Words of [WARPS], one of each warp, joined by a PTX operation of their type, as a scalar."""
+    """Joins [WARPS] words, one of each warp, by a PTX operation of their type, into a scalar."""
     tl.inline_asm_elementwise(
         _store_word(PLACE), "=r,r,r", [place_of_all, value], dtype=tl.int32, is_pure=False, pack=1
     )
@@ -102,7 +109,7 @@ def of_warps(
 def sums_of_warps(
     wide: tl.tensor, narrow: tl.tensor, place_of_all: tl.tensor, WARPS: tl.constexpr
 ) -> tuple[tl.tensor, tl.tensor]:
-    """The sums of float64 and of float32 [WARPS], one of each warp, as scalars."""
+    """Sums of float64 and of float32 [WARPS], one of each warp, as scalars."""
     tl.inline_asm_elementwise(
         _store_sums(), "=r,r,d,f", [place_of_all, wide, narrow], dtype=tl.int32, is_pure=False, pack=1
     )

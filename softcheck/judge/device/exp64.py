@@ -21,7 +21,8 @@ import triton.language as tl
 from softcheck.judge.device._jit import jit
 
 CLAMP = 700.0
-"""Distances beyond it (up to 2^-11 more) give e^-700 = 2^-1009.9: too small to count, too large to underflow."""
+"""Largest distance, up to 2^-11 more. Larger distances give e^-700 = 2^-1009.9: too small to count, too large to
+underflow."""
 
 DEGREES = (7, 10)
 _TRUNCATION: dict[int, float] = {7: 2.0**-33.5, 10: 2.0**-51.5}
@@ -30,11 +31,11 @@ CLAMP_WORD = tl.constexpr(0x4085E000)
 """The high word of the float64 700."""
 _MINUS_LOG2E = tl.constexpr(-float.fromhex("0x1.71547652b82fep+0"))
 _ROUNDER = tl.constexpr(1.5 * 2.0**52)
-"""Adding it rounds to an integer and leaves that integer in the low bits."""
+"""Adding this number rounds to an integer, which is then in the low bits."""
 
 
 def truncation(degree: int) -> float:
-    """Largest relative error of the polynomial of that degree (7 or 10) on |f| <= 1/2 + 2^-30."""
+    """Largest relative error of the polynomial of this degree (7 or 10) on |f| <= 1/2 + 2^-30."""
     return _TRUNCATION[degree]
 
 
@@ -52,29 +53,30 @@ def from_high_word(word: tl.tensor) -> tl.tensor:
 
 @jit
 def with_high_word(value: tl.tensor, word: tl.tensor) -> tl.tensor:
-    """float64 values with these leading 32 bits and their own after them."""
+    """float64 values with these leading 32 bits, followed by their own low bits."""
     low = value.to(tl.int64, bitcast=True) & 0xFFFFFFFF
     return ((word.to(tl.int64) << 32) | low).to(tl.float64, bitcast=True)
 
 
 @jit
 def clamped(distance: tl.tensor, LARGEST: tl.constexpr = CLAMP_WORD) -> tl.tensor:
-    """min(distance, 700) up to 2^-11, or another number of which LARGEST is the high word, for float64 values >= 0 or +inf.
+    """min(distance, 700), up to 2^-11 more, for float64 values >= 0 or +inf.
 
-    One integer minimum instead of a comparison and two selections.
+    LARGEST is the high word of another limit in place of 700. One integer minimum replaces a comparison and two
+    selections.
     """
     return with_high_word(distance, tl.minimum(high_word(distance), LARGEST))
 
 
 @jit
 def _constant(like: tl.tensor, value: tl.constexpr) -> tl.tensor:
-    """A float64 constant in the shape of a tensor: a bare number would be rounded to float32 first."""
+    """Returns a float64 constant in the shape of a tensor: a bare number would be rounded to float32 first."""
     return tl.full(like.shape, value, tl.float64)
 
 
 @jit
 def _step(p: tl.tensor, f: tl.tensor, coefficient: tl.constexpr) -> tl.tensor:
-    """One step of Horner's rule, rounded once."""
+    """Makes one step of Horner's rule, rounded once."""
     return tl.fma(p, f, _constant(f, coefficient))
 
 
@@ -87,14 +89,15 @@ def exp_minus(
     LEAST: tl.constexpr = 0,
     DISTANCE_SCALE: tl.constexpr = 0,
 ) -> tl.tensor:
-    """2^SCALE e^-d of float64 values 2^-DISTANCE_SCALE d, d in [0, 700 + 2^-11], within the bound of the module's text. Degree 7 or 10.
+    """2^SCALE e^-d of float64 values 2^-DISTANCE_SCALE d, within the bound of the module's docstring.
 
-    With LEAST, values up to 2^30 are taken: where e^-d is below 2^LEAST sqrt(2), it is within a factor of sqrt(2) of 2^LEAST
-    instead. Infinite ones give NaN, or a large number.
+    d lies in [0, 700 + 2^-11]; the degree is 7 or 10. With LEAST, values up to 2^30 are taken: where e^-d is below
+    2^LEAST sqrt(2), the result is instead within a factor of sqrt(2) of 2^LEAST. Infinite values then give NaN, or a
+    large number.
     """
     minus_log2e = _constant(distance, _MINUS_LOG2E * 2.0**DISTANCE_SCALE)
     shifted = tl.fma(distance, minus_log2e, _constant(distance, _ROUNDER + SCALE))
-    # The other way round than one would write it: an operand's sign costs an operation in some versions of Triton.
+    # Negated on purpose: an operand's sign costs an operation in some versions of Triton.
     minus_n = _constant(distance, _ROUNDER + SCALE) - shifted
     f = tl.fma(distance, minus_log2e, minus_n)
     if DEGREE == 7:
@@ -120,7 +123,7 @@ def exp_minus(
     if LEAST != 0:
         power = tl.maximum(power, SCALE + LEAST)
     if NVIDIA:
-        # Triton's shift and addition have ptxas copy the low word.
+        # Triton's shift and addition make ptxas copy the low word.
         scaled = tl.inline_asm_elementwise(
             "{.reg .b32 l, h;\nmov.b64 {l, h}, $1;\nmad.lo.u32 h, $2, 1048576, h;\nmov.b64 $0, {l, h};}",
             "=d,d,r",

@@ -1,7 +1,8 @@
-"""Judging an output where it lies: the same measurement as ``softcheck.judge.judge``, from a few numbers per row or fewer.
+"""Judgement of an output in device memory: the same measurement as ``softcheck.judge.judge``, from few numbers per row.
 
-``scan`` (``scan_pairs`` for two columns) passes ordinary rows, ``tabulate`` computes all figures of the rows left, and the
-numpy judge decides what is in doubt and describes what is broken. The first two are launched without waiting in between.
+``scan`` (``scan_pairs`` for two columns) passes ordinary rows, and ``tabulate`` computes all figures of the rows left.
+The numpy judge decides the rows in doubt and describes the broken ones. ``scan`` and ``tabulate`` are launched without
+waiting in between.
 """
 
 from contextlib import nullcontext
@@ -29,12 +30,13 @@ from softcheck.variants.declaration import Arithmetic
 
 MOST_BROKEN_ROWS = 256
 MOST_BROKEN_ELEMENTS = 1 << 21
-"""Up to so many broken rows and elements, the numpy judge judges all of them; beyond, the worst of each kind."""
+"""Number of broken rows and elements up to which the numpy judge judges all of them; beyond, it judges the worst of
+each kind."""
 
 _TABLE_ROWS = 1 << 21
-"""Rows of a table at most: its figures, and what reduces them, take some 0.7 GB."""
+"""Most rows of a table: its figures, and the tensors that reduce them, take some 0.7 GB."""
 _FEW_ROWS = 1 << 10
-"""Rows left by the scan for which a table is made ready before their number is known."""
+"""Rows left by the scan for which a table is prepared before their number is known."""
 
 Rows = NDArray[np.int64]
 
@@ -50,21 +52,23 @@ def judge_on_device(
     judged_in: dispatch.JudgedIn | None = None,
     programs: int | None = None,
 ) -> Measurement:
-    """Measures ``y`` as the softmax of ``x``: what ``softcheck.judge.judge.judge`` says of their bits.
+    """Measures ``y`` as the softmax of ``x``, as ``softcheck.judge.judge.judge`` does with their bits.
 
     Both are [rows, columns] tensors of the format's dtype on one device, of any strides and offsets. Figures agree with
-    the numpy judge's within 1e-6 ULP, relative for those above 1; errors so close to an edge of the histogram may be counted
-    beside it, those below 2^-1022 ULP count as 0, and of several rows with the largest figure another may be the witness.
+    the numpy judge's within 1e-6 ULP, relative for figures above 1. An error so close to an edge of the histogram may
+    be counted in the neighbouring bin. Errors below 2^-1022 ULP count as 0. If several rows have the largest figure,
+    the witness may differ.
 
-    Rows whose verdict, or whose ULP, the kernels' own error could change are judged by the numpy judge, and so are broken
-    rows as long as they are few (``most_broken`` or MOST_BROKEN_ROWS, MOST_BROKEN_ELEMENTS); ``rejudged_rows`` counts both.
-    Of many broken rows the numpy judge describes the worst of each kind; counts are the device's, except that of order
-    violations, which is then of the described rows alone. float64, and arithmetics whose bounds the kernels can't compute
-    (prescaled exponents, 16-bit intermediates), are judged by the numpy judge altogether. ``judged_in`` is the scan's
-    arithmetic, where there are two (``choice.arithmetic_of``); the measurement says which it was. ``programs`` is the scan's
-    grid (``choice.scan_in``).
+    The numpy judge judges rows whose verdict or ULPs the kernels' own error could change, and broken rows as long as
+    they are few (``most_broken`` or MOST_BROKEN_ROWS, MOST_BROKEN_ELEMENTS); ``rejudged_rows`` counts both. Of many
+    broken rows the numpy judge describes the worst of each kind. The counts are then the device's, except the count of
+    order violations, which covers the described rows alone. The numpy judge alone judges float64, and arithmetics whose
+    bounds the kernels can't compute (prescaled exponents, 16-bit intermediates). ``judged_in`` is the scan's
+    arithmetic, if there are two (``choice.arithmetic_of``); the measurement names the one used. ``programs`` is the
+    scan's grid (``choice.scan_in``).
 
-    Raises UsageError where shapes, dtypes or devices don't match, SoftcheckError where the kernels' counts contradict.
+    Raises UsageError if shapes, dtypes or devices don't match, SoftcheckError if the kernels' counts contradict each
+    other.
     """
     _check(x, y, fmt)
     rows, columns = x.shape
@@ -97,7 +101,7 @@ class _Figures:
     """Sums over the rows that the device has judged, and their maxima."""
 
     left_by_scan: bool = False
-    """Whether the histogram in device memory holds more than the host has read."""
+    """True if the histogram in device memory holds more than the host has read."""
     elements: int = 0
     ulp_sum: float = 0.0
     flushed: int = 0
@@ -111,9 +115,11 @@ class _Figures:
     """Largest error and share of parts of the rows: value, row, column."""
     deviations: list[float] = field(default_factory=list)
     errors_ftz: list[float] = field(default_factory=list)
-    """Largest errors in a format without subnormals, of the table's rows and of the scanned row with the largest error."""
+    """Largest errors in a format without subnormals: of the table's rows, and of the scanned row with the largest
+    error."""
     least_ftz: float = -1.0
-    """From here on the largest of ``errors_ftz`` is that of all rows: no scanned row's is larger than this."""
+    """Bound on such errors of all scanned rows: if the largest of ``errors_ftz`` reaches it, it is the largest of all
+    rows."""
     witnesses: set[int] = field(default_factory=set)
 
 
@@ -134,13 +140,13 @@ class _Judgement:
         self.arithmetic, self.most_broken = arithmetic, most_broken
         self.figures = _Figures()
         self.histogram = torch.zeros(bins.ALL, dtype=torch.int64, device=x.device)
-        """Counts of the table's rows, in device memory."""
+        """Counts of the table's rows by bin, in device memory."""
         self.read: list[NDArray[np.int64]] = []
-        """Counts that the host has read, from bin 0 on."""
+        """Counts by bin that the host has read, from bin 0 on."""
         self.rejudged: list[Rows] = []
 
     def measurement(self, judged_in: dispatch.JudgedIn, programs: int | None) -> Measurement:
-        """All steps, and their figures put together."""
+        """Makes all steps and merges their figures."""
         rows, columns = self.x.shape
         if columns > scan.MAX_COLUMNS:
             self._tabulate_all(torch.arange(rows, device=self.x.device))
@@ -153,7 +159,7 @@ class _Judgement:
         return msgspec.structs.replace(merged, judged_in=judged_in)
 
     def _scan(self, judged_in: dispatch.JudgedIn, programs: int | None) -> None:
-        """Scans the rows, and looks closely at those that are left and those that show the largest figures."""
+        """Scans the rows, and tabulates the rows that are left and the rows with the largest figures."""
         zero = self.fully_masked == "zero"
         found = dispatch.scan_in(judged_in, self.x, self.y, self.constants, masked_gives_zero=zero, programs=programs)
         few = found.listed[:_FEW_ROWS]
@@ -189,7 +195,7 @@ class _Judgement:
                 value, column = float(best[name][place]), int(best[f"{name}_column"][place])
                 into.append((value, int(rows[place]), column))
         if numbers.largest[0] >= 0:
-            # Of the other scanned rows it is known that no error is larger than this row's.
+            # No error of the other scanned rows is larger than this row's.
             self.figures.errors_ftz.append(float(best["error_ftz"][0]))
             self.figures.least_ftz = float(best["error"][0])
         if numbers.largest[2] >= 0:
@@ -207,10 +213,10 @@ class _Judgement:
         return table.tabulate(self.x, self.y, self.constants, rows, histogram, masked_gives_zero=zero, counted=counted)
 
     def _tabulate(self, rows: torch.Tensor, found: table.FigureTable, counted: NDArray[np.int64] | None = None) -> None:
-        """Takes over the figures of rows that are right, or broken beyond doubt and too many to be judged again.
+        """Adds the figures of rows that are right, or that are broken beyond doubt and too many to be judged again.
 
-        ``rows`` lie where the figures lie: on the device, or on the host where they are few. ``counted`` are the first bins
-        of their histogram, if the host has read them.
+        ``rows`` and the figures lie together: on the device, or on the host if they are few. ``counted`` holds the
+        first bins of the rows' histogram, if the host has read them.
         """
         most = min(self.most_broken, MOST_BROKEN_ELEMENTS // self.x.shape[1])
         summary = summarise(found, rows, margin=self.constants.margin(table.DEGREE), most_broken=most)
@@ -264,7 +270,7 @@ class _Judgement:
         )
 
     def _shown(self, *of_kinds: list[tuple[float, int, int]]) -> list[Extreme | None]:
-        """The largest of the values of each kind, with its element."""
+        """Returns the largest value of each kind, with its element."""
         fmt = self.constants.fmt
         largest = [min(found, key=lambda f: (-f[0], f[1])) if found else None for found in of_kinds]
         places = [(slice(row, row + 1), slice(column, column + 1)) for _, row, column in filter(None, largest)]
@@ -319,7 +325,10 @@ class _Judgement:
         )
 
     def _as_if_flushing(self, again: Measurement | None) -> float:
-        """The largest error in a format without subnormals. If need be, a table of all rows tells that of the scanned ones."""
+        """Returns the largest error in a format without subnormals.
+
+        If need be, a table of all rows supplies that of the scanned rows.
+        """
         of_host = again.max_ulp_ftz if again is not None else None
         known = max([*self.figures.errors_ftz, *([] if of_host is None else [of_host])])
         if known >= self.figures.least_ftz:
@@ -338,7 +347,7 @@ class _Judgement:
         return float(largest)
 
     def _violations(self, again: Measurement | None, extremes: Measurement | None) -> tuple[Violation, ...]:
-        """One violation per kind: the witness with the worst claim, and the counts of device and host together."""
+        """Returns one violation per kind: the worst witness, and the counts of device and host together."""
         merged = []
         for kind in FindingKind:
             first = _of_kind(again, kind)
@@ -362,7 +371,7 @@ def _copied(found: table.FigureTable, *integers: torch.Tensor) -> tuple[table.Fi
 
 
 def _largest(extremes: list[Extreme | None]) -> Extreme | None:
-    """The largest, and of equal ones that of the first row."""
+    """The largest extreme, and among equal ones the one of the first row."""
     found = [e for e in extremes if e is not None]
     return min(found, key=lambda e: (-e.value, e.row)) if found else None
 

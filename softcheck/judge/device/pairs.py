@@ -2,8 +2,9 @@
 """The scan for rows of two columns, of which exhaustive runs judge 2^32: one row to a lane, special rows included.
 
 With d the distance of the logits and e = exp(-d), the answers are 1 / (1 + e), which lies in [1/2, 1), and e / (1 + e),
-below 1/2 where d > 0: the binades next to 1/2 and 1 are known, however small d or e is. A row passes under the rules of
-``scan``. Rows that hold NaN or +inf pass where both outputs are NaN, and masked logits where the output is 0.
+which is below 1/2 if d > 0. The binades next to 1/2 and 1 are therefore known, however small d or e is. A row passes
+under the rules of ``scan``. Rows that hold NaN or +inf pass if both outputs are NaN, and masked logits if the output is
+0.
 """
 
 import torch
@@ -46,7 +47,10 @@ _INFINITY = tl.constexpr(float("inf"))
 
 @jit
 def _error(output: tl.tensor, exact: tl.tensor, per_ulp: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
-    """(y - r) 2^64, and |y - r| in ULPs; ``exact`` is r 2^64. Both float64: many errors are next to a bin's edge."""
+    """Returns (y - r) 2^64, and |y - r| in ULPs; ``exact`` is r 2^64.
+
+    Both are float64, since many errors are next to a bin's edge.
+    """
     difference = tl.fma(output.to(tl.float64), tl.full(exact.shape, _UP, tl.float64), -exact)
     return difference, tl.abs(difference) * per_ulp.to(tl.float64)
 
@@ -187,7 +191,7 @@ def _pairs_kernel(
 
 
 def suits(constants: Constants) -> bool:
-    """Whether ``scan_pairs`` serves this many columns and this arithmetic."""
+    """True if ``scan_pairs`` serves this many columns and this arithmetic."""
     return constants.columns == 2 and constants.few_terms and not constants.far
 
 

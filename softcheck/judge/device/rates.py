@@ -1,5 +1,5 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
-"""How fast a device's float64 is beside its float32, measured once per process: what counts is what a kernel gets."""
+"""Measured speed of a device's float64 relative to its float32, as a kernel gets it, once per process."""
 
 from functools import lru_cache
 from typing import Any
@@ -47,9 +47,9 @@ def rate_ratio(index: int) -> float:
 
 
 def rate(dtype: torch.dtype, device: torch.device, *, times: int | None = None) -> float:
-    """Multiply-adds per second on a CUDA device: the best of a few runs after one that compiles.
+    """Returns multiply-adds per second on a CUDA device: the best of a few runs after one that compiles.
 
-    ``times`` is the number of rounds in a run, by default few: more spread what a launch takes.
+    ``times`` is the number of rounds in a run, by default few. More rounds spread the cost of a launch.
     """
     programs = torch.cuda.get_device_properties(device).multi_processor_count * _PROGRAMS_PER_MULTIPROCESSOR
     times = _TIMES[dtype] if times is None else times
@@ -68,7 +68,7 @@ def rate(dtype: torch.dtype, device: torch.device, *, times: int | None = None) 
 
 
 def launch(dtype: torch.dtype, device: torch.device, programs: int, times: int) -> torch.Tensor:
-    """Launches programs of 512 lanes, each with 4 ``times`` multiply-adds; their results, [programs * 512]."""
+    """Launches programs of 512 lanes, each with 4 ``times`` multiply-adds. Returns their results, [programs * 512]."""
     start = torch.full((_BLOCK,), 0.25, dtype=dtype, device=device)
     out = torch.empty(programs * _BLOCK, dtype=dtype, device=device)
     _multiply_add_kernel[(programs,)](start, out, times, _BLOCK, num_warps=4)

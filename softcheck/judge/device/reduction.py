@@ -1,8 +1,9 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
-"""What every program of a scan found, added up on the device: a few numbers, whatever the number of rows.
+"""Sums on the device of the figures of all programs of a scan: a few numbers, whatever the number of rows.
 
-A scan is three kernels: one that sets a count to 0, its own, and one that adds up. Where the GPU can, each is launched before the
-one that it follows has ended: what it must not do sooner is behind ``gdc_wait``.
+A scan is three kernels: one sets a count to 0, one scans, and one adds up. If the GPU supports it, each kernel is
+launched before the kernel that it follows has ended, and waits in ``gdc_wait`` before the steps that need the earlier
+kernel.
 """
 
 from dataclasses import dataclass
@@ -18,23 +19,23 @@ from softcheck.judge.device import bins
 from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
 
 FLOATS = 4
-"""Figures per program: error sum, and the largest error, share of the bound, and distance of a sum from 1."""
+"""Figures per program: the error sum, and the largest error, share of the bound, and distance of a sum from 1."""
 SUMS = 3
-"""Counts per program: rows passed that have ULP errors, special rows passed, and fully masked ones of them."""
+"""Counts per program: passed rows that have ULP errors, passed special rows, and fully masked rows among these."""
 INTEGERS = SUMS + 3
-"""Per program: the counts, then the rows of the three largest figures."""
+"""Integers per program: the counts, then the rows of the three largest figures."""
 
 _FLOATS, _SUMS, _INTEGERS = tl.constexpr(FLOATS), tl.constexpr(SUMS), tl.constexpr(INTEGERS)
 _BINS, _MOST_ROWS = 8, 2048
-"""Of the table of every program's counts, what a program of the last kernel reads at once: all rows, as a rule, since it waits
-for memory as often as it reads."""
+"""Part of the table of all programs' counts that a program of the last kernel reads at once. It usually reads all rows
+at once, since each read waits for memory."""
 _NO_ROW = tl.constexpr(2**62)
 _OVERLAPPING = 90
 
 
 @jit
 def leave(row: tl.tensor, left: tl.tensor, left_rows: tl.tensor, listed: tl.tensor) -> None:
-    """Lists the rows, int64, of the lanes that are left, behind those that are listed already."""
+    """Appends the rows, int64, of the lanes that are left to the list."""
     place = tl.atomic_add(left_rows + row * 0, tl.full(row.shape, 1, tl.int64), mask=left, sem="relaxed")
     tl.store(listed + place, row, mask=left)
 
@@ -43,7 +44,7 @@ def leave(row: tl.tensor, left: tl.tensor, left_rows: tl.tensor, listed: tl.tens
 def better(
     best: tl.tensor, best_row: tl.tensor, value: tl.tensor, row: tl.tensor, passed: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor]:
-    """Running maximum per lane with its row."""
+    """Updates the running maximum per lane and its row."""
     improved = passed & (value > best)
     return tl.where(improved, value, best), tl.where(improved, row, best_row)
 
@@ -52,7 +53,7 @@ def better(
 def store_best(
     best: tl.tensor, best_row: tl.tensor, PLACE: tl.constexpr, floats: tl.tensor, integers: tl.tensor
 ) -> None:
-    """The program's maximum number PLACE (1 to 3) and the first row that reaches it."""
+    """Stores the program's maximum number PLACE (1 to 3) and the first row that reaches it."""
     value = tl.max(best, axis=0)
     tl.store(floats + tl.program_id(0) * _FLOATS + PLACE, value.to(tl.float64))
     row = tl.min(tl.where(best == value, best_row, _NO_ROW), axis=0)
@@ -68,7 +69,7 @@ def store_sums(
     floats: tl.tensor,
     integers: tl.tensor,
 ) -> None:
-    """The program's sums over its lanes."""
+    """Stores the program's sums over its lanes."""
     tl.store(floats + tl.program_id(0) * _FLOATS, tl.sum(error_sum, axis=0))
     integers += tl.program_id(0) * _INTEGERS
     tl.store(integers, tl.sum(passed, axis=0))
@@ -103,7 +104,7 @@ def _finish_kernel(
 ) -> None:
     if OVERLAPS:
         gdc_wait()
-    # What is not of the histogram has a program for each figure, since each waits for memory more than it computes.
+    # Each figure beside the histogram has a program of its own, since each waits for memory longer than it computes.
     if tl.program_id(0) < TABLES:
         number = tl.program_id(0) * BINS + tl.arange(0, BINS)
         found = tl.zeros([BINS], tl.int64)
@@ -138,7 +139,7 @@ def _finish_kernel(
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Device memory that a scan of some rows by so many programs writes to."""
+    """Device memory that a scan writes to; its size depends on the rows and programs."""
 
     programs: int
     left: torch.Tensor
@@ -150,9 +151,10 @@ class Workspace:
     integers: torch.Tensor
     """int64 [programs, INTEGERS]."""
     counts: torch.Tensor
-    """Each program's counts of elements by bin, the first ones; int32 [programs, counts], no rows where programs have no tables."""
+    """Counts of elements in the first bins, for each program; int32 [programs, counts], without rows if programs have
+    no tables."""
     found: torch.Tensor
-    """``Scan.found``; 0 at first where programs have no tables of counts."""
+    """``Scan.found``; 0 at first if programs have no tables of counts."""
 
     @property
     def histogram(self) -> torch.Tensor:
@@ -162,18 +164,19 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a scan leaves in device memory."""
+    """Results of a scan, in device memory."""
 
     listed: torch.Tensor
-    """Numbers of the rows that did not pass, in any order, then those of the three largest figures; the rest is not set."""
+    """Numbers of the rows that did not pass, in any order, then the rows of the three largest figures. The rest is not
+    set."""
     left: torch.Tensor
     """Count of the rows that did not pass; int64 [1]."""
     found: torch.Tensor
-    """Everything else, as one vector to be copied at once: see ``Numbers``."""
+    """All other results, as one vector to be copied at once: see ``Numbers``."""
 
 
 class Numbers:
-    """What ``Scan.found`` says, copied to the host: figures of the rows that passed, and how many did not."""
+    """``Scan.found`` copied to the host: figures of the rows that passed, and the number of rows that did not."""
 
     def __init__(self, found: torch.Tensor) -> None:
         """Waits for the device."""
@@ -186,31 +189,37 @@ class Numbers:
         figures = [float(f) for f in copied[bins.TABLE + INTEGERS + 1 :].view(np.float64)]
         self.error_sum = figures[0]
         self.largest = figures[1:]
-        """Error, share of the bound, and distance of a sum from 1; -1 where no row has one."""
+        """Error, share of the bound, and distance of a sum from 1; -1 where no row has the figure."""
 
 
 def is_nvidia() -> bool:
-    """Whether kernels are compiled for an NVIDIA GPU, so that they may hold PTX."""
+    """True if kernels are compiled for an NVIDIA GPU, so that they may hold PTX."""
     if INTERPRETED:
         return False
     return bool(triton.runtime.driver.active.get_current_target().backend == "cuda")
 
 
 def overlaps() -> bool:
-    """Whether a kernel may be launched before the one that it follows has ended: on NVIDIA GPUs of compute capability 9.0 on."""
+    """True if a kernel may be launched before the kernel that it follows has ended.
+
+    NVIDIA GPUs of compute capability 9.0 and later can do so.
+    """
     return is_nvidia() and int(triton.runtime.driver.active.get_current_target().arch) >= _OVERLAPPING
 
 
 def closely() -> dict[str, bool]:
-    """Options of a launch that follows the one before closely."""
+    """Returns launch options for a kernel that may start before the previous kernel has ended."""
     return {"launch_pdl": True} if overlaps() else {}
 
 
 def workspace(rows: int, programs: int, device: torch.device, counts: int = bins.TABLE) -> Workspace:
-    """Memory for a scan whose programs store so many counts each; it is to be launched next, and may follow closely."""
+    """Allocates memory for a scan whose programs store ``counts`` counts each.
+
+    The scan's kernel must be launched next, and may use ``closely``.
+    """
     left = torch.empty(1, dtype=torch.int64, device=device)
     _begin_kernel[(1,)](left, overlaps(), num_warps=1, **OPTIONS)
-    # Where programs have tables everything is written.
+    # If programs have tables, everything is written.
     fresh = torch.empty if is_nvidia() else torch.zeros
     found = fresh(bins.TABLE + INTEGERS + 1 + FLOATS, dtype=torch.int64, device=device)
     return Workspace(
@@ -225,7 +234,7 @@ def workspace(rows: int, programs: int, device: torch.device, counts: int = bins
 
 
 def finish(space: Workspace) -> Scan:
-    """Adds up what the programs stored; nothing is waited for."""
+    """Adds up the results of all programs; nothing is waited for."""
     numbers = space.found[bins.TABLE :]
     figures = numbers[INTEGERS + 1 :].view(torch.float64)
     tables = bins.TABLE // _BINS if is_nvidia() else 0

@@ -1,9 +1,9 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
-"""Figures of whole rows, of tiles [ROWS, BLOCK]: of several rows each, or of one row whose columns are spread over LANES.
+"""Figures of whole rows, from tiles [ROWS, BLOCK] of several rows, or of one row whose columns are spread over LANES.
 
-Where a program has one row, LANES > 1, what every row needs is a scalar, and the rest stays with the lane that holds the
-columns, INNER neighbours of them at a time. Where it has several, LANES = 1. Warps tell each other of a row by way of ``exchange``,
-the address of the shared memory of softcheck.judge.device.exchange.
+If a program has one row, LANES > 1. A figure that every row needs is then a scalar, and other figures stay with the
+lane that holds the columns, INNER neighbours of them at a time. If a program has several rows, LANES = 1. Warps pass
+each other a row's figures by way of ``exchange``, the address of the shared memory of softcheck.judge.device.exchange.
 """
 
 import triton.language as tl
@@ -22,13 +22,13 @@ def _add_both(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) -> tuple[t
 
 @jit
 def _lanes(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
-    """[1, BLOCK] as [BLOCK / (LANES INNER), LANES, INNER], of which each lane holds the whole first and last dimension."""
+    """[1, BLOCK] as [BLOCK / (LANES INNER), LANES, INNER]; each lane holds the whole first and last dimension."""
     return tl.reshape(value, [value.shape[1] // (LANES * INNER), LANES, INNER])
 
 
 @jit
 def maxima(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
-    """Maxima of [ROWS, BLOCK]: of each row, [ROWS, 1], or where a program has one row, of each lane's columns, [LANES]."""
+    """Maxima of [ROWS, BLOCK]: of each row, [ROWS, 1], or of each lane's columns, [LANES], if a program has one row."""
     if LANES == 1:
         most = tl.max(value, axis=1)[:, None]
     else:
@@ -39,7 +39,7 @@ def maxima(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.ten
 
 @jit
 def minima(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
-    """As ``maxima``, minima."""
+    """Returns minima, as ``maxima`` returns maxima."""
     if LANES == 1:
         least = tl.min(value, axis=1)[:, None]
     else:
@@ -56,7 +56,7 @@ def largest(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.te
 
 @jit
 def sums(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
-    """As ``maxima``, sums."""
+    """Returns sums, as ``maxima`` returns maxima."""
     if LANES == 1:
         total = tl.sum(value, axis=1)[:, None]
     else:
@@ -79,7 +79,7 @@ def _by_warps(value: tl.tensor, LANES: tl.constexpr) -> tl.tensor:
 def row_sum(
     value: tl.tensor, exchange: tl.tensor, LANES: tl.constexpr, PLACE: tl.constexpr, NVIDIA: tl.constexpr
 ) -> tl.tensor:
-    """The sum of float32 [LANES] where a program has one row, of [ROWS, 1] for each row where it has several."""
+    """Sum of float32 [LANES] if a program has one row; of [ROWS, 1] for each row if it has several."""
     if LANES == 1:
         total = tl.sum(value, axis=1)
     elif NVIDIA and LANES > _WARP:
@@ -93,9 +93,10 @@ def row_sum(
 def peaks(
     logit: tl.tensor, exchange: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr, NVIDIA: tl.constexpr
 ) -> tl.tensor:
-    """Largest float32 of each row: [ROWS], or a scalar where a program has one row.
+    """Largest float32 of each row: [ROWS], or a scalar if a program has one row.
 
-    There a NaN counts as the largest if its sign is positive, as NVIDIA's maximum makes it; ``finite`` or the sum sees others.
+    In a scalar a NaN counts as the largest if its sign is positive, as NVIDIA's maximum makes it; ``finite`` or the sum
+    detects other NaNs.
     """
     if LANES == 1:
         peak = tl.max(logit, axis=1)
@@ -114,9 +115,9 @@ def peaks(
 
 @jit
 def finite(value: tl.tensor, LANES: tl.constexpr, INNER: tl.constexpr) -> tl.tensor:
-    """Whether float32 values hold no infinity and no NaN, of [ROWS, 1] or [LANES].
+    """True for float32 values [ROWS, 1] or [LANES] without infinity and NaN.
 
-    Where LANES > 1, it takes the fewest operations, and a NaN or infinity that makes the row's peak one may go unnoticed.
+    If LANES > 1, this takes the fewest operations, and may miss a NaN or infinity that makes the row's peak one.
     """
     # -inf and a NaN of that sign are above all others.
     bits = value.to(tl.uint32, bitcast=True)
@@ -134,9 +135,10 @@ def totals(
     INNER: tl.constexpr,
     NVIDIA: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """Sums of both [ROWS, BLOCK] over each row, [ROWS], or scalars where a program has one row; then ``sums`` of the first.
+    """Sums of both [ROWS, BLOCK] over each row, [ROWS], or scalars if a program has one row.
 
-    In two steps per lane: a chain of additions over all of its columns would keep it waiting.
+    The third result is ``sums`` of the first argument. Each lane adds in two steps: a chain of additions over all of
+    its columns would keep it waiting.
     """
     if LANES == 1:
         a_total, b_total = tl.reduce((a, b), 1, _add_both)
@@ -154,5 +156,5 @@ def totals(
 
 @jit
 def beside(value: tl.tensor, ONE: tl.constexpr) -> tl.tensor:
-    """A figure of every row beside the row's columns: [ROWS, 1], or the scalar where a program has one row."""
+    """A figure of every row beside the row's columns: [ROWS, 1], or the scalar if a program has one row."""
     return value if ONE else value[:, None]

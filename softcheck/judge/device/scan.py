@@ -1,10 +1,10 @@
 # ruff: noqa: C901, N803, PLR0912, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
-"""The first look at every row: proves ordinary rows right, and leaves all others to ``table``.
+"""The first look at every row: proves ordinary rows right, and leaves all other rows to ``table``.
 
-A row passes if it holds no NaN and no infinity in input or output, no negative and no flushed output, every error is surely
-within its bound, its sum surely within what is allowed, and no answer lies so close to a power of two that its ULP is in
-doubt. Of such rows this kernel keeps the figures; of the others it only says which they are. All its shortcuts err to the
-side of leaving a row.
+A row passes if it holds no NaN and no infinity in input or output, and no negative and no flushed output; if every
+error is surely within its bound, and the sum surely within its allowance; and if no answer lies so close to a power of
+two that its ULP is in doubt. The kernel keeps the figures of passed rows, and only lists the numbers of other rows. All
+its shortcuts err to the side of leaving a row.
 """
 
 import math
@@ -59,13 +59,16 @@ _MANTISSA = tl.constexpr((1 << 52) - 1)
 _NEAR = tl.constexpr(1 << 20)
 """Units of a total's last place, 2^-32 of it: more than its relative error, whatever the polynomial."""
 _FAR_BELOW = tl.constexpr(124.0)
-"""Logits farther below the peak are put there, but float16's: within 2, where the peak is below LARGEST_PEAK. e^-122 is
-2^-27 of the least ULP, 2^-149: nothing is left of r, nor of an error of its own."""
+"""Distance below the peak to which lower logits are raised, but not float16's. In float32 the distance is exact within
+2, if the peak is below LARGEST_PEAK. e^-122 is 2^-27 of the least ULP, 2^-149: nothing is left of r, nor of an error of
+its own."""
 _LARGEST_PEAK = tl.constexpr(2.0**25)
 _LEAST_OF_FLOAT16 = tl.constexpr(-92)
-"""The power of two that stands for float16's smaller exponentials, within a factor of sqrt(2): 2^-68 of the least ULP, 2^-24."""
+"""The power of two that stands for float16's smaller exponentials, within a factor of sqrt(2). It is 2^-68 of the least
+ULP, 2^-24."""
 _SCALE = tl.constexpr(-65)
-"""Exponentials are multiplied by 2 to this power. So ``leading`` of them is at most 2^63, and may be multiplied by A."""
+"""Exponentials are multiplied by 2 to this power. ``leading`` of them is then at most 2^63, and may be multiplied by
+A."""
 _DOWN = tl.constexpr(2.0**-64)
 """2^-128 itself is no normal float32."""
 
@@ -74,12 +77,15 @@ _DOWN = tl.constexpr(2.0**-64)
 def _denominator(
     total: tl.tensor, weights: tl.tensor, unit: tl.tensor, exponential: tl.tensor, NVIDIA: tl.constexpr
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """The inverse of the exponentials' sum, as in ``inverse_denominator``, the mean of A, and whether both are known.
+    """Returns the inverse of the exponentials' sum, the mean of A, and True if both are known.
 
-    ``weights`` is the sum of A e^-d, in units of ``unit`` and with the factors of the exponentials and of ``leading``, with which it is
-    above 0 wherever there is any other finite logit than the maximum. Where the total is a power of two, or so close to one that its
-    own error hides the side, and the maximum's copies are not all of it, the others all but vanish beside them, or their exponentials
-    sum to 1 at least, but for that error, and so their errors to ``exponential``.
+    The inverse is that of ``inverse_denominator``. ``weights`` is the sum of A e^-d, in units of ``unit`` and with the
+    factors of the exponentials and of ``leading``. With these factors it is above 0 if there is any other finite logit
+    than the maximum.
+
+    The total may be a power of two, or so close to one that its own error hides the side. If the maximum's copies are
+    then not all of the total, there are two cases. Either the other exponentials all but vanish beside the copies. Or
+    they sum to at least 1, but for the total's error, and so their errors sum to ``exponential``.
     """
     inverse = quick_inverse(total, NVIDIA)
     bits = total.to(tl.int64, bitcast=True)
@@ -101,20 +107,20 @@ def _deviation(
     PLACE: tl.constexpr,
     NVIDIA: tl.constexpr,
 ) -> tl.tensor:
-    """How far a row's sum is from 1; infinite where any lane is in doubt, so that one reduction does for both."""
+    """Distance of a row's sum from 1; infinite if any lane is in doubt, so that one reduction serves both."""
     return tl.abs(row_sum(tl.where(sure, too_much, float("inf")), exchange, LANES, PLACE, NVIDIA))
 
 
 @jit
 def _is_within(deviation: tl.tensor, allowance: tl.tensor) -> tl.tensor:
-    """Whether it is at most the allowance."""
+    """True if the deviation is at most the allowance."""
     # By way of integers, since the interpreter broadcasts a comparison of float32 scalars as if it were one.
     return tl.where(deviation <= allowance, 1, 0) != 0
 
 
 @jit
 def _load(place: tl.tensor, inside: tl.tensor, OTHER: tl.constexpr, EVEN: tl.constexpr) -> tl.tensor:
-    """A tile as it is stored, OTHER beyond the last column."""
+    """Loads a tile as it is stored, OTHER beyond the last column."""
     return tl.load(place) if EVEN else tl.load(place, mask=inside, other=OTHER)
 
 
@@ -133,7 +139,10 @@ def _read(
     EVEN: tl.constexpr,
     NVIDIA: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
-    """Logits of a tile as they are stored, -inf beyond the last column, and its rows' peaks; of the last row beyond it."""
+    """Logits of a tile as stored, -inf beyond the last column, and its rows' peaks.
+
+    Tiles beyond the last row read that row.
+    """
     one: tl.constexpr = LANES > 1
     row = tl.minimum(place if one else place * ROWS + tl.arange(0, ROWS), rows - 1)
     logits = x + beside(row, one) * row_stride + offsets
@@ -154,7 +163,7 @@ def _count(
     EVEN: tl.constexpr,
     NVIDIA: tl.constexpr,
 ) -> tl.tensor:
-    """Counts the errors of a tile's rows that are counted; what they add up to with those before."""
+    """Counts the errors of a tile's passed rows, and returns the error sum with them added."""
     count_rows(table, histogram, error, inside, counted, EVEN, NVIDIA)
     return error_sum + tl.where(counted, sums(error, LANES, INNER), 0.0).to(tl.float64)
 
@@ -234,11 +243,11 @@ def _scan_kernel(
     first = tl.program_id(0).to(tl.int64)
     offsets = column.to(tl.int64) * x_column_stride
     raw, peak = _read(x, first, rows, x_row_stride, offsets, inside, exchange, ROWS, LANES, INNER, EVEN, NVIDIA)
-    # Where rows left are counted begins at 0 only now.
+    # The count of rows left begins at 0 only now.
     if OVERLAPS:
         gdc_wait()
     if not WIDE_RANGE:
-        # Of the turn before: its errors are counted beside this one's exponentials, which keep other units busy.
+        # Errors of the turn before: they are counted beside this turn's exponentials, which keep other units busy.
         uncounted = tl.full([ROWS, BLOCK], 0.0, tl.float32)
         uncounted_rows = 0 if one else tl.full([ROWS, 1], 0, tl.int32)
     for place in tl.range(first, tiles, tl.num_programs(0), num_stages=STAGES):
@@ -249,11 +258,11 @@ def _scan_kernel(
         row = wanted if one else tl.minimum(wanted, rows - 1)
         outputs = y + beside(row, one) * y_row_stride + column.to(tl.int64) * y_column_stride
         if WIDE_RANGE:
-            # What is loaded ahead is waited for here, and not beside the exponentials.
+            # Values loaded ahead are waited for here, and not beside the exponentials.
             stored = _load(outputs, inside, 0.0, EVEN)
         logit = as_float32(raw, NVIDIA)
         if not EVEN:
-            # Beyond the last column nothing more is left out: what is so far from the peak vanishes in every sum.
+            # Columns beyond the last are not left out further: logits so far from the peak vanish in every sum.
             logit = tl.where(inside, logit, beside(peak - _FAR_BELOW, one))
         if WIDE_RANGE:
             ordinary = finite(logit, LANES, INNER)
@@ -273,7 +282,8 @@ def _scan_kernel(
         own = own_errors(below, slope, exponential, NVIDIA)
         if not EVEN:
             own = tl.where(inside, own, 0.0)
-        # In a narrow range, an infinity or a NaN in the logits makes this sum NaN, and no deviation is within an allowance.
+        # In a narrow range, an infinity or a NaN in the logits makes this sum NaN, and no deviation is within its
+        # allowance.
         total, weights, exponential_sums = totals(exponentials, rounded * own, exchange, LANES, INNER, NVIDIA)
         inverse, weighted, known = _denominator(total, weights, unit, exponential, NVIDIA)
 
@@ -311,14 +321,14 @@ def _scan_kernel(
         if WIDE_RANGE:
             known = known & (tl.abs(peak) < _LARGEST_PEAK)
         allowance = tl.where(known, allowance * (1.0 - 2.0**-12), -1.0)
-        # Larger ones have no place among the counts that are stored.
+        # Larger errors have no place among the counts that are stored.
         within = (largest_share <= 1.0 - margin) & (largest_error < LARGEST_ERROR)
         if WIDE_RANGE:
             within = within & ordinary
         if not WIDE_RANGE and not WATCHED:
             # Nothing in ``measured`` tells outputs below -1 from others.
             within = within & (minima(stored, LANES, INNER) >= 0)
-        # Not earlier, since registers are short.
+        # The next tile is not read earlier, since registers are short.
         following = place + tl.num_programs(0)
         next_raw, next_peak = _read(
             x, following, rows, x_row_stride, offsets, inside, exchange, ROWS, LANES, INNER, EVEN, NVIDIA
@@ -329,7 +339,7 @@ def _scan_kernel(
         else:
             too_much = sums(difference, LANES, INNER) * 2.0**-up
         if one:
-            # Rows with neither an answer next to a power of two nor an output of 0 are in no doubt about either.
+            # Rows with neither an answer next to a power of two nor an output of 0 are certain in both respects.
             sure = within & (minima(places(small), LANES, INNER) >= LEAST_APART)
             if WATCHED:
                 bits = output.to(tl.int32, bitcast=True)
@@ -340,7 +350,7 @@ def _scan_kernel(
             if WATCHED:
                 sure = sure & (maxima(flushed(error, output), LANES, INNER) <= 0)
             deviation = _deviation(too_much, sure, exchange, LANES, CLOSER, NVIDIA)
-            # Here, since a branch of its own would have every row wait for what it is not about.
+            # The row is listed here, since a branch of its own would make every row wait for it.
             leave(row, (_is_within(deviation, allowance) == 0) & (wanted < rows), left_rows, listed)
         passed = _is_within(deviation, allowance) & (wanted < rows)
 
@@ -371,28 +381,33 @@ def _scan_kernel(
 
 
 def has_wide_range(constants: Constants) -> bool:
-    """Whether logits and results are of a wider range than float16's, which float64 holds as a whole beside a row's maximum."""
+    """True if logits and results have a wider range than float16's.
+
+    float64 holds float16's whole range beside a row's maximum.
+    """
     return constants.fmt.max > 2.0**16
 
 
 def degree(constants: Constants) -> int:
-    """The polynomial that keeps the reference within 2^-22 ULP in float16, within 2^-26 elsewhere."""
+    """Degree of the polynomial that keeps the reference within 2^-22 ULP in float16, and within 2^-26 elsewhere."""
     return 10 if has_wide_range(constants) else 7
 
 
 def is_watched(constants: Constants) -> bool:
-    """Whether an output may be flushed or negative and yet within its bound; else ``margin`` leaves every such row.
+    """True if an output may be flushed or negative and yet within its bound.
 
-    Where half an ULP of rounding is most of the bound, a negative output, an ULP or more off, is beyond it.
+    Otherwise ``margin`` leaves every such row. If half an ULP of rounding is most of the bound, a negative output,
+    which is an ULP or more off, is beyond it.
     """
     return constants.underflows or constants.far or not constants.few_terms or not constants.model.rounds_result
 
 
 def margin(constants: Constants) -> float:
-    """As ``Constants.margin``; of outputs that are not watched, it also leaves each that may have been flushed to 0.
+    """Returns ``Constants.margin``, with an addition if outputs are not watched.
 
-    Where r is ULP/2 to ULP, 0 is r off, and its bound is half an ULP and b (1/2 + r): the share is 1 / (1 + 2 b) at least.
-    There d is at most -log(ULP / 2), since the exponentials' sum is 1 at least.
+    The addition leaves each output that may have been flushed to 0. If r is ULP/2 to ULP, an output of 0 is r off, and
+    its bound is half an ULP plus b (1/2 + r), so the share is at least 1 / (1 + 2 b). There d is at most -log(ULP / 2),
+    since the exponentials' sum is at least 1.
     """
     found = constants.margin(degree(constants))
     if not is_watched(constants):
@@ -408,10 +423,10 @@ def scan(
     programs: int | None = None,
     warp_elements: int = WARP_ELEMENTS,
 ) -> Scan:
-    """Scans ``y`` as the softmax of ``x``, both [rows, columns] with at least one of each and at most MAX_COLUMNS columns.
+    """Scans ``y`` as the softmax of ``x``, both [rows, columns], at least one of each and at most MAX_COLUMNS columns.
 
-    Nothing is waited for. ``programs`` is the grid, by default as many as fill the device; ``warp_elements`` a power of two
-    from 256 on.
+    Nothing is waited for. ``programs`` is the grid; by default the programs fill the device. ``warp_elements`` is a
+    power of two, at least 256.
     """
     rows, columns = x.shape
     block, tile_rows, warps = tile(columns, warp_elements)
@@ -438,7 +453,7 @@ def scan(
         exponential,
         additions,
         twice,
-        # Else it may be a subnormal float32 of few bits.
+        # Unscaled, it may be a subnormal float32 of few bits.
         underflow * 2.0 ** (_UP_WIDE if wide else _UP_NARROW).value,
         underflow_sum,
         doubt,

@@ -1,9 +1,9 @@
 # ruff: noqa: N803, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
-"""The first look at every row without float64, for GPUs on which that is slow: ``scan``'s rules in sums of two float32.
+"""The first look at every row without float64, for GPUs whose float64 is slow: ``scan``'s rules in sums of two float32.
 
-It passes a row as ``scan`` does, with its own error in the margin; rows with masked logits pass too, where the outputs
-there are 0, since what it leaves goes to ``table`` and so to float64. Exponentials, r and the outputs carry a factor 2^64:
-r is at least 2^-85 then where it is not less than the least ULP, 2^-149, and the products' remainders are exact.
+It passes a row as ``scan`` does, with its own error in the margin. Rows with masked logits pass too, if the outputs
+there are 0, since rows that it leaves go to ``table`` and so to float64. Exponentials, r and the outputs carry a factor
+2^64. An r of at least the least ULP, 2^-149, is then at least 2^-85, and the products' remainders are exact.
 """
 
 import torch
@@ -37,7 +37,8 @@ _UP = tl.constexpr(2.0**64)
 _DOWN = tl.constexpr(2.0**-64)
 _CLAMP = tl.constexpr(CLAMP)
 _NEAR = tl.constexpr(2.0**-34)
-"""More than the relative error of a row's sum: farther than this from a power of two, its side is known."""
+"""Bound on the relative error of a row's sum. If the sum is farther than this from a power of two, its side is
+known."""
 _LEAST = tl.constexpr(2.0**-60)
 _LARGEST_ERROR = tl.constexpr(bins.largest_error(bins.TABLE))
 _INFINITY = tl.constexpr(float("inf"))
@@ -48,15 +49,15 @@ _TABLE = tl.constexpr(bins.TABLE)
 def _denominator(
     total: tl.tensor, low: tl.tensor, rest: tl.tensor, weighted: tl.tensor, exponential: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """The sum's leading part, its inverse in two parts whose signs tell the maxima's binade."""
+    """Returns the inverse of the sum in two parts, whose signs tell the maxima's binade, and 1 for rows in doubt."""
     total, low = two_sum(total * _DOWN, low * _DOWN)
     total, low = fast_two_sum(total, low + rest * _DOWN)
     high, high_low = inverse(total, low)
-    # Whether 1 / total is a power of two, or below it: with c copies of the maximum, c a power of two, and others whose
-    # exponentials vanish beside them, r of the maxima is below 1 / c, in the next binade.
+    # True if 1 / total is a power of two, or below it. With c copies of the maximum, c a power of two, and other logits
+    # whose exponentials vanish beside them, r of the maxima is below 1 / c, in the next binade.
     close = is_power(total) & (weighted > 0) & (tl.abs(low) <= _NEAR * total)
     high_low = tl.where(close, tl.minimum(high_low, -_LEAST * high), high_low)
-    # The others' exponentials sum to 1 at least where the copies are not all of the power of two.
+    # The other exponentials sum to at least 1 if the copies are not all of the power of two.
     odd = close & (weighted > _UP * 0.5 * exponential)
     return high, high_low, (odd | ((total >= 0.5) == 0)).to(tl.int32)
 
@@ -203,24 +204,25 @@ def _scan_kernel(
 def uncertainty(*, precise: bool) -> float:
     """Largest relative error of the kernel's r, for r of at least the least ULP; docs/bounds.md derives it.
 
-    The exponential for the element and for the denominator, the denominator's sum, its inverse, and the product.
+    It adds up the exponential for the element and for the denominator, the denominator's sum, its inverse, and the
+    product.
     """
     return 2 * error(precise=precise) + (2 + 7 + 11) * UNIT_ROUNDOFF**2
 
 
 def is_precise(constants: Constants) -> bool:
-    """Whether a format needs the longer exponential, for a reference within 2^-18 ULP; the shorter gives 2^-25."""
+    """True if a format needs the longer exponential for a reference within 2^-18 ULP; the shorter one gives 2^-25."""
     return constants.fmt.precision > 11
 
 
 def margin(constants: Constants) -> float:
-    """As ``Constants.margin``, with this kernel's own error."""
+    """Returns ``Constants.margin`` with this kernel's own error added."""
     own = uncertainty(precise=is_precise(constants))
     return constants.margin(degree(constants)) + 4 * own * 2.0**constants.fmt.precision
 
 
 def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: int | None = None) -> Scan:
-    """As ``softcheck.judge.device.scan.scan``, of the same rows, without float64 operations for elements or rows."""
+    """Scans the rows as ``softcheck.judge.device.scan.scan`` does, without float64 operations for elements or rows."""
     rows, columns = x.shape
     block, tile_rows, warps = tile(columns, _WARP_ELEMENTS)
     tiles = triton.cdiv(rows, tile_rows)

@@ -1,6 +1,6 @@
-"""Passes rows that keep their bounds beyond doubt, in plain torch where they lie; the judge decides the rest.
+"""A quick pass for rows that keep their bounds beyond doubt, in plain torch on their device.
 
-It needs no kernel of its own, so that a thousand widths cost no compilation.
+The judge decides the other rows. The pass needs no kernel of its own, so that a thousand widths cost no compilation.
 """
 
 import torch
@@ -14,8 +14,8 @@ _CHUNK_ELEMENTS = 1 << 24
 """A dozen float64 temporaries of that size take 1.6 GB."""
 
 _LARGEST_DISTANCE = 500.0
-"""Logits that are farther from their row's maximum count as this far: what is left of them is below 2^-721, and none of it
-shows beside half an ULP of a format."""
+"""Distance from the row's maximum at which farther logits are counted. Their probabilities are below 2^-721, and don't
+show beside half an ULP of any format."""
 
 _REFERENCE = 2.0**-30
 """Relative error of torch's float64 softmax, and of its sums of up to 2^21 terms, generously."""
@@ -26,16 +26,19 @@ _MOST = 1e300
 _ARITHMETIC = 1.0 - 2.0**-10
 
 _FRACTION_BITS, _BIAS = 52, 1023
-"""Of float64."""
+"""Properties of float64."""
 
 
 def passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmetic = STANDARD) -> torch.Tensor:
     """Rows of ``y`` that ``softcheck.judge.judge.judge`` would surely pass as the softmax of ``x``: bool, shape [rows].
 
-    ``arithmetic`` is what it judges by. ``x`` and ``y`` are [rows, columns] of the format's dtype on one device. No row of
-    float64 passes, and no row with NaN, with +inf or of -inf alone. What is allowed is less than what
-    softcheck/judge/bounds.py allows: exp(B) - 1 is at least B; the mean over g of exp(A) is at least exp(sum g A), for exp is
-    convex; and under the standard contract the underflow's terms, which are never negative, are left out. ULPs are those of g (1 - 2^-30), so that the larger of two never counts near a power of two.
+    ``arithmetic`` is the arithmetic that the judge uses. ``x`` and ``y`` are [rows, columns] of the format's dtype on
+    one device. No row of float64 passes, and no row with NaN, with +inf or of -inf alone.
+
+    The allowance is less than that of softcheck/judge/bounds.py: exp(B) - 1 is at least B; the mean over g of exp(A) is
+    at least exp(sum g A), since exp is convex; and under the standard contract the underflow's terms, which are never
+    negative, are left out. ULPs are those of g (1 - 2^-30), so that near a power of two the larger of two ULPs never
+    counts.
     """
     rows, columns = x.shape
     if fmt == FLOAT64 or columns == 0:
@@ -49,7 +52,7 @@ def passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmeti
 
 
 def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmetic) -> torch.Tensor:
-    """In as few operations as there can be: each is a launch, and one width has several dozen of them."""
+    """Checks rows in as few operations as possible: each is a launch, and one width has several dozen of them."""
     constants = bounds.model(arithmetic, fmt)
     logits, output = x.to(torch.float64), y.to(torch.float64)
     top = logits.amax(dim=1, keepdim=True)
@@ -71,7 +74,8 @@ def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmet
     logarithmic = above + ((exact * above).sum(dim=1, keepdim=True) + (additions * _ARITHMETIC - _REFERENCE))
     rounding = half_ulp
     if arithmetic != STANDARD:
-        # Where B is large the judge allows less below g than above it: what g exp(-B) and its own rounding leave.
+        # If B is large, the judge allows less below g than above it: the remainder after g exp(-B) and its own
+        # rounding.
         rounding = half_ulp * torch.exp(-logarithmic)
         logarithmic = -torch.expm1(-logarithmic)
     allowed = torch.addcmul(rounding, exact, logarithmic) if constants.rounds_result else exact * logarithmic

@@ -1,9 +1,9 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
-"""Errors in ULPs as shares of their bounds, and what puts a row in doubt, in the fewest operations: the parts of ``scan``.
+"""Errors in ULPs as shares of their bounds, and tests for rows in doubt: the parts of ``scan``, in few operations.
 
-r is in hand as ``small``, float32 r * 2^(UP + 2 - p): 2^(2 - p) makes the inverse of its ULP, p the precision, what its inverted
-exponent says, and 2^UP keeps differences in the range of normal numbers. The bounds are those of softcheck.judge.bounds, within a
-relative 2^-19.8.
+r is given as ``small``, float32 r * 2^(UP + 2 - p), where p is the precision. 2^(2 - p) makes its inverted exponent
+that of the inverse of its ULP, and 2^UP keeps differences in the range of normal numbers. The bounds are those of
+softcheck.judge.bounds, within a relative 2^-19.8.
 """
 
 import triton.language as tl
@@ -14,16 +14,14 @@ from softcheck.judge.device.elements import bound_in_ulps, leading, ratio, trunc
 _EXPONENT = tl.constexpr(0x7F800000)
 _SIGN = tl.constexpr(0x80000000)
 _BELOW = tl.constexpr(5)
-"""Units in the last place of a float32: so far below a power of two, or next above it, the binade of r is in doubt."""
+"""Units in the last place of a float32. The binade of r is in doubt if r is at most so far below a power of two, or
+next above it."""
 LEAST_APART = tl.constexpr((_BELOW.value + 1) << 9)
 
 
 @jit
 def own_errors(below: tl.tensor, slope: tl.tensor, exponential: tl.tensor, NVIDIA: tl.constexpr) -> tl.tensor:
-    """A of each element from -d, float32, in units of -``slope``; 0 for the maxima alone.
-
-    Next to a peak below 2^-100 the exponential's error may be missing in part: the bound is then too small, not too large.
-    """
+    """A of each element, computed from -d, float32, in units of -``slope``; 0 for the maxima alone."""
     # 1 for all but the maxima, without a comparison and a selection.
     if NVIDIA:
         other = tl.inline_asm_elementwise(
@@ -45,14 +43,16 @@ def measured(
     MIN_EXPONENT: tl.constexpr,
     NVIDIA: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
-    """``small``, 2^-UP / ulp(r), and the errors, of size 2^UP |output - r| and in ULPs; all float32.
+    """Returns ``small``, 2^-UP / ulp(r), and the errors, of size 2^UP |output - r| and in ULPs; all float32.
 
-    ``rounded`` is ``leading`` of the float64 ``exponentials``; ``output`` is float32. The first errors are output - r if UP is 64. If
-    it is 128, their sign says nothing, and of outputs outside of (-1, 2) they may be small: rows with any must be left for another
-    reason. That takes fewer conversions, which is faster where the exponentials' polynomial is short.
+    ``rounded`` is ``leading`` of the float64 ``exponentials``; ``output`` is float32. If UP is 64, the first errors are
+    output - r. If UP is 128, their sign has no meaning, and errors of outputs outside of (-1, 2) may be small: rows
+    with such outputs must be left for another reason. UP 128 takes fewer conversions, which is faster if the
+    exponentials' polynomial is short.
     """
-    # Of the maxima r is exactly this inverse, and cut off it is in the same binade. Of all others ``small`` is within a
-    # relative 2^-22 + 2^-24 of r below and 2^-24 above, and so in the same binade if it is ``apart`` from the next.
+    # For maxima r is exactly this inverse, and truncated it is in the same binade. For all other elements ``small`` is
+    # within a relative 2^-22 + 2^-24 of r below and 2^-24 above, and so in the same binade if it is ``apart`` from the
+    # next.
     small = rounded * (truncated(inverse, NVIDIA) * -(2.0 ** (UP - 128 + 2 - PRECISION)))
     # The inverted exponent is 255 less the exponent: as a float32's own, that of 2 / small, and so of 2^(p-1) / r.
     inverted = ~small.to(tl.int32, bitcast=True) & _EXPONENT
@@ -79,20 +79,20 @@ def measured(
 
 @jit
 def places(small: tl.tensor) -> tl.tensor:
-    """uint32 values of LEAST_APART or more where r is surely in the binade of ``small``, far from its ends."""
-    # Without the exponent, and wrapping: what lies just below a power comes out as small as what lies just above.
+    """uint32 values of at least LEAST_APART where r is surely in the binade of ``small``, far from its ends."""
+    # Without the exponent, and wrapping: a value just below a power is as small as a value just above one.
     return (small.to(tl.uint32, bitcast=True) + _BELOW) << 9
 
 
 @jit
 def apart(small: tl.tensor, own: tl.tensor) -> tl.tensor:
-    """As ``places``; also of maxima, of which ``small`` is known to be in the binade of r."""
+    """Returns ``places``, and LEAST_APART or more for maxima, whose ``small`` is known to be in the binade of r."""
     return places(small) | tl.where(own == 0, _SIGN, 0).to(tl.uint32)
 
 
 @jit
 def flushed(error: tl.tensor, output: tl.tensor) -> tl.tensor:
-    """1 where an output, float32, is 0 and half an ULP or more off, or has a negative sign; else 0."""
+    """1 where an output, float32, is 0 and at least half an ULP off, or has a negative sign; else 0."""
     bits = output.to(tl.int32, bitcast=True)
     return tl.where((bits < 0) | ((bits == 0) & (error >= 0.4999)), 1, 0)
 
@@ -116,8 +116,8 @@ def shares(
 ) -> tuple[tl.tensor, tl.tensor]:
     """Errors as shares of their bounds, and the cost of rounding to the format in ULPs, both float32.
 
-    The first four are ``measured``; ``unit`` is that of ``own``, ``row_part`` the part of B that all elements of a row share,
-    ``underflow`` tau times 2^UP.
+    The first four arguments come from ``measured``. ``unit`` is the unit of ``own``, ``row_part`` the part of B that
+    all elements of a row share, ``underflow`` tau times 2^UP.
     """
     up: tl.constexpr = 2.0 ** (PRECISION - 2)
     if FAR or MORE_TERMS:

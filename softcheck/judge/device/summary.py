@@ -1,6 +1,6 @@
-"""What a table of rows comes to: every figure reduced where it lies, and all of them read by the host at once.
+"""Reduction of a table of rows to its figures, on the table's device; the host reads all of them at once.
 
-On a GPU that other processes use too, each read waits for their turns; a table of millions of rows costs one.
+On a GPU that other processes use too, each read waits for their turns. A table of millions of rows costs one read.
 """
 
 from collections.abc import Sequence
@@ -28,16 +28,16 @@ _PEAKS = ("error", "share")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Figures of the rows of a table that are kept: those that are right, or broken beyond doubt and many.
+    """Figures of the rows of a table that are kept: rows that are right, or broken beyond doubt and many.
 
-    A peak is (value, row, column), its value negative where no row shows one; ``broken`` holds, for each broken promise, its
-    elements (rows, for sums) and the row that shows the worst.
+    A peak is (value, row, column); its value is negative if no row shows one. ``broken`` maps each broken promise to
+    the number of its elements (of its rows, for sums) and the row that shows the worst.
     """
 
     chosen: torch.Tensor
-    """Rows that are left to the numpy judge: bool, [rows], where the table lies."""
+    """Rows that are left to the numpy judge: bool, [rows], on the table's device."""
     left: int
-    """How many these are."""
+    """Number of chosen rows."""
     elements: int
     error_sum: float
     flushed: int
@@ -46,18 +46,18 @@ class Summary:
     special_mismatches: int
     error: tuple[float, int, int]
     error_ftz: float
-    """The largest in a format without subnormals, negative where no row shows one."""
+    """The largest error in a format without subnormals; negative if no row shows one."""
     share: tuple[float, int, int]
     deviation: float
-    """Largest distance of a sum from 1, negative where there is none."""
+    """Largest distance of a sum from 1; negative if there is none."""
     broken: dict[FindingKind, tuple[int, int]]
 
 
 def summarise(found: FigureTable, numbers: torch.Tensor, *, margin: float, most_broken: int) -> Summary:
-    """Chooses the rows for the numpy judge and reduces the others' figures; ``numbers``, int64 [rows], are the rows' own.
+    """Chooses rows for the numpy judge and reduces the figures of the other rows.
 
-    Chosen are rows in doubt (``margin``: relative, of the table's own error), and broken ones too if they are ``most_broken``
-    at most.
+    ``numbers``, int64 [rows], are the rows' own numbers. Rows in doubt are chosen (``margin`` is relative, of the
+    table's own error), and broken rows too if they are at most ``most_broken``.
     """
     share_of_sum = found["deviation"].abs() / found["allowed"]
     doubtful = (found["doubtful"] > 0) | ((share_of_sum - 1).abs() <= max(margin, 2.0**-14))
@@ -71,7 +71,7 @@ def summarise(found: FigureTable, numbers: torch.Tensor, *, margin: float, most_
     special = (found["row_class"] > 0) & kept
     deviations = found["deviation"].abs().nan_to_num(nan=-1.0)
 
-    # Few operations, each on several figures: on a table of few rows it is their number that takes the time.
+    # Few operations, each on several figures: on a table of few rows the number of operations takes the time.
     flags = torch.stack([chosen, special, (found["row_class"] == RowClass.FULLY_MASKED) & kept, special & mismatched])
     sums = torch.where(kept, _stacked(found, _SUMS), 0.0).sum(dim=1)
     values = torch.where(kept, _stacked(found, _PEAKS), -1.0)

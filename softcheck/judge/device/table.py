@@ -1,5 +1,5 @@
 # ruff: noqa: N803, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
-"""All figures of each of some rows of any width: every rule of the judge but order, in float64, in three passes over a row."""
+"""All figures of given rows of any width: every rule of the judge but order, in float64, in three passes over a row."""
 
 from dataclasses import dataclass
 
@@ -50,17 +50,17 @@ FIELDS = (
 )
 """Figures per row, all float64, in the order in which the kernel stores them.
 
-``error``, ``share`` and ``error_ftz`` are maxima, -1 where no element has one; ``deviation`` is the outputs' sum - 1 and
-NaN where there is none; ``masked_size`` and ``range_size`` say how far the worst such element is from 0 or [0, 1];
-``mean_distance`` is the mean of max x - x weighted by the exact softmax; ``error_column`` and ``share_column`` are the
-columns of those maxima; the others are counts.
+``error``, ``share`` and ``error_ftz`` are maxima, -1 if no element has one. ``deviation`` is the outputs' sum - 1, NaN
+if there is none. ``masked_size`` and ``range_size`` are the largest distances of such elements from 0 or [0, 1].
+``mean_distance`` is the mean of max x - x weighted by the exact softmax. ``error_column`` and ``share_column`` are the
+columns of these maxima. The other figures are counts.
 """
 
 DEGREE = 10
-"""Of the exponential's polynomial."""
+"""Degree of the exponential's polynomial."""
 
 MORE = 3
-"""Rows looked at after the counted ones: those that ``finish`` puts there."""
+"""Rows tabulated after the counted ones: those that ``finish`` lists there."""
 _MORE = tl.constexpr(MORE)
 
 _MAX_TILE = 1024
@@ -97,7 +97,7 @@ def _logits(logits: tl.tensor, column: tl.tensor, columns: tl.tensor, stride: tl
 def _peaks(
     logits: tl.tensor, stride: tl.tensor, columns: tl.tensor, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ) -> tuple[tl.tensor, tl.tensor]:
-    """Each row's maximum as float32, NaN left out, and whether it holds a NaN, as 0 or 1."""
+    """Each row's maximum as float32, NaN left out, and 1 if the row holds a NaN, else 0."""
     offsets = tl.arange(0, BLOCK)[None, :].to(tl.int64)
     peak = tl.full([ROWS], -float("inf"), tl.float32)
     nans = tl.full([ROWS], 0, tl.int32)
@@ -121,7 +121,7 @@ def _denominators(
     DEGREE: tl.constexpr,
     NVIDIA: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """Of each ordinary row: the exponentials' sum, the distances' sum weighted by them, and copies of the maximum."""
+    """Returns each ordinary row's sum of exponentials, their weighted sum of distances, and copies of the maximum."""
     offsets = tl.arange(0, BLOCK)[None, :].to(tl.int64)
     total = tl.full([ROWS, BLOCK], 0.0, tl.float64)
     weighted = tl.full([ROWS, BLOCK], 0.0, tl.float64)
@@ -137,7 +137,7 @@ def _denominators(
     return tl.sum(total, axis=1), tl.sum(weighted, axis=1), tl.sum(copies, axis=1).to(tl.float64)
 
 
-# One kernel serves all tables of a width: another, compiled for a later one, would cost more than what it computes.
+# One kernel serves all tables of a width: compiling another for a later table would cost more than the table.
 @jit_for_all("listed", "listed_rows", "rows")
 def _table_kernel(
     x: tl.tensor,
@@ -194,7 +194,8 @@ def _table_kernel(
         )
         total = tl.where(ordinary, total, 1.0)
         inverse, odd = inverse_denominator(total, weighted_distance, copies)
-        # Of c copies of the maximum, c a power of two, r is known to be below 1/c; next to another power it is not.
+        # For c copies of the maximum, c a power of two, r is known to be below 1/c; next to another power its side is
+        # unknown.
         unknown_peak = (is_power_of_two(copies) == 0) | (total > 1.5 * copies)
         weighted = slope64 * weighted_distance * inverse + exponential64 * (total - copies) * inverse
         row_part = (additions + weighted).to(tl.float32)
@@ -252,7 +253,7 @@ def _table_kernel(
                 True,
                 True,
             )
-            # float32 would not hold the shares of outputs that are whatever the memory held.
+            # float32 could not hold the shares of outputs that are arbitrary memory contents.
             inverse_bound = ratio(tl.full(bound.shape, 1.0, tl.float32), bound, NVIDIA).to(tl.float64)
             share = tl.where(bounded, error * inverse_bound, -1.0)
             below_normal = (in_ulps < 2.0 ** (PRECISION - 1)) & comparable
@@ -342,7 +343,7 @@ class FigureTable:
         return self.figures[FIELDS.index(field)]
 
     def rows(self, chosen: slice | torch.Tensor) -> "FigureTable":
-        """Some of the rows, or all in another order."""
+        """Returns some of the rows, or all in another order."""
         return FigureTable(self.figures[:, chosen])
 
 
@@ -356,12 +357,12 @@ def tabulate(
     masked_gives_zero: bool,
     counted: torch.Tensor | None = None,
 ) -> FigureTable:
-    """Figures of some rows of ``y`` as the softmax of ``x``, both [rows, columns] of at least one column.
+    """Tabulates some rows of ``y`` as the softmax of ``x``, both [rows, columns] of at least one column.
 
-    ``rows``, int64, are numbers of at least one row, on the device of ``x``. Counts each element of these rows that has an ULP
-    error in ``histogram``, int64 [bins.ALL]. Where ``counted``, int64 [1] in device memory, is given, only so many of
-    ``rows`` and the MORE after them are looked at, and only the first of them counted in the histogram; the figures of the
-    rest are not set.
+    ``rows``, int64, are numbers of at least one row, on the device of ``x``. Counts each element of these rows that has
+    an ULP error in ``histogram``, int64 [bins.ALL]. If ``counted``, int64 [1] in device memory, is given, only the
+    first ``counted`` of ``rows`` and the MORE after them are tabulated, and only the first ``counted`` are counted in
+    the histogram; the figures of the rest are not set.
     """
     columns = x.shape[1]
     block = min(triton.next_power_of_2(columns), _MAX_TILE)

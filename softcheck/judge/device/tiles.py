@@ -1,4 +1,4 @@
-"""How a scan's rows are spread over programs, warps and lanes, and what of a multiprocessor each program takes."""
+"""Division of a scan's rows among programs, warps and lanes, and each program's share of a multiprocessor."""
 
 import torch
 import triton
@@ -7,12 +7,12 @@ from softcheck.judge.device._jit import INTERPRETED
 from softcheck.judge.device.reduction import is_nvidia
 
 WARP_ELEMENTS = 1024
-"""Elements of a wide row that one warp holds: fewer take fewer registers, but more steps of reduction per element."""
+"""Elements of a wide row that one warp holds. Fewer need fewer registers, but more steps of reduction per element."""
 _SHORT = 512
-"""Columns below which a program has several rows, if they are few enough."""
+"""Columns below which a program has several rows."""
 WARP = 32
 _MOST_WARPS = 16
-"""Warps of a program: more would not find REGISTERS for each of their threads."""
+"""Most warps of a program: more would not find REGISTERS for each of their threads."""
 NARROW = 64
 """Columns up to which the sum's bound is computed in full: in short rows few roundings can't average out."""
 REGISTERS = 128
@@ -20,19 +20,15 @@ THREADS = 512
 """Registers per thread, and threads per multiprocessor that have so many."""
 _MOST_REGISTERS = 255
 _ELEMENTS = 32
-"""Elements per thread that need them."""
+"""Elements per thread from which a thread needs _MOST_REGISTERS."""
 _STAGES = 3
-"""Rows that are loaded ahead, and the one in hand."""
+"""Rows in shared memory: rows loaded ahead, and the current row."""
 _OTHER_SHARED = 16384
-"""Bytes of a program's shared memory for anything but rows loaded ahead: the table of counts, and what reductions take."""
+"""Bytes of a program's shared memory for other uses than rows loaded ahead: the table of counts, and reductions."""
 
 
 def tile(columns: int, warp_elements: int = WARP_ELEMENTS) -> tuple[int, int, int]:
-    """Columns and rows of a program's tile, and its warps: no row is split between warps that one could hold.
-
-    A warp has ``warp_elements`` of a wide row, 256 of short ones, and at most two rows to a thread, since each row in hand
-    takes registers of its own.
-    """
+    """Columns and rows of a program's tile, and its warps. A row that one warp can hold is not split between warps."""
     block = int(triton.next_power_of_2(columns))
     if block >= _SHORT:
         return block, 1, max(1, min(_MOST_WARPS, block // warp_elements))
@@ -42,15 +38,16 @@ def tile(columns: int, warp_elements: int = WARP_ELEMENTS) -> tuple[int, int, in
 
 
 def registers_per_thread(elements: int, warps: int) -> int:
-    """Registers for each thread of a program: more where a thread has many elements, if a multiprocessor has so many."""
+    """Registers for each thread of a program: more if a thread has many elements and a multiprocessor has enough."""
     fit = WARP * warps * _MOST_REGISTERS <= REGISTERS * THREADS
     return _MOST_REGISTERS if elements >= _ELEMENTS and fit else REGISTERS
 
 
 def spread(x: torch.Tensor, y: torch.Tensor, block: int, tile_rows: int, warps: int) -> tuple[int, int]:
-    """Lanes that share a row, 1 where a program has several rows, and how many neighbouring columns each of them loads.
+    """Returns the lanes that share a row, and the neighbouring columns that each lane loads at once.
 
-    Should Triton spread the columns in another way, figures are the same but have to be exchanged between lanes.
+    Both are 1 if a program has several rows. If Triton spreads the columns in another way, the figures are the same,
+    but have to be exchanged between lanes.
     """
     if tile_rows > 1:
         return 1, 1
@@ -60,7 +57,10 @@ def spread(x: torch.Tensor, y: torch.Tensor, block: int, tile_rows: int, warps: 
 
 
 def stages(block: int, itemsize: int) -> int:
-    """Rows of ``block`` columns, of input and output, that fit a program's shared memory, and the one in hand; at most 3."""
+    """Rows of input and output that fit a program's shared memory, plus the current row; at most 3.
+
+    The rows have ``block`` columns.
+    """
     return 1 + min(_STAGES - 1, max(0, (_shared_bytes() - _OTHER_SHARED) // (2 * block * itemsize)))
 
 
@@ -81,10 +81,13 @@ def default_programs(device: torch.device, warps: int, threads: int) -> int:
 
 
 def registers(most: int) -> dict[str, int]:
-    """The option that limits a kernel's registers per thread, where there is one."""
+    """Returns the option that limits a kernel's registers per thread, if there is one."""
     return {"maxnreg": most} if is_nvidia() else {}
 
 
 def sparing() -> dict[str, str]:
-    """The option with which ptxas takes fewer registers for what it could do sooner: a loop that needs most of them is 1 to 2 % faster."""
+    """Returns the option with which ptxas uses fewer registers for operations that it could start sooner.
+
+    With it a loop that needs most registers is 1 to 2 % faster.
+    """
     return {"ptx_options": "--register-usage-level=0"} if is_nvidia() else {}

@@ -1,8 +1,8 @@
-"""Whether the kernels can be believed here: before they judge anything else, they judge what the numpy judge judges too.
+"""Test of the device judge: its kernels must agree with the numpy judge before they judge anything else.
 
 Kernels are compiled by the user's Triton for the user's GPU, and a judge that is wrong there would call wrong kernels
-right. So each kernel that is about to be used first judges the built-in rows, in this process: right outputs, and outputs
-with planted faults whose counts it takes by itself. Its measurements must be those of the numpy judge.
+right. Each kernel that is about to be used therefore first judges the built-in rows, in this process: right outputs,
+and outputs with planted faults, which it counts by itself. Its measurements must equal those of the numpy judge.
 """
 
 import platform
@@ -26,10 +26,11 @@ from softcheck.variants.call import to_tensor
 from softcheck.variants.declaration import Arithmetic
 
 _FEW_PROGRAMS = 2
-"""Of a scan, so that each of them takes several of the built-in rows one after the other, as with any large input."""
+"""Programs of a scan: few, so that each takes several of the built-in rows one after the other, as with any large
+input."""
 _Key = tuple[object, ...]
 _found: dict[_Key, str | None] = {}
-"""What each set of kernels was found to be in this process: None for right, or what is wrong."""
+"""Result for each set of kernels in this process: None if it is right, or a message that says what is wrong."""
 
 
 class DistrustedError(SoftcheckError):
@@ -44,11 +45,11 @@ def judge_trusted(
     fully_masked: FullyMasked = "nan",
     arithmetic: Arithmetic = STANDARD,
 ) -> Measurement:
-    """As ``judge_on_device``, by kernels that agreed with the numpy judge first.
+    """Runs ``judge_on_device`` with kernels that have first agreed with the numpy judge.
 
-    The kernels judge by the standard contract. Where that is broken and ``arithmetic`` allows more, the rows that may break
-    the latter too are judged by it (``softcheck.judge.device.weaker``). Raises DistrustedError where the judges did not
-    agree, and what ``judge_on_device`` raises.
+    The kernels judge by the standard contract. If that is broken and ``arithmetic`` allows more, the rows that may
+    break ``arithmetic`` too are judged by it (``softcheck.judge.device.weaker``). Raises DistrustedError if the judges
+    did not agree, and the errors of ``judge_on_device``.
     """
     wrong = distrust(fmt, x.shape[1], fully_masked, x.device) if x.ndim == 2 else None
     if wrong is not None:
@@ -60,7 +61,10 @@ def judge_trusted(
 
 
 def distrust(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch.device) -> str | None:
-    """Why the kernels for so many columns can't be believed on this device, or None; found out once in a process."""
+    """Returns why the kernels for ``columns`` columns can't be believed on this device, or None.
+
+    Each set of kernels is tested once in a process.
+    """
     # Wider rows than the scan's have kernels of their own, which are the same for all of them.
     width = min(columns, scan.MAX_COLUMNS + 1)
     constants = Constants(fmt, bounds.model(STANDARD, fmt), width)
@@ -94,9 +98,9 @@ def _compare(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch
 
 
 def _differing(logits: Bits, output: Bits, fmt: Format, fully_masked: FullyMasked, device: torch.device) -> str:
-    """The figures on which the judges differ, each with both values; "" where they agree."""
+    """The figures on which the judges differ, each with both values; "" if they agree."""
     x, y = to_tensor(logits, fmt, device), to_tensor(output, fmt, device)
-    # Where no broken row is judged again, all counts are the device's.
+    # With ``most_broken`` 0 no broken row is judged again, so that all counts are the device's.
     ours = without_order(judge_on_device(x, y, fmt, fully_masked=fully_masked, most_broken=0, programs=_FEW_PROGRAMS))
     theirs = without_order(judge(logits, output, fmt, fully_masked=fully_masked))
     return differing(ours, theirs)
@@ -105,7 +109,7 @@ def _differing(logits: Bits, output: Bits, fmt: Format, fully_masked: FullyMaske
 def _one_row(
     logits: Bits, output: Bits, fmt: Format, fully_masked: FullyMasked, device: torch.device
 ) -> tuple[str, str] | None:
-    """The first row that the judges differ on by itself, and the figures."""
+    """The first row on which the judges differ when it is judged by itself, and the figures."""
     for row, what in enumerate(builtin_rows.CLASSES):
         # Twice: kernels for a single row would be compiled anew.
         twice = np.array([row, row])

@@ -1,7 +1,7 @@
-"""Judges by a weaker arithmetic than the standard contract's what broke the latter, where the outputs lie.
+"""Judgement on the device by a weaker arithmetic, of rows that break the standard contract.
 
-The device judge's kernels know the standard contract. Most rows that break it keep a weaker one beyond doubt, which plain
-torch shows (``screen``); the numpy judge decides the rest.
+The device judge's kernels know only the standard contract. Most rows that break it keep a weaker one beyond doubt,
+which plain torch shows (``screen``); the numpy judge decides the rest.
 """
 
 import msgspec
@@ -18,7 +18,7 @@ from softcheck.variants.call import to_bits
 from softcheck.variants.declaration import Arithmetic
 
 _MOST_ELEMENTS = 1 << 22
-"""Judged by the numpy judge, which takes some 30 million elements a second."""
+"""Elements that the numpy judge judges at most; it takes some 30 million elements a second."""
 
 
 def by_weaker(
@@ -29,11 +29,11 @@ def by_weaker(
     fully_masked: FullyMasked,
     arithmetic: Arithmetic,
 ) -> Measurement:
-    """The measurement with the violations of ``arithmetic`` in place of the standard contract's.
+    """Returns the measurement with the violations of ``arithmetic`` in place of the standard contract's.
 
     ``x`` and ``y`` are [rows, columns] on one device. ``max_bound_share`` becomes that of the rows that the numpy judge
-    looked at, None where there were none; the device's own is ``max_standard_share``. Of more rows than 2^22 elements hold
-    the first are looked at, which the messages then say.
+    judged, None if there were none; the device's own becomes ``max_standard_share``. If these rows hold more than 2^22
+    elements, only the first are judged, and the messages say so.
     """
     share = standard.max_bound_share
     kept = tuple(v for v in standard.violations if v.kind not in BOUNDED_KINDS)
@@ -47,7 +47,7 @@ def by_weaker(
     )
     if len(kept) == len(standard.violations):
         return found
-    # Rows with NaN or +inf have no bound, and what gave NaN or an infinity is found already.
+    # Rows with NaN or +inf have no bound, and outputs of NaN or infinity are found already.
     bounded = (x < float("inf")).all(dim=1) & torch.isfinite(y).all(dim=1)
     left = torch.nonzero(~passing(x, y, fmt, arithmetic) & bounded).flatten()
     chosen = left[: max(1, _MOST_ELEMENTS // x.shape[1])]

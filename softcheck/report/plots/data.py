@@ -1,4 +1,4 @@
-"""What the plots show, picked from results: series over columns or rows, points of a Pareto front, histograms."""
+"""Contents of the plots, picked from results: series over columns or rows, points of a Pareto front, histograms."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -56,9 +56,9 @@ class Field:
     columns: int
     points: tuple[Point, ...]
     judged_on: str
-    """What the errors were found on."""
+    """The input on which the errors were found."""
     name: str
-    """Of the file, without its ending."""
+    """Name of the file, without its ending."""
 
 
 def shapes_of(results: Iterable[Result]) -> list[ShapeSpeed]:
@@ -94,9 +94,9 @@ def front(points: Sequence[Point]) -> list[Point]:
 
 
 def fields(results: Iterable[Result]) -> list[Field]:
-    """A field per dtype and shape, the last result's where several timed the same.
+    """Returns a field per dtype and shape; if several results timed the same, the last result's.
 
-    A report's errors are those over its corpora, a benchmark's those of the timed input; these are not mixed.
+    A report's errors are those over its corpora, and a benchmark's those on the timed input. The two are not mixed.
     """
     found: dict[str, Field] = {}
     for result in results:
@@ -119,7 +119,7 @@ def fields(results: Iterable[Result]) -> list[Field]:
 
 
 def histograms(results: Iterable[Result]) -> dict[str, dict[str, tuple[Bin, ...]]]:
-    """Bins by dtype and variant; where several results judged the same, the last one's."""
+    """Returns bins by dtype and variant; if several results judged the same, the last result's."""
     found: dict[str, dict[str, tuple[Bin, ...]]] = {}
     for result in results:
         if isinstance(result, Report):

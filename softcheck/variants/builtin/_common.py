@@ -1,4 +1,4 @@
-"""What the built-in kernels share: their output tensor, and the type they compute in."""
+"""Common parts of the built-in kernels: their output tensor, and the type they compute in."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,16 +8,16 @@ import triton
 import triton.language as tl
 
 jit: Callable[[Callable[..., Any]], Any] = triton.jit
-"""``triton.jit``, which publishes no types, typed as what it is: a decorator."""
+"""``triton.jit``, typed as a decorator. Triton publishes no types."""
 
 ALL_DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 MAX_BLOCK = 2**17
-"""Widest row, in elements, that a block of 16 warps is promised for: each thread holds 256 values and spills. Twice as wide
-compiles for ten seconds and more."""
+"""Widest row, in elements, that is promised for a block of 16 warps: each thread holds 256 values and spills. A row
+twice as wide compiles for ten seconds and more."""
 
 MAX_BLOCK_OF_FOUR_WARPS = 2**15
-"""The same for Triton's default of 4 warps. Four times as wide compiles for over a minute."""
+"""Widest row for Triton's default of 4 warps. A row four times as wide compiles for over a minute."""
 
 
 def new_output(x: torch.Tensor) -> torch.Tensor:

@@ -78,7 +78,10 @@ def _launch_size(output: torch.Tensor, x: torch.Tensor) -> tuple[int, int]:
 
 
 def _occupancy(output: torch.Tensor, x: torch.Tensor, properties: dict[str, int]) -> tuple[int, int]:
-    """Programs that the whole device holds at once, and stages, from a warm-up compile's registers and shared memory."""
+    """Programs that the whole device holds at once, and stages.
+
+    They follow from the registers and shared memory of a warm-up compilation.
+    """
     shared_limit = properties["max_shared_mem"]
     buffer_bytes = triton.next_power_of_2(x.shape[1]) * x.element_size()
     # A pipeline of n stages keeps n - 1 loads in flight, each in its own buffer.
