@@ -33,7 +33,6 @@ import triton
 import triton.language as tl
 
 from oracles.formats import FORMATS, Format
-from softcheck.judge import bounds
 from softcheck.judge.device import bins, dispatch, rates, table
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
@@ -41,6 +40,7 @@ from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.device.reduction import Numbers, Scan
 from softcheck.judge.device.tiles import tile
 from softcheck.judge.judge import STANDARD, judge
+from softcheck.operations import bounds
 from softcheck.variants.call import TORCH_DTYPES, to_bits
 from softcheck.variants.compile import compiling
 

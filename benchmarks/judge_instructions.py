@@ -28,11 +28,11 @@ import triton
 import triton.language as tl
 
 from oracles.formats import FORMATS
-from softcheck.judge import bounds
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.scan import scan
 from softcheck.judge.device.tiles import tile
 from softcheck.judge.judge import STANDARD
+from softcheck.operations import bounds
 from softcheck.variants.call import TORCH_DTYPES
 from softcheck.variants.compile import compiling
 

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, Bits, Format, Values, decode, encode
-from softcheck.judge import bounds
 from softcheck.judge.block import Block
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import STANDARD, reference
-from softcheck.variants.declaration import WARP, Arithmetic
+from softcheck.operations import bounds
+from softcheck.operations.arithmetic import WARP, Arithmetic
 
 Singles = NDArray[np.float32]
 Steps = NDArray[np.int64]

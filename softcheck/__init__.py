@@ -4,7 +4,8 @@
 """
 
 from softcheck.contract import FindingKind
-from softcheck.variants.declaration import Arithmetic, Declaration, KnownDefect, Traffic, variant
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.variants.declaration import Declaration, KnownDefect, Traffic, variant
 
 __version__ = "0.1.0"
 

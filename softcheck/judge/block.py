@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, Values, decode
 from oracles.reference import Reference
-from softcheck.judge import bounds, order, special, sums, ulp, uncertainty
-from softcheck.judge.bounds import Model
+from softcheck.judge import uncertainty
+from softcheck.operations import order, special, sums, ulp
+from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.operation import Operation
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +25,7 @@ class Block:
     logits: Values
     reference: Reference
     model: Model
+    operation: Operation
 
     @cached_property
     def output(self) -> Values:
@@ -53,9 +56,13 @@ class Block:
         return ulp.scaled_error(self.output, self.exact)
 
     @cached_property
-    def bounds(self) -> bounds.Bounds:
+    def bounds(self) -> Bounds:
         """The errors that the arithmetic allows, on the side of the exact answer on which each output lies."""
-        allowed = bounds.bounds(self.logits, self.exact, self.answer, self.model)
+        return self._allowed(self.model)
+
+    def _allowed(self, constants: Model) -> Bounds:
+        """The errors that an arithmetic allows, on the side of the exact answer on which each output lies."""
+        allowed = self.operation.bounds(self.logits, self.exact, self.answer, constants)
         return allowed.of(self.output, self.answer)
 
     @cached_property
@@ -70,7 +77,7 @@ class Block:
 
     def largest_share(self, constants: Model) -> float | None:
         """Largest error over the bound of another arithmetic, of elements and of sums; None if nothing is bounded."""
-        allowed = bounds.bounds(self.logits, self.exact, self.answer, constants).of(self.output, self.answer)
+        allowed = self._allowed(constants)
         bounded = self.specials.bounded
         with np.errstate(over="ignore", invalid="ignore"):
             shares = (self.errors / allowed.elements)[bounded]

@@ -18,8 +18,8 @@ from softcheck.contract import BOUNDED_KINDS
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants import evidence
-from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.registry import LoadedVariant
 
 _WIDEST_LOOKED_AT = 8192

@@ -6,7 +6,7 @@ Derived in docs/bounds.md, section 13. Imports neither torch nor Triton.
 import msgspec
 
 from softcheck.judge.judge import STANDARD
-from softcheck.variants.declaration import WARP, Arithmetic
+from softcheck.operations.arithmetic import WARP, Arithmetic
 
 
 def contract_of(declared: Arithmetic | None, *, of_cpu_library: bool = False) -> Arithmetic:

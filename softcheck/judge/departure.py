@@ -9,10 +9,10 @@ import numpy as np
 
 from oracles.formats import FORMATS, Format
 from oracles.reference import Reference
-from softcheck.judge import ulp
-from softcheck.judge.bounds import bounds, model
 from softcheck.judge.judge import STANDARD, reference
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations import ulp
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.bounds import bounds, model
 
 COLUMNS = 1025
 """Columns of the rows on which |x| is searched for. 1/1025 lies just below a power of two, where an ULP is smallest

@@ -1,6 +1,6 @@
 """Weaker arithmetics that an output that breaks the standard contract would keep, had they been declared."""
 
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic
 
 _OF_ANY_WIDTH = (
     Arithmetic(flush_to_zero=True),

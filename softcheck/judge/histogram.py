@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from oracles.formats import Values
-from softcheck.judge.ulp import LARGEST
+from softcheck.operations.ulp import LARGEST
 
 LEAST = 2.0**-10
 BINS_PER_OCTAVE = 64

@@ -5,18 +5,19 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from oracles import ball, double_double, float64
-from oracles.formats import FLOAT64, Bits, Format, Values, decode
+from oracles.formats import Bits, Format, Values, decode
 from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError
-from softcheck.judge import bounds, ulp
 from softcheck.judge.block import Block, rows_of
 from softcheck.judge.histogram import Histogram
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.judge.merge import larger
 from softcheck.judge.tally import Tally, worst
+from softcheck.operations import bounds, ulp
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.operation import Operation
+from softcheck.operations.softmax import SOFTMAX
 from softcheck.variants import float_environment
-from softcheck.variants.declaration import Arithmetic
 
 _BLOCK_ELEMENTS = 1 << 15
 """Elements judged at once: a few dozen float64 temporaries of that size stay in a processor's second-level cache."""
@@ -30,9 +31,7 @@ def reference(values: Values, fmt: Format, fully_masked: FullyMasked = "nan") ->
 
     ``values`` is [rows, columns], float64, exactly the inputs' values. Compute it once per case to judge many variants.
     """
-    if fmt == FLOAT64:
-        return double_double.softmax(values, fully_masked=fully_masked)
-    return float64.softmax(values, fully_masked=fully_masked)
+    return SOFTMAX.answer(values, fmt, fully_masked)
 
 
 @float_environment.standard()
@@ -44,6 +43,7 @@ def judge(
     fully_masked: FullyMasked = "nan",
     arithmetic: Arithmetic = STANDARD,
     reference: Reference | None = None,
+    operation: Operation = SOFTMAX,
 ) -> Measurement:
     """Measures one output against the exact softmax of its input and lists the broken promises about values.
 
@@ -63,18 +63,18 @@ def judge(
     rows, columns = input_bits.shape
     constants = bounds.model(arithmetic, fmt)
     standard = None if constants == bounds.model(STANDARD, fmt) else bounds.model(STANDARD, fmt)
-    summary = _Summary()
+    summary = _Summary(Tally(operation.rules))
     step = max(1, _BLOCK_ELEMENTS // max(1, columns))
     for first in range(0, rows if columns else 0, step):
         chosen = slice(first, min(first + step, rows))
         logits = decode(input_bits[chosen], fmt)
-        answer = rows_of(reference, chosen) if reference is not None else _reference(logits, fmt, fully_masked)
-        block = Block(first, input_bits[chosen], output_bits[chosen], fmt, logits, answer, constants)
+        answer = rows_of(reference, chosen) if reference is not None else operation.answer(logits, fmt, fully_masked)
+        block = Block(first, input_bits[chosen], output_bits[chosen], fmt, logits, answer, constants, operation)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             doubtful = block.doubtful_rows()
             if len(doubtful):
                 summary.rejudged_rows += len(doubtful)
-                block = block.with_reference(doubtful, _proven(logits[doubtful], fully_masked))
+                block = block.with_reference(doubtful, operation.prove(logits[doubtful], fully_masked))
             summary.add(block)
             if standard is not None:
                 share = block.largest_share(standard)
@@ -83,25 +83,6 @@ def judge(
                 )
     measured = summary.measurement(rows, columns)
     return measured if standard is None else msgspec.structs.replace(measured, contract=arithmetic)
-
-
-_reference = reference
-
-
-def _proven(logits: Values, fully_masked: FullyMasked) -> Reference:
-    """Returns the Arb oracle's answer; equal rows are computed once."""
-    rows, where = np.unique(logits, axis=0, return_inverse=True)
-    answer = ball.softmax(rows, fully_masked=fully_masked)
-    relative = np.broadcast_to(answer.relative_error, answer.high.shape)
-    where = where.ravel()
-    return Reference(
-        answer.high[where],
-        answer.low[where],
-        answer.exponent[where],
-        relative[where],
-        answer.absolute_error,
-        answer.settled,
-    )
 
 
 def _check(input_bits: Bits, output_bits: Bits, fmt: Format, given: Reference | None) -> None:
@@ -126,6 +107,7 @@ def _check(input_bits: Bits, output_bits: Bits, fmt: Format, given: Reference | 
 class _Summary:
     """Figures over the blocks judged so far."""
 
+    tally: Tally
     elements: int = 0
     max_ulp: Extreme | None = None
     ulp_sum: float = 0.0
@@ -140,7 +122,6 @@ class _Summary:
     fully_masked_rows: int = 0
     special_mismatches: int = 0
     rejudged_rows: int = 0
-    tally: Tally = field(default_factory=Tally)
 
     def add(self, block: Block) -> None:
         """Adds a block's figures and violations."""

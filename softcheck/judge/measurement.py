@@ -3,7 +3,7 @@
 import msgspec
 
 from softcheck.contract import Violation
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic
 
 
 class Extreme(msgspec.Struct, frozen=True):

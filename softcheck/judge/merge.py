@@ -9,8 +9,8 @@ import msgspec
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge import histogram
 from softcheck.judge.measurement import Extreme, Measurement
-from softcheck.judge.ulp import LARGEST
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.ulp import LARGEST
 
 
 def shifted(measurement: Measurement, rows: int) -> Measurement:

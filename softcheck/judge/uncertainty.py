@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Values
-from softcheck.judge.bounds import Bounds
-from softcheck.judge.ulp import Flags, Scaled, least_quantum
+from softcheck.operations.bounds import Bounds
+from softcheck.operations.ulp import Flags, Scaled, least_quantum
 
 _ARITHMETIC = 2.0**-40
 """Relative error of the bounds as float64 computes them, generously."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.departure import departure
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.helpers import call_on, ordinary_rows
 from softcheck.probes.outcome import Conclusion, KernelArithmetic, Outcome, Shown
 from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
-from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.ptx import (
     Compiled,
     ObservedArithmetic,

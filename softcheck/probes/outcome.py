@@ -3,7 +3,7 @@
 import msgspec
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.ptx import ObservedArithmetic
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from oracles.formats import FORMATS
+from softcheck.operations.softmax import SOFTMAX
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures, SpeedMean
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.statistics import Interval, Word, geometric_mean, median_interval, ratio_interval, word
@@ -13,7 +14,7 @@ TORCH = "torch"
 
 def gb_per_s(dtype: str, rows: int, columns: int, seconds: float) -> float:
     """GB/s as every softmax benchmark counts it: each element read once and written once."""
-    return 2 * rows * columns * FORMATS[dtype].itemsize / seconds / 1e9
+    return SOFTMAX.elements_moved(rows, columns) * FORMATS[dtype].itemsize / seconds / 1e9
 
 
 def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], reference: str = TORCH) -> ShapeSpeed:

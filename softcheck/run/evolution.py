@@ -17,10 +17,10 @@ import torch
 
 from oracles.formats import FORMATS, Format
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge import bounds
 from softcheck.judge.by_contract import judge_call
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import STANDARD
+from softcheck.operations import bounds
 from softcheck.probes.poison import nan_filled
 from softcheck.run.interruption import Interruption
 from softcheck.run.protocol import Candidate, Reply, RunSearch, Searched, Searching

@@ -26,6 +26,8 @@ from softcheck.judge.fitting import candidates
 from softcheck.judge.judge import judge, reference
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import merge, shifted
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.softmax import SOFTMAX
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
 from softcheck.run import evolution, timing
@@ -68,7 +70,6 @@ from softcheck.variants.call import (
     returned_wrongly,
     to_bits,
 )
-from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.registry import LoadedVariant, load
 from softcheck.variants.state import Snapshot, is_lost, preserved
 
@@ -289,7 +290,7 @@ class _Session:
         if output.size == 0:
             return measurement
         fmt = FORMATS[str(view.dtype).removeprefix("torch.")]
-        theirs = torch.softmax(view, dim=-1).to(torch.float64).cpu().numpy()
+        theirs = SOFTMAX.yardstick(view).to(torch.float64).cpu().numpy()
         with np.errstate(invalid="ignore"):
             difference = np.abs(decode(output, fmt) - theirs)
         finite = difference[np.isfinite(difference)]

@@ -10,11 +10,10 @@ import math
 import torch
 
 from oracles.formats import Format
-from softcheck.judge import bounds
+from softcheck.operations import bounds
+from softcheck.operations.softmax import SOFTMAX
 from softcheck.search.objective import Objective
 
-_NEAR = 1.0 + 2.0**-46
-_VANISHED = 800.0
 _CHUNK = {"cpu": 1 << 20, "cuda": 1 << 25}
 """Elements rated at once: a few dozen float64 temporaries of that size."""
 
@@ -41,38 +40,12 @@ def _rate(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     logits, output = x.to(torch.float64), y.to(torch.float64)
     top = logits.amax(dim=1, keepdim=True)
-    exact = torch.softmax(logits, dim=1)
-    per_ulp = _per_ulp(exact, fmt)
+    exact, per_ulp, limits = SOFTMAX.on_device(x, fmt, model if objective == "bound" else None)
     figure = ((output - exact) * per_ulp).abs_()
     masked = logits == -math.inf
-    if objective == "bound":
-        figure /= _limits(top - logits, exact, per_ulp, model)
+    if limits is not None:
+        figure /= limits
     figure.masked_fill_(masked, 0.0)
     figure.masked_fill_(~torch.isfinite(output) | (masked & (output != 0)), math.inf)
     value, column = figure.max(dim=1)
     return value.masked_fill_(~torch.isfinite(top[:, 0]), -1.0), column
-
-
-def _per_ulp(exact: torch.Tensor, fmt: Format) -> torch.Tensor:
-    """1 / ulp(r), a power of two, from the exponent field of r."""
-    exponent = ((exact * _NEAR).view(torch.int64) >> 52) - 1023
-    exponent.clamp_(min=fmt.min_exponent)
-    return ((1023 + fmt.precision - 1 - exponent) << 52).view(torch.float64)
-
-
-def _limits(distance: torch.Tensor, exact: torch.Tensor, per_ulp: torch.Tensor, model: bounds.Model) -> torch.Tensor:
-    """Bounds in ULPs, [rows, columns]: the formula of ``softcheck.judge.bounds``, in the same order."""
-    columns = distance.shape[1]
-    longest = bounds.depth(columns, model.lanes)
-    additions = longest * model.addition + columns * model.underflow + model.denominator
-    rescaling = longest * model.rescale
-    distance = distance.clamp(max=_VANISHED)
-    errors = model.exponent * distance + model.exponential * (distance > 0)
-    weighted = torch.log1p((exact * torch.expm1(errors)).sum(dim=1, keepdim=True))
-    common = weighted + (additions + model.division + rescaling)
-    errors += common
-    limit = torch.expm1(errors).mul_(exact).mul_(per_ulp)
-    limit += per_ulp * model.underflow * torch.exp(common - weighted)
-    if model.rounds_result:
-        limit += torch.where(limit > 0.5, torch.exp(errors), 0.5 + 0.5 * errors)
-    return torch.minimum(limit, 2.0 * per_ulp)

@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 
 from oracles.formats import Format
+from softcheck.operations.softmax import SOFTMAX
 from softcheck.speed import statistics
 from softcheck.speed.clock import RESOLUTION, Captured, Clock, estimate
 from softcheck.speed.inputs import Rotation
@@ -131,7 +132,7 @@ class Engine:
                 contenders.append(_Contender(name, function, vetted))
         yardsticks = [
             _Contender(COPY, torch.clone, None),
-            _Contender(TORCH, lambda x: torch.softmax(x, dim=-1), None),
+            _Contender(TORCH, SOFTMAX.yardstick, None),
         ]
         everyone = [*contenders, *yardsticks]
         yield from self._prepare(everyone)

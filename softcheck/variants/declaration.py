@@ -10,39 +10,14 @@ from oracles.formats import FORMATS
 from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError, near_matches
+from softcheck.operations.arithmetic import Arithmetic
 
 Backend = Literal["cuda", "interpreter"]
 LayoutName = Literal["contiguous", "strided"]
-ExpKind = Literal["ex2_approx", "libdevice", "prescaled_ex2_approx"]
-DivisionKind = Literal["div_full", "div_rn", "reciprocal"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 ATTRIBUTE = "__softcheck_declaration__"
-
-
-WARP = 32
-"""Threads of a warp: the partial sums that the standard contract spreads a wide row over, at least."""
-
-
-class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A variant's arithmetic, as far as error bounds depend on it. The defaults are the standard contract."""
-
-    exp: ExpKind = "ex2_approx"
-    division: DivisionKind = "div_full"
-    accumulation: Literal["float32", "float64", "input"] = "float32"
-    """The type of the exponentials' sum: "input" sums in the input dtype."""
-    intermediate: Literal["float32", "float64", "input"] = "float32"
-    """The type that differences and exponentials are rounded to; float64 input always computes in float64."""
-    rescales: bool = False
-    """True if a running maximum rescales the sum (online softmax)."""
-    flush_to_zero: bool = False
-    scaled_logits: bool = False
-    """True if logits are multiplied by a factor that is no power of two before the maximum is subtracted, as in
-    attention."""
-    lanes: int = WARP
-    """Least number of partial sums that a wide row is spread over. With 1, a row is added up in any order, also one
-    number after the other."""
 
 
 class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -155,7 +130,7 @@ def _check(declaration: Declaration) -> None:
         raise UsageError("dtypes is empty, expected at least one")
     if declaration.dimensions < 2:
         raise UsageError(f"dimensions is {declaration.dimensions}, expected at least 2: rows and columns")
-    lanes = WARP if declaration.arithmetic is None else declaration.arithmetic.lanes
+    lanes = (declaration.arithmetic or Arithmetic()).lanes
     if lanes < 1:
         raise UsageError(f"arithmetic.lanes is {lanes}, expected at least 1: partial sums that a row is spread over")
     for dtype in declaration.dtypes:

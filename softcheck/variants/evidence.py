@@ -11,9 +11,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oracles.formats import FORMATS
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
 from softcheck.variants.call import TORCH_DTYPES, Placed, call_on_device
-from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.ptx import Compiled, read_arithmetic, shown_arithmetic
 from softcheck.variants.registry import LoadedVariant
 

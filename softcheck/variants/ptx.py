@@ -8,9 +8,9 @@ from typing import Protocol
 
 import msgspec
 
+from softcheck.operations.arithmetic import Arithmetic, DivisionKind, ExpKind
 from softcheck.variants._ptx_code import parse
 from softcheck.variants._ptx_reading import Reading
-from softcheck.variants.declaration import Arithmetic, DivisionKind, ExpKind
 
 
 class Compiled(Protocol):

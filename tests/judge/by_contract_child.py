@@ -9,9 +9,9 @@ import torch
 
 from oracles import float64
 from oracles.formats import FLOAT32, encode
-from softcheck.judge import bounds, ulp
 from softcheck.judge.by_contract import judge_call
 from softcheck.judge.judge import STANDARD
+from softcheck.operations import bounds, ulp
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import load
 

@@ -156,9 +156,9 @@ def tables(bits, output, dtype):
 def _constants(dtype, columns):
     """Constants of the standard contract."""
     from oracles.formats import FORMATS
-    from softcheck.judge import bounds
     from softcheck.judge.device.constants import Constants
     from softcheck.judge.judge import STANDARD
+    from softcheck.operations import bounds
 
     fmt = FORMATS[dtype]
     return Constants(fmt, bounds.model(STANDARD, fmt), columns)

@@ -48,11 +48,11 @@ def scanned(bits, output, dtype):
     import torch
 
     from oracles.formats import FORMATS
-    from softcheck.judge import bounds
     from softcheck.judge.device import dispatch
     from softcheck.judge.device.constants import Constants
     from softcheck.judge.device.reduction import Numbers
     from softcheck.judge.judge import STANDARD
+    from softcheck.operations import bounds
     from softcheck.variants.call import to_tensor
 
     fmt, device = FORMATS[dtype], torch.device("cpu")
@@ -121,10 +121,10 @@ def compiled(dtype, columns, target, *, fused=False):
     import torch
 
     from oracles.formats import FORMATS
-    from softcheck.judge import bounds
     from softcheck.judge.device import scan_double_float
     from softcheck.judge.device.constants import Constants
     from softcheck.judge.judge import STANDARD
+    from softcheck.operations import bounds
     from softcheck.variants.call import TORCH_DTYPES
     from softcheck.variants.compile import compiling
 

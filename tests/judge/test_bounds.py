@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FORMATS, Format, decode, encode
-from softcheck.judge.bounds import Model, bounds, depth, model, sum_allowance
 from softcheck.judge.judge import reference
-from softcheck.judge.ulp import scaled
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.bounds import Model, bounds, depth, model, sum_allowance
+from softcheck.operations.ulp import scaled
 
 ALL = list(FORMATS.values())
 SCALED = {"scaled_logits": True}

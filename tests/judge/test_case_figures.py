@@ -20,7 +20,7 @@ from softcheck.cases.corpus import default_corpora, load
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge, shifted
-from softcheck.judge.ulp import LARGEST
+from softcheck.operations.ulp import LARGEST
 
 ALL = list(FORMATS.values())
 INF = math.inf

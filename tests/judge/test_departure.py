@@ -6,7 +6,7 @@ import pytest
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FORMATS
 from softcheck.judge.departure import COLUMNS, columns_beyond, departure, magnitude_beyond
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.registry import load
 
 PRESCALED = Arithmetic(exp="prescaled_ex2_approx")

@@ -5,12 +5,12 @@ import pytest
 
 from oracles import float64
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, decode, encode
-from softcheck.judge import bounds
 from softcheck.judge.device import bins
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.histogram import histogram
 from softcheck.judge.judge import STANDARD
-from softcheck.judge.ulp import scaled
+from softcheck.operations import bounds
+from softcheck.operations.ulp import scaled
 
 
 @pytest.mark.parametrize("counts", [64, 1024, bins.TABLE])

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from oracles.formats import FLOAT16, FLOAT32
 from softcheck.errors import UsageError
-from softcheck.judge import bounds
 from softcheck.judge.device import dispatch, rates
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.judge import STANDARD
 from softcheck.judge.merge import merge
+from softcheck.operations import bounds
 
 GPU, CPU = torch.device("cuda", 0), torch.device("cpu")
 

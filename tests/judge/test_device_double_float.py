@@ -16,12 +16,12 @@ from test_device_judge import INF, NAN, PLANTS, THREE, normal, one_case_per_fami
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind
-from softcheck.judge import bounds
 from softcheck.judge.device import scan, scan_double_float
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.trust import DistrustedError
 from softcheck.judge.judge import STANDARD, judge
+from softcheck.operations import bounds
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.judge import judge
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic
 
 THREE = (FLOAT16, BFLOAT16, FLOAT32)
 INF, NAN = math.inf, math.nan

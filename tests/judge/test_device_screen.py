@@ -7,8 +7,8 @@ import torch
 from oracles.formats import FORMATS, decode, encode
 from softcheck.judge.device.screen import passing
 from softcheck.judge.judge import judge
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.call import to_bits, to_tensor
-from softcheck.variants.declaration import Arithmetic
 
 DTYPES = ["float16", "bfloat16", "float32"]
 

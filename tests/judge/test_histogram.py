@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softcheck.judge.histogram import LEAST, histogram, merge, percentile, upper_edge
-from softcheck.judge.ulp import LARGEST
+from softcheck.operations.ulp import LARGEST
 
 errors = st.sampled_from([0.0, 5e-324, LEAST, 0.5, 1.0, LARGEST]) | st.floats(0, LARGEST)
 

@@ -15,7 +15,8 @@ from judge_helpers import judged, kinds, matrix, rounded, violation
 from oracles.formats import FLOAT16, FLOAT32, decode, encode
 from oracles.reference import Reference
 from softcheck.contract import FindingKind
-from softcheck.judge import bounds, judge, order, special, sums, tally, ulp, uncertainty
+from softcheck.judge import judge, tally, uncertainty
+from softcheck.operations import bounds, order, special, sums, ulp
 
 Check = Callable[[], None]
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -138,6 +139,7 @@ def negative_probabilities_are_found() -> None:
 _error, _scaled, _specials, _bounds = ulp.scaled_error, ulp.scaled, special.specials, bounds.bounds
 _as_if_flushing = ulp.error_as_if_flushing
 _summary_add = judge._Summary.add
+_tally_init = tally.Tally.__init__
 
 
 def on(target: Any, name: str, value: Any) -> Patch:
@@ -203,6 +205,10 @@ def no_disorder(logits: Any, *_: Any) -> Any:
     return order.Disorder(np.full(logits.shape, -np.inf), np.zeros(logits.shape, np.int64))
 
 
+def without_range(counted: Any, rules: Any) -> None:
+    _tally_init(counted, [rule for rule in rules if rule.kind is not FindingKind.OUT_OF_RANGE])
+
+
 def never(*arguments: Any) -> Any:
     return np.zeros(arguments[0].shape, dtype=np.bool_)
 
@@ -249,7 +255,7 @@ FAULTS: dict[str, tuple[Patch, Check]] = {
         results_below_float64s_range_count_as_flushed,
     ),
     "knows no range": (
-        on(tally, "_out_of_range", lambda block: (np.zeros_like(block.exceeding), block.errors)),
+        on(tally.Tally, "__init__", without_range),
         negative_probabilities_are_found,
     ),
 }

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from oracles.formats import FLOAT16, FLOAT32, FORMATS, decode, encode
-from softcheck.judge.sums import sum_deviation
-from softcheck.judge.ulp import LARGEST
+from softcheck.operations.sums import sum_deviation
+from softcheck.operations.ulp import LARGEST
 
 
 def exact_deviation(row: np.ndarray) -> Fraction:

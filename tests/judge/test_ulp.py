@@ -11,7 +11,7 @@ from judge_helpers import exact_ulp, exact_ulp_error, reference_value
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FORMATS, Format, decode, encode
 from oracles.reference import Reference
-from softcheck.judge.ulp import LARGEST, error_as_if_flushing, flushed, scaled, ulp_error
+from softcheck.operations.ulp import LARGEST, error_as_if_flushing, flushed, scaled, ulp_error
 
 ALL = list(FORMATS.values())
 

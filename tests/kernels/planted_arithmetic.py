@@ -6,7 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
-from softcheck.variants.declaration import Arithmetic, variant
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.variants.declaration import variant
 
 
 @triton.jit

@@ -6,9 +6,10 @@ import pytest
 import torch
 from probe_helpers import kinds
 
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes import registry
 from softcheck.probes.base import Setting, Subject
-from softcheck.variants.declaration import Arithmetic, Declaration
+from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import LoadedVariant
 
 PLANTED = Path(__file__).parents[1] / "kernels" / "planted_arithmetic.py"

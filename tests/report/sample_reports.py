@@ -4,6 +4,7 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import KernelArithmetic
 from softcheck.report.model import (
     Bin,
@@ -16,7 +17,6 @@ from softcheck.report.model import (
     VariantResult,
     Witness,
 )
-from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.ptx import ObservedArithmetic
 
 ENVIRONMENT = Environment(

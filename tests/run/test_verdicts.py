@@ -10,6 +10,7 @@ from softcheck.cases.exhaustive import domain
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme, unmeasured
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Conclusion, Shown
 from softcheck.report.build import build, exit_code
 from softcheck.report.formats import render
@@ -22,7 +23,7 @@ from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready
 from softcheck.run.session import CaseMeasurement
 from softcheck.speed.samples import Sampled, ShapeSamples
-from softcheck.variants.declaration import Arithmetic, Declaration, KnownDefect
+from softcheck.variants.declaration import Declaration, KnownDefect
 
 READY = Ready(backend="interpreter", device="CPU", torch="2", triton="3", python="3.11", driver=None)
 ULP = Violation(FindingKind.ULP_EXCEEDS_BOUND, "7 ULP, expected at most 0.5")

@@ -6,8 +6,8 @@ import torch
 
 from oracles.formats import FORMATS
 from softcheck.cases.families import FAMILIES
-from softcheck.judge import bounds
 from softcheck.judge.judge import STANDARD, judge
+from softcheck.operations import bounds
 from softcheck.search.fitness import rate
 from softcheck.search.mutation import MUTATIONS, Parents, mutate
 from softcheck.search.random_rows import FILLERS, ORDINARY, fill, mixed

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic
 
 ROOT = Path(__file__).parents[2]
 

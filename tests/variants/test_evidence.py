@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants import evidence
-from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.registry import load
 
 ROOT = Path(__file__).parents[2]

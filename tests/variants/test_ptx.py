@@ -6,8 +6,8 @@ import sys
 import pytest
 from ptx_helpers import Kernel
 
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants._ptx_code import SHARED, parse
-from softcheck.variants.declaration import Arithmetic
 from softcheck.variants.ptx import ObservedArithmetic, contradictions, read_arithmetic, shown_arithmetic
 
 HEADER = """

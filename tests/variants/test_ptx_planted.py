@@ -3,7 +3,7 @@
 import pytest
 from ptx_helpers import compile_all
 
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.ptx import (
     ObservedArithmetic,
     contradictions,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from ptx_helpers import compile_all
 
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.ptx import contradictions, read_arithmetic, shown_arithmetic
 
 FILE = Path(__file__).with_name("rescaling_kernels.py")

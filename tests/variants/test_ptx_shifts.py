@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from ptx_helpers import Kernel, compile_all
 
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.ptx import contradictions, read_arithmetic, shown_arithmetic, weaknesses
 
 FILE = Path(__file__).with_name("shifting_kernels.py")

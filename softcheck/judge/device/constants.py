@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from oracles.formats import FLOAT64, Format, Values
-from softcheck.judge import bounds
 from softcheck.judge.device.exp64 import CLAMP, truncation
+from softcheck.operations import bounds
 
 LARGEST_GROWTH = 2.0**-4
 """The largest exp(B) - 1 of which the kernels' four terms are within a relative 2^-22."""
@@ -20,7 +20,7 @@ _VISIBLE = 2.0**-18
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Bounds of one arithmetic at one column count; names as in ``softcheck.judge.bounds.Model``."""
+    """Bounds of one arithmetic at one column count; names as in ``softcheck.operations.bounds.Model``."""
 
     fmt: Format
     model: bounds.Model

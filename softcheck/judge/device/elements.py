@@ -1,7 +1,7 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
 """Device functions for single elements and rows: the exact answer in ULPs, its bound, and row denominators.
 
-The definitions are those of softcheck.judge.ulp and softcheck.judge.bounds. Errors are computed in float64. Bounds are
+The definitions are those of softcheck.operations.ulp and softcheck.operations.bounds. Errors are computed in float64. Bounds are
 compared with a margin, and are computed in float32. ULPs as float32 carry a factor 2^64 or its inverse, so that none
 leaves the range: the least ULP is 2^-149.
 """
@@ -55,7 +55,7 @@ def bound_in_ulps(
     FAR: tl.constexpr,
     MORE_TERMS: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
-    """Bound in ULPs, and the cost of rounding to the format in ULPs, both float32; see softcheck.judge.bounds.
+    """Bound in ULPs, and the cost of rounding to the format in ULPs, both float32; see softcheck.operations.bounds.
 
     All arguments are float32: the error B before the rounding, r in ULPs, and tau in ULPs. With UNDERFLOWS, tau shows.
     With FAR, which needs ROUNDS, errors before the rounding may exceed half an ULP. ``Constants`` gives both flags.
@@ -96,7 +96,7 @@ def bound_of(
     """Computes ``bound_in_ulps`` of an element from its distance below the row's maximum.
 
     All arguments are float32: the distance, r in ULPs, and the model's constants. ``underflow`` is tau times 2^64,
-    since tau itself may be a subnormal of few bits. The cap of 2 in softcheck.judge.bounds has no counterpart: models
+    since tau itself may be a subnormal of few bits. The cap of 2 in softcheck.operations.bounds has no counterpart: models
     for which it matters are not supported here.
     """
     b = slope * tl.minimum(distance, 800.0) + tl.where(distance > 0, exponential, 0.0) + row_part

@@ -17,7 +17,6 @@ from oracles.formats import FLOAT64, Bits, Format, bits_hex
 from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
-from softcheck.judge import bounds, ulp
 from softcheck.judge.device import bins, dispatch, scan, table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.reduction import Numbers
@@ -25,8 +24,9 @@ from softcheck.judge.device.summary import summarise
 from softcheck.judge.histogram import merge
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement
+from softcheck.operations import bounds, ulp
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.call import TORCH_DTYPES, all_to_bits, to_bits
-from softcheck.variants.declaration import Arithmetic
 
 MOST_BROKEN_ROWS = 256
 MOST_BROKEN_ELEMENTS = 1 << 21

@@ -6,9 +6,9 @@ The judge decides the other rows. The pass needs no kernel of its own, so that a
 import torch
 
 from oracles.formats import FLOAT64, Format
-from softcheck.judge import bounds
 from softcheck.judge.judge import STANDARD
-from softcheck.variants.declaration import Arithmetic
+from softcheck.operations import bounds
+from softcheck.operations.arithmetic import Arithmetic
 
 _CHUNK_ELEMENTS = 1 << 24
 """A dozen float64 temporaries of that size take 1.6 GB."""
@@ -35,7 +35,7 @@ def passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmeti
     ``arithmetic`` is the arithmetic that the judge uses. ``x`` and ``y`` are [rows, columns] of the format's dtype on
     one device. No row of float64 passes, and no row with NaN, with +inf or of -inf alone.
 
-    The allowance is less than that of softcheck/judge/bounds.py: exp(B) - 1 is at least B; the mean over g of exp(A) is
+    The allowance is less than that of softcheck/operations/bounds.py: exp(B) - 1 is at least B; the mean over g of exp(A) is
     at least exp(sum g A), since exp is convex; and under the standard contract the underflow's terms, which are never
     negative, are left out. ULPs are those of g (1 - 2^-30), so that near a power of two the larger of two ULPs never
     counts.

@@ -3,7 +3,7 @@
 
 r is given as ``small``, float32 r * 2^(UP + 2 - p), where p is the precision. 2^(2 - p) makes its inverted exponent
 that of the inverse of its ULP, and 2^UP keeps differences in the range of normal numbers. The bounds are those of
-softcheck.judge.bounds, within a relative 2^-19.8.
+softcheck.operations.bounds, within a relative 2^-19.8.
 """
 
 import triton.language as tl

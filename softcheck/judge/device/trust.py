@@ -14,7 +14,6 @@ import triton
 from oracles.formats import Bits, Format
 from oracles.reference import FullyMasked
 from softcheck.errors import SoftcheckError
-from softcheck.judge import bounds
 from softcheck.judge.device import builtin_rows, dispatch, scan, tiles
 from softcheck.judge.device.agreement import differing, without_order
 from softcheck.judge.device.constants import Constants
@@ -22,8 +21,9 @@ from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.device.weaker import by_weaker
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Measurement
+from softcheck.operations import bounds
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.call import to_tensor
-from softcheck.variants.declaration import Arithmetic
 
 _FEW_PROGRAMS = 2
 """Programs of a scan: few, so that each takes several of the built-in rows one after the other, as with any large

@@ -14,8 +14,8 @@ from softcheck.judge.device.screen import passing
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import moved
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.call import to_bits
-from softcheck.variants.declaration import Arithmetic
 
 _MOST_ELEMENTS = 1 << 22
 """Elements that the numpy judge judges at most; it takes some 30 million elements a second."""

@@ -7,8 +7,9 @@ import msgspec
 import torch
 
 from softcheck.contract import FindingKind
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.builtin._common import ALL_DTYPES, new_output
-from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
+from softcheck.variants.declaration import KnownDefect, Traffic, variant
 
 _RECOMPILE_LIMIT = 2048
 """Well above the graphs (some 25 per dtype) that sizes of one and orders of strides ask for."""

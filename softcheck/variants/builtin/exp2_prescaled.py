@@ -5,8 +5,9 @@ import triton
 import triton.language as tl
 
 from softcheck.contract import FindingKind
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK, compute_type, jit, new_output
-from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
+from softcheck.variants.declaration import KnownDefect, Traffic, variant
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
 

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 
 from softcheck.contract import FindingKind
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.builtin._common import (
     ALL_DTYPES,
     MAX_BLOCK_OF_FOUR_WARPS,
@@ -13,7 +14,7 @@ from softcheck.variants.builtin._common import (
     new_output,
 )
 from softcheck.variants.builtin._tiled import softmax_row_in_tiles, tiled_kernel
-from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
+from softcheck.variants.declaration import KnownDefect, Traffic, variant
 
 _SMALLEST_BLOCK = 64
 _NO_CAP = 2**20

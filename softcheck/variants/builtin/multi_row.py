@@ -4,8 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output
-from softcheck.variants.declaration import Arithmetic, Traffic, variant
+from softcheck.variants.declaration import Traffic, variant
 
 _TILE_ELEMENTS = 4096
 _MOST_ROWS = 128

@@ -5,9 +5,10 @@ import triton
 import triton.language as tl
 
 from softcheck.contract import FindingKind
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK_OF_FOUR_WARPS, compute_type, jit, new_output
 from softcheck.variants.builtin._tiled import tiled_kernel
-from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
+from softcheck.variants.declaration import KnownDefect, Traffic, variant
 
 _COLUMNS_PER_PROGRAM = 512
 _VECTOR = 4

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 
 from softcheck.contract import FindingKind
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.builtin._common import (
     ALL_DTYPES,
     MAX_BLOCK,
@@ -13,7 +14,7 @@ from softcheck.variants.builtin._common import (
     jit,
     new_output,
 )
-from softcheck.variants.declaration import Arithmetic, KnownDefect, Traffic, variant
+from softcheck.variants.declaration import KnownDefect, Traffic, variant
 
 _OFFSETS_WRAP = (
     KnownDefect(

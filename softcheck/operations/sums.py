@@ -3,7 +3,7 @@
 import numpy as np
 
 from oracles.formats import Values
-from softcheck.judge.ulp import LARGEST
+from softcheck.operations.ulp import LARGEST
 
 
 def sum_deviation(output: Values) -> Values:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from oracles.formats import Values
 from oracles.reference import RowClass, classify
-from softcheck.judge.ulp import Flags
+from softcheck.operations.ulp import Flags
 
 
 @dataclass(frozen=True, slots=True)

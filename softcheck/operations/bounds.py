@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
-from softcheck.judge.ulp import Flags, Scaled, scale
-from softcheck.variants.declaration import WARP, Arithmetic
+from softcheck.operations.arithmetic import WARP, Arithmetic
+from softcheck.operations.ulp import Flags, Scaled, scale
 
 _LOG2E_CONSTANT = 0.224
 """Relative error of log2(e) rounded to float32, in units of 2^-24; float64's is 0.127 units of 2^-53."""

@@ -1,0 +1,52 @@
+"""The fields that every operation fills: its exact answer, the errors allowed, the rules, and what it is timed beside."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from oracles.formats import Format, Values
+from oracles.reference import FullyMasked, Reference
+from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.rules import Rule
+from softcheck.operations.ulp import Scaled
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Limits(NamedTuple):
+    """Exact values and limits of a matrix on a device; all float64, [rows, columns]."""
+
+    exact: "torch.Tensor"
+    per_ulp: "torch.Tensor"
+    """1 / ulp(r), a power of two."""
+    limits: "torch.Tensor | None"
+    """The largest error allowed, in ULPs; None if no arithmetic was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What is computed of each row of a matrix, and how an output is judged."""
+
+    name: str
+    answer: Callable[[Values, Format, FullyMasked], Reference]
+    """Returns the everyday oracle's answer for outputs of a format: float64 for 16 and 32 bits, double-double for float64.
+
+    Takes the inputs' values, float64 [rows, columns], and the convention for a row of -inf.
+    """
+    prove: Callable[[Values, FullyMasked], Reference]
+    """Returns the Arb oracle's answer: proven enclosures, for rows that the everyday oracle's own error could decide."""
+    bounds: Callable[[Values, Scaled, Values, Model], Bounds]
+    """Returns the errors that an arithmetic allows; takes the inputs' values, the exact answer in units of its ULP, the
+    exact answer rounded to float64, and the arithmetic's constants."""
+    on_device: "Callable[[torch.Tensor, Format, Model | None], Limits]"
+    """Returns exact values and limits of a [rows, columns] tensor from torch's float64, for ranking many rows at once.
+
+    Rows with special values have no meaning, and ``Model.rounds_logits`` is not covered.
+    """
+    rules: tuple[Rule, ...]
+    """The rules that an output must keep."""
+    yardstick: "Callable[[torch.Tensor], torch.Tensor]"
+    """Computes the operation as torch does; the speed of variants is given beside it."""
+    elements_moved: Callable[[int, int], int]
+    """Returns the elements that must be read and written at least for so many rows and columns."""
