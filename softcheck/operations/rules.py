@@ -14,7 +14,7 @@ from softcheck.operations.special import Specials
 from softcheck.operations.ulp import Flags, Scaled
 
 
-class Judged(Protocol):
+class JudgedRows(Protocol):
     """Some rows of an input, their output, and all figures of them; arrays are [rows, columns] unless said otherwise."""
 
     @property
@@ -93,9 +93,9 @@ class ElementRule:
     """A rule that single elements break."""
 
     kind: FindingKind
-    broken: Callable[[Judged], tuple[Flags, Values | None]]
+    broken: Callable[[JudgedRows], tuple[Flags, Values | None]]
     """Returns the elements that break the rule, and how badly; None if any of them is as good a witness as another."""
-    describe: Callable[[Judged, int, int], str]
+    describe: Callable[[JudgedRows, int, int], str]
     """Says of the element in a row and column which value it has and which was expected."""
     has_share: bool = False
     """True if how badly is the error over its bound."""
@@ -106,9 +106,9 @@ class RowRule:
     """A rule that whole rows break; how badly is what they miss over what is allowed."""
 
     kind: FindingKind
-    broken: Callable[[Judged], tuple[Flags, Values]]
+    broken: Callable[[JudgedRows], tuple[Flags, Values]]
     """Returns the rows that break the rule, and how badly. Both of shape [rows]."""
-    describe: Callable[[Judged, int], str]
+    describe: Callable[[JudgedRows, int], str]
     """Says of a row by how much it misses which value."""
 
 
@@ -122,7 +122,7 @@ def in_range(least: float, most: float) -> ElementRule:
     never exceeds 1, but an approximate division may give 1 + 2^-22 in float32 without breaking its own promise.
     """
 
-    def broken(judged: Judged) -> tuple[Flags, Values]:
+    def broken(judged: JudgedRows) -> tuple[Flags, Values]:
         output = judged.output
         with np.errstate(invalid="ignore"):
             outside = np.maximum(least - output, output - most)
@@ -132,7 +132,7 @@ def in_range(least: float, most: float) -> ElementRule:
                 found[above] = outside[above] > (judged.bounds.elements * judged.exact.ulp)[above]
         return found, outside
 
-    def describe(judged: Judged, row: int, column: int) -> str:
+    def describe(judged: JudgedRows, row: int, column: int) -> str:
         error, exact = float(judged.errors[row, column]), number(float(judged.answer[row, column]))
         return (
             f"{_output(judged, row, column)}, expected a value in [{least:g}, {most:g}], here {exact}: {error:.6g} ULP"
@@ -141,12 +141,12 @@ def in_range(least: float, most: float) -> ElementRule:
     return ElementRule(FindingKind.OUT_OF_RANGE, broken, describe)
 
 
-def _ulp(judged: Judged, row: int, column: int) -> str:
+def _ulp(judged: JudgedRows, row: int, column: int) -> str:
     error, bound = float(judged.errors[row, column]), float(judged.bounds.elements[row, column])
     return f"{_output(judged, row, column)}, {_expected(judged, row, column)}: {error:.6g} ULP, bound {bound:.6g} ULP"
 
 
-def _special(judged: Judged, row: int, column: int) -> str:
+def _special(judged: JudgedRows, row: int, column: int) -> str:
     logits = judged.logits[row]
     if np.isnan(logits).any():
         reason = "the row holds a NaN"
@@ -159,18 +159,18 @@ def _special(judged: Judged, row: int, column: int) -> str:
     return f"{_output(judged, row, column)}, {_expected(judged, row, column)}: {reason}"
 
 
-def _masked(judged: Judged, row: int, column: int) -> str:
+def _masked(judged: JudgedRows, row: int, column: int) -> str:
     return f"{_output(judged, row, column)}, expected exactly 0 for a -inf logit"
 
 
-def _disordered(judged: Judged) -> tuple[Flags, Values | None]:
+def _disordered(judged: JudgedRows) -> tuple[Flags, Values | None]:
     found = judged.disorder
     if found is None:
         return np.zeros(judged.logits.shape, dtype=np.bool_), None
     return found.excess > 0, found.excess
 
 
-def _order(judged: Judged, row: int, column: int) -> str:
+def _order(judged: JudgedRows, row: int, column: int) -> str:
     found = judged.disorder
     assert found is not None
     rival = int(found.rival[row, column])
@@ -182,13 +182,13 @@ def _order(judged: Judged, row: int, column: int) -> str:
     )
 
 
-def _wrong_sums(judged: Judged) -> tuple[Flags, Values]:
+def _wrong_sums(judged: JudgedRows) -> tuple[Flags, Values]:
     missing = np.abs(judged.sum_deviations)
     with np.errstate(over="ignore"):
         return missing > judged.bounds.sums, missing / judged.bounds.sums
 
 
-def _sum(judged: Judged, row: int) -> str:
+def _sum(judged: JudgedRows, row: int) -> str:
     deviation, allowed = float(judged.sum_deviations[row]), float(judged.bounds.sums[row])
     return (
         f"the outputs' sum misses 1 by {deviation:+.6g} ({deviation.hex()}), expected at most {allowed:.6g} "
@@ -211,7 +211,7 @@ ORDERED = ElementRule(FindingKind.ORDER_VIOLATION, _disordered, _order)
 SUMS_TO_ONE = RowRule(FindingKind.SUM_VIOLATION, _wrong_sums, _sum)
 
 
-def place(judged: Judged, row: int, column: int) -> str:
+def place(judged: JudgedRows, row: int, column: int) -> str:
     """Names an element: its row in the whole input, its column, and the input's value there."""
     bits = bits_hex(int(judged.input_bits[row, column]), judged.fmt)
     return f"row {judged.first_row + row}, column {column}, input {number(float(judged.logits[row, column]), bits)}"
@@ -227,10 +227,10 @@ def number(value: float, bits: str | None = None) -> str:
     return f"{text} ({', '.join(inside)})" if inside else text
 
 
-def _output(judged: Judged, row: int, column: int) -> str:
+def _output(judged: JudgedRows, row: int, column: int) -> str:
     bits = bits_hex(int(judged.output_bits[row, column]), judged.fmt)
     return f"output {number(float(judged.output[row, column]), bits)}"
 
 
-def _expected(judged: Judged, row: int, column: int) -> str:
+def _expected(judged: JudgedRows, row: int, column: int) -> str:
     return f"expected {number(float(judged.answer[row, column]))}"

@@ -25,7 +25,7 @@ class Phase(IntEnum):
     """A variant is imported, called for the first time in a process, or a kernel of it is compiled."""
 
 
-class _Shown:
+class _ShownPhase:
     def __init__(self) -> None:
         self.memory: mmap.mmap | None = None
         self.phase = Phase.OWN
@@ -40,7 +40,7 @@ class _Shown:
         return before
 
 
-_shown = _Shown()
+_shown = _ShownPhase()
 
 
 def show_in(descriptor: int) -> None:
