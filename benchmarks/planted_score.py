@@ -122,7 +122,8 @@ class _Check:
                 self.score.cases += 1
                 results.append(result)
                 for violation in result.measurement.violations:
-                    self._note(case.id, violation)
+                    if violation.refusal is None or not self.score.is_right:
+                        self._note(case.id, violation)
             if self._ends():
                 return
         self._note_limits(results)
@@ -130,10 +131,21 @@ class _Check:
             self._probe(session, probes)
 
     def _note_limits(self, results: list[CaseMeasurement]) -> None:
-        """Sizes that are refused, which no case shows alone."""
+        """Notes the sizes that a wrong kernel refuses, which no case shows alone, and refusals of a right one that are no limit.
+
+        A report makes no finding of a limit, so that one accuses no right kernel.
+        """
         for dtype in self.planted.dtypes:
-            for limit in size_limits([result for result in results if result.case.dtype == dtype], []):
-                self._note(f"all cases/{dtype}", Violation(limit.kind, limit.words))
+            of_dtype = [result for result in results if result.case.dtype == dtype]
+            limits = size_limits(of_dtype, [])
+            if not self.score.is_right:
+                for limit in limits:
+                    self._note(f"all cases/{dtype}", Violation(limit.kind, limit.words))
+                continue
+            for result in of_dtype:
+                for violation in result.measurement.violations:
+                    if violation.refusal is not None and not any(limit.covers(violation) for limit in limits):
+                        self._note(result.case.id, violation)
 
     def _probe(self, session: Session, probes: tuple[str, ...]) -> None:
         spec = self.planted.spec
