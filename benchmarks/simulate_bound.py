@@ -26,6 +26,7 @@ from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import STANDARD, reference
 from softcheck.operations import bounds
 from softcheck.operations.arithmetic import WARP, Arithmetic
+from softcheck.operations.softmax import SOFTMAX
 
 Singles = NDArray[np.float32]
 Steps = NDArray[np.int64]
@@ -349,7 +350,8 @@ def batch(kernel: Kernel, family: str, shape: tuple[int, int], seed: tuple[int, 
     bits = aggravated(rng, bits, target, direction, kernel)
     logits = meant(bits, kernel)
     model = bounds.model(kernel.arithmetic, kernel.fmt)
-    return Block(0, bits, softmax(bits, fault, kernel), kernel.fmt, logits, reference(logits, kernel.fmt), model)
+    answer = reference(logits, kernel.fmt)
+    return Block(0, bits, softmax(bits, fault, kernel), kernel.fmt, logits, answer, model, SOFTMAX)
 
 
 def aggravated(rng: np.random.Generator, bits: Bits, target: Steps, direction: Steps, kernel: Kernel) -> Bits:

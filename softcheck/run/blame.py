@@ -11,7 +11,7 @@ crashes after it.
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -179,7 +179,7 @@ class _Search:
         dtype = self._crashed.dtype if self._crashed.dtype in dtypes else dtypes[-1]
         variant = mine[0].variant
         shown = None
-        with _for_once(self._pool.take(fresh=True), self._pool) as worker:
+        with _Fresh(self._pool.take(fresh=True), self._pool) as worker:
             try:
                 request = RunProbe(variant, _PROBE, dtype, quick=False, seed=0)
                 load(worker, variant, (dtype,), self._left())
@@ -289,7 +289,7 @@ class _Search:
         Returns None if the process survives.
         """
         index = 0
-        with _for_once(take(), self._pool) as worker:
+        with _Fresh(take(), self._pool) as worker:
             try:
                 for index, call in enumerate(calls):  # noqa: B007 - needed where it raises
                     if call.variant not in worker.loaded:
@@ -316,13 +316,18 @@ class _Search:
             raise WorkerDiedError("the session is closed", timed_out=False)
 
 
-@contextlib.contextmanager
-def _for_once(worker: Worker, pool: Pool) -> Iterator[Worker]:
-    """Yields a worker for one purpose and ends the worker after it."""
-    try:
-        yield worker
-    finally:
-        pool.retire(worker)
+class _Fresh:
+    """A worker for one purpose, ended after it."""
+
+    def __init__(self, worker: Worker, pool: Pool) -> None:
+        self._worker = worker
+        self._pool = pool
+
+    def __enter__(self) -> Worker:
+        return self._worker
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.retire(self._worker)
 
 
 def _size(call: Call) -> tuple[bool, int, str]:

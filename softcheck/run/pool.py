@@ -200,7 +200,7 @@ class Pool:
             self.patience.hung(variant, died.waited)
 
     def _new_worker(self) -> Worker:
-        return Worker(self._choice, check_heap=self._checks_heap)
+        return Worker(self._choice, check_heap=True) if self._checks_heap else Worker(self._choice)
 
     def _added(self, worker: Worker) -> Worker:
         with self._shared.changed:
