@@ -1,4 +1,4 @@
-"""How long a report takes until its first verdict and until its end, cold and warm, alone and four at once.
+"""Seconds until a report's first verdict and until its end, cold and warm, alone and four at once.
 
     python benchmarks/first_answer.py [--dtype float16] [--output first-answer.md] [--only NAME ...] [--four]
 

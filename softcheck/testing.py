@@ -65,7 +65,7 @@ class _Subject:
         return None if over is None else f"{self.variant} was given up: {over.why}"
 
     def shown(self, results: Sequence[CaseMeasurement]) -> list[_Shown]:
-        """What results broke."""
+        """The broken promises of some results."""
         return [
             _Shown(result.case.id, violation, self.describe(result, violation))
             for result in results

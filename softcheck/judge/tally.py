@@ -25,12 +25,14 @@ class Tally:
     def add(self, block: Block) -> None:
         """Counts everything that a block breaks."""
         for rule in self._rules:
-            broken, badness = rule.broken(block)
+            broken = rule.broken(block)
             count = int(np.count_nonzero(broken))
             if count == 0:
                 continue
             self._count[rule.kind] = self._count.get(rule.kind, 0) + count
-            ranking = broken.astype(np.float64) if badness is None else np.where(broken, badness, -np.inf)
+            ranking = (
+                broken.astype(np.float64) if rule.badness is None else np.where(broken, rule.badness(block), -np.inf)
+            )
             place = tuple(int(i) for i in np.unravel_index(int(np.argmax(ranking)), broken.shape))
             value = float(ranking[place])
             if rule.kind not in self._worst or value > self._worst[rule.kind][0]:

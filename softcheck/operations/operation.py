@@ -26,7 +26,7 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What is computed of each row of a matrix, and how an output is judged."""
+    """A function of each row of a matrix, and all that judges an output of it."""
 
     name: str
     answer: Callable[[Values, Format, FullyMasked], Reference]

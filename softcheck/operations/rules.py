@@ -78,6 +78,16 @@ class JudgedRows(Protocol):
         ...
 
     @property
+    def exceeding(self) -> Flags:
+        """Elements whose error exceeds their bound."""
+        ...
+
+    @property
+    def sum_violations(self) -> Flags:
+        """Rows whose sum misses 1 by more than the arithmetic allows. Shape [rows]."""
+        ...
+
+    @property
     def disorder(self) -> Disorder | None:
         """Elements that stand below an element of a smaller logit; None if no row need be looked at."""
         ...
@@ -93,8 +103,10 @@ class ElementRule:
     """A rule that single elements break."""
 
     kind: FindingKind
-    broken: Callable[[JudgedRows], tuple[Flags, Values | None]]
-    """Returns the elements that break the rule, and how badly; None if any of them is as good a witness as another."""
+    broken: Callable[[JudgedRows], Flags]
+    """Returns the elements that break the rule."""
+    badness: Callable[[JudgedRows], Values] | None
+    """Returns how badly each element breaks it; None if any of them is as good a witness as another."""
     describe: Callable[[JudgedRows, int, int], str]
     """Says of the element in a row and column which value it has and which was expected."""
     has_share: bool = False
@@ -106,8 +118,10 @@ class RowRule:
     """A rule that whole rows break; how badly is what they miss over what is allowed."""
 
     kind: FindingKind
-    broken: Callable[[JudgedRows], tuple[Flags, Values]]
-    """Returns the rows that break the rule, and how badly. Both of shape [rows]."""
+    broken: Callable[[JudgedRows], Flags]
+    """Returns the rows that break the rule, shape [rows]."""
+    badness: Callable[[JudgedRows], Values]
+    """Returns how badly each row breaks it, shape [rows]."""
     describe: Callable[[JudgedRows, int], str]
     """Says of a row by how much it misses which value."""
 
@@ -122,15 +136,17 @@ def in_range(least: float, most: float) -> ElementRule:
     never exceeds 1, but an approximate division may give 1 + 2^-22 in float32 without breaking its own promise.
     """
 
-    def broken(judged: JudgedRows) -> tuple[Flags, Values]:
-        output = judged.output
+    def outside(judged: JudgedRows) -> Values:
         with np.errstate(invalid="ignore"):
-            outside = np.maximum(least - output, output - most)
-            found = (outside > 0) & judged.specials.comparable
-            above = found & (output > most) & judged.specials.bounded
-            if above.any():
-                found[above] = outside[above] > (judged.bounds.elements * judged.exact.ulp)[above]
-        return found, outside
+            return np.maximum(least - judged.output, judged.output - most)
+
+    def broken(judged: JudgedRows) -> Flags:
+        by = outside(judged)
+        found: Flags = (by > 0) & judged.specials.comparable
+        above = found & (judged.output > most) & judged.specials.bounded
+        if above.any():
+            found[above] = by[above] > (judged.bounds.elements * judged.exact.ulp)[above]
+        return found
 
     def describe(judged: JudgedRows, row: int, column: int) -> str:
         error, exact = float(judged.errors[row, column]), number(float(judged.answer[row, column]))
@@ -138,7 +154,7 @@ def in_range(least: float, most: float) -> ElementRule:
             f"{_output(judged, row, column)}, expected a value in [{least:g}, {most:g}], here {exact}: {error:.6g} ULP"
         )
 
-    return ElementRule(FindingKind.OUT_OF_RANGE, broken, describe)
+    return ElementRule(FindingKind.OUT_OF_RANGE, broken, outside, describe)
 
 
 def _ulp(judged: JudgedRows, row: int, column: int) -> str:
@@ -163,11 +179,14 @@ def _masked(judged: JudgedRows, row: int, column: int) -> str:
     return f"{_output(judged, row, column)}, expected exactly 0 for a -inf logit"
 
 
-def _disordered(judged: JudgedRows) -> tuple[Flags, Values | None]:
+def _disordered(judged: JudgedRows) -> Flags:
     found = judged.disorder
-    if found is None:
-        return np.zeros(judged.logits.shape, dtype=np.bool_), None
-    return found.excess > 0, found.excess
+    return np.zeros(judged.logits.shape, dtype=np.bool_) if found is None else found.excess > 0
+
+
+def _excess(judged: JudgedRows) -> Values:
+    assert judged.disorder is not None
+    return judged.disorder.excess
 
 
 def _order(judged: JudgedRows, row: int, column: int) -> str:
@@ -182,10 +201,9 @@ def _order(judged: JudgedRows, row: int, column: int) -> str:
     )
 
 
-def _wrong_sums(judged: JudgedRows) -> tuple[Flags, Values]:
-    missing = np.abs(judged.sum_deviations)
+def _share_of_sum(judged: JudgedRows) -> Values:
     with np.errstate(over="ignore"):
-        return missing > judged.bounds.sums, missing / judged.bounds.sums
+        return np.abs(judged.sum_deviations) / judged.bounds.sums
 
 
 def _sum(judged: JudgedRows, row: int) -> str:
@@ -197,18 +215,19 @@ def _sum(judged: JudgedRows, row: int) -> str:
 
 
 WITHIN_BOUND = ElementRule(
-    FindingKind.ULP_EXCEEDS_BOUND, lambda judged: (judged.shares > 1.0, judged.shares), _ulp, has_share=True
+    FindingKind.ULP_EXCEEDS_BOUND, lambda judged: judged.exceeding, lambda judged: judged.shares, _ulp, has_share=True
 )
-NAN_WHERE_DUE = ElementRule(FindingKind.NAN_MISMATCH, lambda judged: (judged.specials.nan_mismatch, None), _special)
-FINITE_WHERE_DUE = ElementRule(FindingKind.INF_MISMATCH, lambda judged: (judged.specials.inf_mismatch, None), _special)
+NAN_WHERE_DUE = ElementRule(FindingKind.NAN_MISMATCH, lambda judged: judged.specials.nan_mismatch, None, _special)
+FINITE_WHERE_DUE = ElementRule(FindingKind.INF_MISMATCH, lambda judged: judged.specials.inf_mismatch, None, _special)
 ZERO_WHERE_MASKED = ElementRule(
     FindingKind.MASKED_NOT_ZERO,
-    lambda judged: (judged.specials.masked_not_zero, np.abs(judged.output)),
+    lambda judged: judged.specials.masked_not_zero,
+    lambda judged: np.abs(judged.output),
     _masked,
 )
-ORDERED = ElementRule(FindingKind.ORDER_VIOLATION, _disordered, _order)
+ORDERED = ElementRule(FindingKind.ORDER_VIOLATION, _disordered, _excess, _order)
 """A larger logit gets no smaller probability, beyond what the bounds allow."""
-SUMS_TO_ONE = RowRule(FindingKind.SUM_VIOLATION, _wrong_sums, _sum)
+SUMS_TO_ONE = RowRule(FindingKind.SUM_VIOLATION, lambda judged: judged.sum_violations, _share_of_sum, _sum)
 
 
 def place(judged: JudgedRows, row: int, column: int) -> str:

@@ -121,10 +121,7 @@ def explanation(
     violation: Violation, case_id: str, dtype: str, declaration: Declaration, backend: Backend
 ) -> str | None:
     """The reason of the declared defect that accounts for a violation, or None."""
-    for defect in declaration.known_defects:
-        if defect.applies(dtype, backend) and defect.explains(violation, case_id):
-            return defect.reason
-    return None
+    return declaration.explanation(violation, case_id, dtype, backend)
 
 
 def _open(options: RunOptions, session: Session, keeping: Keeping | None) -> Record:

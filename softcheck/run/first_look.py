@@ -20,7 +20,7 @@ from softcheck.variants.declaration import Declaration
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the telling rows came to."""
+    """The result of judging the telling rows."""
 
     result: CaseMeasurement | None
     """None where the variant was called no more."""
@@ -35,7 +35,7 @@ class Look:
         return () if self.result is None else self.result.measurement.violations
 
     def seconds_for(self, rows: int, jobs: int) -> float:
-        """How long so many rows will take on so many workers of a machine on which each program costs alike."""
+        """Seconds that so many rows will take on so many workers, if each program costs alike."""
         if self.result is None:
             return 0.0
         return self.result.seconds / len(self.rows) * rows / jobs
@@ -66,8 +66,7 @@ def look(session: Session, variant: str, declaration: Declaration, domain: Domai
     own.patience = Patience(session.patience.most_seconds)
     try:
         found = own.run_case(case, [variant], whole=True)
-        is_refused = any(v.refusal is not None for result in found for v in result.measurement.violations)
-        limits = around(own, variant, declaration, domain.dtype, found).limits if is_refused else ()
+        limits = around(own, variant, declaration, domain.dtype, found).limits
     finally:
         own.rejoin()
     if not found:

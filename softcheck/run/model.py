@@ -116,7 +116,7 @@ class FirstFinding:
     where: str
     """The case's id; for a probe's ``probe/NAME/LABEL``."""
     made_by: Case | ProbeTask
-    """What shows it again."""
+    """The case or probe that shows the finding again."""
     backend: Backend
 
 

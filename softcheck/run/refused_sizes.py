@@ -10,13 +10,13 @@ from softcheck.contract import FindingKind, Refusal, Violation
 from softcheck.run.plan import left_out
 from softcheck.run.probing import ProbeResult
 from softcheck.run.session import CaseMeasurement, Session
-from softcheck.run.size_limits import SizeLimit, size_limits
+from softcheck.run.size_limits import SizeLimit, size_limits, violations_of
 from softcheck.variants.declaration import Declaration
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What calls around refused sizes showed."""
+    """The results of calls around refused sizes, and the limits that they show."""
 
     limits: tuple[SizeLimit, ...]
     tried: tuple[CaseMeasurement, ...]
@@ -47,7 +47,7 @@ def around(
         return size_limits([*results, *tried], probed)
 
     def answers(shape: tuple[int, int]) -> bool | None:
-        """Whether a shape is answered; None where it is neither that nor refused."""
+        """Returns True if a shape is answered, False if it is refused, and None otherwise."""
         case = _case(shape, dtype)
         if case is None or left_out(case, declaration) is not None or shape in run:
             return None
@@ -57,7 +57,13 @@ def around(
         if not found or found[0].measurement.skipped is not None:
             return None
         broken = found[0].measurement.violations
-        return False if any(v.refusal is not None for v in broken) else None if _is_unjudged(found[0]) else True
+        return (
+            False
+            if any(v.refusal is not None for v in broken)
+            else None
+            if found[0].measurement.unjudged_rows
+            else True
+        )
 
     for refusal in _smallest(results, probed):
         for shape in _shapes(refusal.rows, refusal.columns):
@@ -72,12 +78,8 @@ def around(
 
 def _smallest(results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]) -> Iterator[Refusal]:
     """The smallest refusal of each reason on an input with elements."""
-    violations = [
-        *(v for result in results for v in result.measurement.violations),
-        *(shown.violation for probe in probed for shown in probe.conclusion.findings),
-    ]
     by_reason: dict[tuple[str, str], list[Refusal]] = {}
-    for violation in violations:
+    for violation in violations_of(results, probed):
         refusal = violation.refusal
         if refusal is not None and violation.kind is not FindingKind.EMPTY_REFUSED:
             by_reason.setdefault(refusal.kind, []).append(refusal)
@@ -99,10 +101,6 @@ def _shapes(rows: int, columns: int) -> list[tuple[int, int]]:
 
 def _of_columns(limits: Sequence[SizeLimit], refusal: Refusal) -> SizeLimit | None:
     return next((limit for limit in limits if limit.measure == "columns" and limit.first.kind == refusal.kind), None)
-
-
-def _is_unjudged(result: CaseMeasurement) -> bool:
-    return bool(result.measurement.unjudged_rows)
 
 
 _MOST_ELEMENTS = 2**23

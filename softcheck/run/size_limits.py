@@ -54,12 +54,8 @@ def size_limits(results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult
     Refusals of one kind make a limit if each is larger, in columns, rows or elements, than every answered size. Other
     refusals make no limit. If nothing was answered, there is no limit.
     """
-    violations = [
-        *(v for result in results for v in result.measurement.violations),
-        *(shown.violation for probe in probed for shown in probe.conclusion.findings),
-    ]
     by_kind: dict[tuple[tuple[str, str], bool], list[Violation]] = {}
-    for violation in violations:
+    for violation in violations_of(results, probed):
         if violation.refusal is not None:
             by_kind.setdefault((violation.refusal.kind, _is_empty(violation.refusal)), []).append(violation)
     answered = [
@@ -69,6 +65,14 @@ def size_limits(results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult
     ]
     found = (_of_empties(alike) if without else _limit(alike, answered) for (_, without), alike in by_kind.items())
     return [limit for limit in found if limit is not None]
+
+
+def violations_of(results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]) -> list[Violation]:
+    """Every broken promise of some cases and probes."""
+    return [
+        *(v for result in results for v in result.measurement.violations),
+        *(shown.violation for probe in probed for shown in probe.conclusion.findings),
+    ]
 
 
 def _of_empties(refused: Sequence[Violation]) -> SizeLimit | None:

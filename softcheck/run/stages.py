@@ -120,13 +120,10 @@ class Standings:
     def _count(self, variant: str, dtype: str, shown: Sequence[tuple[str, Violation]]) -> list[tuple[FindingKind, str]]:
         """The kinds that are new, each with the case that shows it."""
         count, kinds = self._found.get((variant, dtype), (0, {}))
-        defects = self._run.declarations[variant].known_defects if variant in self._run.declarations else ()
+        declaration, backend = self._run.declarations.get(variant, Declaration()), self._run.ready.backend
         new: list[tuple[FindingKind, str]] = []
         for case_id, violation in shown:
-            is_known = any(
-                defect.applies(dtype, self._run.ready.backend) and defect.explains(violation, case_id)
-                for defect in defects
-            )
+            is_known = declaration.explanation(violation, case_id, dtype, backend) is not None
             if violation.refusal is None and not is_known and violation.kind not in kinds:
                 kinds[violation.kind] = None
                 new.append((violation.kind, case_id))

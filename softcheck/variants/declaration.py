@@ -99,6 +99,13 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Origin of the algorithm."""
     known_defects: tuple[KnownDefect, ...] = ()
 
+    def explanation(self, violation: Violation, case_id: str, dtype: str, backend: Backend) -> str | None:
+        """The reason of the declared defect that accounts for a violation, or None."""
+        for defect in self.known_defects:
+            if defect.applies(dtype, backend) and defect.explains(violation, case_id):
+                return defect.reason
+        return None
+
     def column_limit(self, dtype: str) -> int | None:
         """Largest column count promised for a dtype; None where there is no limit."""
         if isinstance(self.max_columns, dict):
