@@ -1,7 +1,4 @@
-"""For all tests: the ``gpu`` marker skips with its reason where there is no device, and hypothesis has no deadline.
-
-Workers are forked from one process that has imported torch: ``forked_workers``.
-"""
+"""For all tests: the ``gpu`` marker skips with its reason where there is no device, and hypothesis has no deadline."""
 
 import os
 
@@ -12,14 +9,6 @@ settings.register_profile("softcheck", deadline=None)
 # The same examples on every run, so that a failure in CI is one that the change made.
 settings.register_profile("softcheck-ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("softcheck-ci" if os.environ.get("CI") else "softcheck")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _forked_workers():
-    from forked_workers import forked
-
-    with forked():
-        yield
 
 
 @pytest.hookimpl(trylast=True)

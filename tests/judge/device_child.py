@@ -3,21 +3,34 @@
 Whether Triton interprets or compiles is decided when the kernels are decorated, and other tests share this process.
 """
 
+import functools
 import os
+import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from unittest import mock
 
-from forked_workers import fork_server
+import pytest
 
 
 def pool(*, interpret):
     """One child. Interpreting ones are forked where torch and Triton are imported already, for an interpreter."""
     if interpret:
-        return ProcessPoolExecutor(1, fork_server(), _interpret)
+        return ProcessPoolExecutor(1, _fork_server(), _interpret)
     return ProcessPoolExecutor(1, get_context("spawn"), _compile)
+
+
+@functools.cache
+def _fork_server():
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["softcheck.run.worker", "triton"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "1")
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        forkserver.ensure_running()
+    return context
 
 
 def _interpret():
