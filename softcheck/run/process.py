@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from softcheck.calling import activity
+from softcheck.calling.activity import Phase
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.protocol import Call, NoDevice, Ready, Reply, Request, decode_reply, encode_request
-from softcheck.variants import activity
-from softcheck.variants.activity import Phase
 
 DeviceChoice = Literal["auto", "cuda", "interpreter"]
 
@@ -239,7 +239,7 @@ def start(device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: b
     """Starts the process of a worker, in a process group of its own, that answers over ``theirs``; see ``Worker``.
 
     ``shown`` is the descriptor of the file in which the worker shows its current phase
-    (``softcheck.variants.activity``).
+    (``softcheck.calling.activity``).
     """
     environment = dict(os.environ)
     # Triton reads this when a kernel is decorated. "auto" is resolved in the worker, which knows whether there is a

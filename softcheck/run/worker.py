@@ -16,6 +16,19 @@ import torch
 
 from oracles.formats import FORMATS, Bits, Format, decode
 from oracles.reference import FullyMasked, Reference
+from softcheck.calling import activity
+from softcheck.calling.call import (
+    Called,
+    Placed,
+    call,
+    call_on_device,
+    is_out_of_memory,
+    is_usable,
+    place,
+    returned_wrongly,
+    to_bits,
+)
+from softcheck.calling.state import Snapshot, is_lost, preserved
 from softcheck.cases.case import Layout
 from softcheck.cases.check import check_layout
 from softcheck.contract import Violation
@@ -58,20 +71,8 @@ from softcheck.run.protocol import (
 )
 from softcheck.run.trial_widths import try_width
 from softcheck.run.trials import make_trials
-from softcheck.variants import activity, compiling
-from softcheck.variants.call import (
-    Called,
-    Placed,
-    call,
-    call_on_device,
-    is_out_of_memory,
-    is_usable,
-    place,
-    returned_wrongly,
-    to_bits,
-)
+from softcheck.toolchain import compile_seconds
 from softcheck.variants.registry import LoadedVariant, load
-from softcheck.variants.state import Snapshot, is_lost, preserved
 
 _FEWEST_ROWS = 2**16
 """Rows for which the device judge must have memory on any device."""
@@ -328,7 +329,7 @@ def _open_device(choice: str) -> tuple[torch.device, Ready] | NoDevice:
     import triton
 
     if on_gpu:
-        compiling.install()
+        compile_seconds.install()
     name = torch.cuda.get_device_name(0) if on_gpu else f"{platform.machine()} CPU"
     ready = Ready(
         backend="cuda" if on_gpu else "interpreter",

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from oracles.formats import FLOAT16
+from softcheck.calling.call import to_bits
 from softcheck.cases.exhaustive import domain
 from softcheck.cases.importing import case_from_bits
 from softcheck.errors import UsageError
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.run import worker
 from softcheck.run.protocol import Failed, RunCase, RunDomain, Started, decode_reply, encode_request
-from softcheck.variants.call import to_bits
 
 SCARCE = [torch.OutOfMemoryError("of 40 GB"), MemoryError("of 40 GB"), RuntimeError("can't allocate memory: of 40 GB")]
 """As a GPU's allocator, numpy and torch's allocator for the CPU say it."""
