@@ -11,6 +11,16 @@ settings.register_profile("softcheck-ci", deadline=None, derandomize=True, print
 settings.load_profile("softcheck-ci" if os.environ.get("CI") else "softcheck")
 
 
+@pytest.fixture(scope="session")
+def interpreted():
+    """Run variants on inputs under Triton's interpreter: ``interpreting_child.py`` says what is asked."""
+    from children import Child
+
+    child = Child("interpreting_child.py", TRITON_INTERPRET="1")
+    yield child
+    child.close()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """Skip GPU tests where there is no device. Runs after deselection, so that torch is imported only for them."""

@@ -15,8 +15,8 @@ from softcheck.report.model import VariantResult
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
 from softcheck.run.session import rows_to_run
+from softcheck.toolchain.ptx import contradictions
 from softcheck.variants.declaration import Declaration, KnownDefect
-from softcheck.variants.ptx import contradictions
 
 Measured = Sequence[tuple[Case, Measurement]]
 

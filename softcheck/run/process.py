@@ -17,11 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from softcheck.calling import activity
+from softcheck.calling.activity import Phase
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.forking import ForkedWorker, fork_worker
 from softcheck.run.protocol import Call, NoDevice, Ready, Reply, Request, decode_reply, encode_request
-from softcheck.variants import activity
-from softcheck.variants.activity import Phase
 
 DeviceChoice = Literal["auto", "cuda", "interpreter"]
 
@@ -242,7 +242,7 @@ def start(
     """Starts the process of a worker, in a process group of its own, that answers over ``theirs``; see ``Worker``.
 
     ``shown`` is the descriptor of the file in which the worker shows its current phase
-    (``softcheck.variants.activity``). The process is forked where one has imported torch already, unless its heap is to
+    (``softcheck.calling.activity``). The process is forked where one has imported torch already, unless its heap is to
     be checked.
     """
     forked = None if check_heap else fork_worker(device, theirs, shown)

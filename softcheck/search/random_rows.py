@@ -12,9 +12,9 @@ from itertools import pairwise
 import torch
 
 from oracles.formats import FLOAT16, Format
+from softcheck.calling.call import TORCH_DTYPES
 from softcheck.cases.families.patterns import edge_patterns
 from softcheck.cases.families.tiny import least_normal_distance, zero_distance
-from softcheck.variants.call import TORCH_DTYPES
 
 SIGNED = {16: torch.int16, 32: torch.int32}
 

@@ -143,7 +143,7 @@ def _entry_points() -> dict[str, str]:
 
 
 def _correct_interpreter() -> None:
-    from softcheck.variants import interpreter
+    from softcheck.toolchain import interpreter
 
     if interpreter.is_on():
         interpreter.correct()
