@@ -22,6 +22,7 @@ from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import check_writable, display_of, write
+from softcheck.run import forking
 from softcheck.run.check import check
 from softcheck.run.model import Run, RunOptions
 from softcheck.run.patience import HANG_SECONDS
@@ -168,6 +169,8 @@ def command(
     Without a GPU the kernels run under Triton's interpreter: their logic is checked, not the GPU's arithmetic.
     """
     check_writable(output)
+    if not check_heap:
+        forking.prepare(device)
     before = None if baseline is None else load_any(baseline)
     limits = Tolerances(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown)
     dtypes = dtype or tuple(DTYPES)

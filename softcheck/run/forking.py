@@ -24,8 +24,6 @@ from softcheck.run.fork_server import MOST_BYTES, NUMBER, Order
 _START_SECONDS = 180.0
 """Seconds until the server has imported torch and Triton, on a cold, busy machine."""
 
-_END_SECONDS = 5.0
-
 _READ_AT_IMPORT = (
     *("LD_", "PYTHON", "MALLOC_", "GLIBC_", "LC_", "LANG"),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "TORCH", "TRITON_", "CUDA", "NVIDIA_"),
@@ -89,10 +87,10 @@ class _Server:
             )
 
     def close(self) -> None:
-        """Lets the server end, which it does once its workers have ended."""
+        """Ends the server. Its workers end as the pipes to their parents are closed."""
         self._orders.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=_END_SECONDS)
+        self._process.kill()
+        self._process.wait()
 
     def fork(self, order: Order, descriptors: list[int]) -> int:
         """Returns the process ID of a new worker. Raises OSError if the server gives none."""
@@ -113,13 +111,13 @@ _servers: dict[tuple[object, ...], _Server | None] = {}
 _starts = threading.Lock()
 
 
-def fork_worker(device: str, theirs: Connection, shown: int) -> ForkedWorker | None:
-    """Forks a worker that answers over ``theirs`` and shows its phase in the file ``shown``.
+def prepare(device: str) -> None:
+    """Starts a server before its first worker is needed, so that its imports run beside other work."""
+    _server(device)
 
-    Returns None if no server can be had, as where ``os.fork`` is missing; a worker is then started from nothing.
-    """
-    if not hasattr(socket, "send_fds") or not hasattr(os, "fork"):
-        return None
+
+def _server(device: str) -> tuple[tuple[object, ...], _Server | None]:
+    """Returns the server for a device in the present environment, and its key."""
     environment = _without_choice(os.environ)
     read_at_import = sorted((n, value) for n, value in environment.items() if n.startswith(_READ_AT_IMPORT))
     key = (device, sys.executable, os.getpid(), *read_at_import)
@@ -127,14 +125,23 @@ def fork_worker(device: str, theirs: Connection, shown: int) -> ForkedWorker | N
         if key not in _servers:
             if not _servers:
                 atexit.register(_close_all, os.getpid())
-            _servers[key] = _Server(device)
-        server = _servers[key]
+            can_fork = hasattr(socket, "send_fds") and hasattr(os, "fork")
+            _servers[key] = _Server(device) if can_fork else None
+        return key, _servers[key]
+
+
+def fork_worker(device: str, theirs: Connection, shown: int) -> ForkedWorker | None:
+    """Forks a worker that answers over ``theirs`` and shows its phase in the file ``shown``.
+
+    Returns None if no server can be had, as where ``os.fork`` is missing; a worker is then started from nothing.
+    """
+    key, server = _server(device)
     if server is None:
         return None
     errors, their_errors = os.pipe()
     status, their_status = os.pipe()
     try:
-        order = Order(str(Path.cwd()), environment)
+        order = Order(str(Path.cwd()), _without_choice(os.environ))
         pid = server.fork(order, [theirs.fileno(), shown, their_errors, their_status])
     except OSError:
         with _starts:
