@@ -8,7 +8,7 @@ import torch
 from oracles.formats import Format
 from softcheck.calling.call import TORCH_DTYPES
 from softcheck.cases.families.tiny import least_normal_distance, zero_distance
-from softcheck.search.random_rows import SIGNED, Draw
+from softcheck.cases.random_rows import SIGNED, Draw
 
 _FEW = 8
 

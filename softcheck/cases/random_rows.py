@@ -12,11 +12,10 @@ from itertools import pairwise
 import torch
 
 from oracles.formats import FLOAT16, Format
-from softcheck.calling.call import TORCH_DTYPES
 from softcheck.cases.families.patterns import edge_patterns
 from softcheck.cases.families.tiny import least_normal_distance, zero_distance
 
-SIGNED = {16: torch.int16, 32: torch.int32}
+SIGNED = {16: torch.int16, 32: torch.int32, 64: torch.int64}
 
 _ALWAYS_SPECIAL = 1 << 16
 """Columns beyond which a special value is put into only one row in two, so that ordinary rows are among them."""
@@ -80,7 +79,8 @@ class Draw:
 
     def finite(self, values: torch.Tensor) -> torch.Tensor:
         """The values within the format's range."""
-        return values.clamp_(-self.fmt.max, self.fmt.max)
+        largest = min(self.fmt.max, torch.finfo(values.dtype).max)
+        return values.clamp_(-largest, largest)
 
     def masks(self) -> torch.Tensor:
         """True for masked elements, [rows, columns]: leading, trailing, every second column, or all but one."""
@@ -107,8 +107,13 @@ def fill(
 
     ``filler`` is one of ``FILLERS`` or ``ORDINARY``; both counts are at least 1.
     """
-    values = filler(Draw(rows, columns, fmt, generator))
-    return values if values.dtype == TORCH_DTYPES[fmt.name] else values.to(TORCH_DTYPES[fmt.name])
+    return filler(Draw(rows, columns, fmt, generator)).to(torch_dtype(fmt))
+
+
+def torch_dtype(fmt: Format) -> torch.dtype:
+    """Torch's name for a format."""
+    found: torch.dtype = getattr(torch, fmt.name)
+    return found
 
 
 def _normal(d: Draw) -> torch.Tensor:
@@ -138,7 +143,18 @@ def _one_hot(d: Draw) -> torch.Tensor:
     return d.put(low.expand(d.rows, d.columns).contiguous(), d.pick((0.0, 1.0), 1))
 
 
+def _stairs(d: Draw) -> torch.Tensor:
+    """Logits that rise or fall by one amount from tile to tile, so that a running maximum grows, or is never passed."""
+    tile = d.pick((32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0), 1)
+    step = d.pick((1.0, 20.0, 50.0, 88.0, 89.0, 104.0, 150.0, 1e4), 1) * d.pick((1.0, -1.0), 1)
+    return d.finite(d.normal().add_((d.index / tile).floor_() * step))
+
+
 def _ramp(d: Draw) -> torch.Tensor:
+    return d.by_row(_slope, _stairs)
+
+
+def _slope(d: Draw) -> torch.Tensor:
     steps = d.pick((0.03125, -0.25, 2.0**-10, -0.34657359, 2.0**-8, 0.1, -1.0), 1)
     return d.finite(d.uniform(-20.0, 4.0, 1) + steps * d.index)
 
@@ -257,7 +273,7 @@ def _finite_bits(d: Draw) -> torch.Tensor:
 
 def _from_patterns(d: Draw, patterns: torch.Tensor) -> torch.Tensor:
     # Integer conversion keeps the low bits, which are the pattern.
-    return patterns.to(SIGNED[d.fmt.width]).view(TORCH_DTYPES[d.fmt.name])
+    return patterns.to(SIGNED[d.fmt.width]).view(torch_dtype(d.fmt))
 
 
 def _cancellation(d: Draw) -> torch.Tensor:
@@ -307,9 +323,14 @@ ORDINARY: dict[str, Filler] = {
 """The families whose rows have a finite answer, but for a few that are masked whole; none twice."""
 
 
-def mixed(rows: int, columns: int, fmt: Format, generator: torch.Generator) -> torch.Tensor:
-    """Rows of all ``ORDINARY`` families, a run of each; where there are fewer rows than families, of some of them."""
-    fillers = list(ORDINARY.values())
+def mixed(
+    rows: int,
+    columns: int,
+    fmt: Format,
+    generator: torch.Generator,
+    fillers: Sequence[Filler] = tuple(ORDINARY.values()),
+) -> torch.Tensor:
+    """Rows of all ``fillers``, a run of each; where there are fewer rows than fillers, of some of them."""
     first = 0
     if rows < len(fillers):
         first = int(torch.randint(len(fillers), (1,), generator=generator, device=generator.device))
