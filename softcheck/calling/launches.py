@@ -1,5 +1,8 @@
 """Counts the Triton kernels that this process has interpreted or launched. Imports neither torch nor Triton."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 _counter = [0]
 
 
@@ -11,3 +14,13 @@ def note() -> None:
 def counted() -> int:
     """Launches so far."""
     return _counter[0]
+
+
+@contextmanager
+def forgotten() -> Iterator[None]:
+    """Does not count the launches inside the block."""
+    before = _counter[0]
+    try:
+        yield
+    finally:
+        _counter[0] = before

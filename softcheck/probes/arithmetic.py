@@ -92,7 +92,7 @@ def _kernels(subject: Subject, reading: _Reading) -> Sequence[Compiled]:
     if not subject.setting.on_gpu:
         shape = (_ROWS, reading.columns)
         try:
-            return compile_ahead(CompileRequest(subject.variant.name, TARGET, reading.dtype, shape))
+            return compile_ahead(CompileRequest(subject.variant.spec, TARGET, reading.dtype, shape))
         except AheadError as error:
             raise _UnreadError(f"not compiled ahead of time: {error}") from None
     # Imports Triton. Without a GPU only the compiling process needs it.

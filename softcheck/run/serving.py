@@ -102,7 +102,8 @@ class Server:
         changed = bool(before.restore())
         if wrong is None:
             fatal = changed or is_lost() or not is_usable(self.device)
-            yield Loaded(spec, variant.declaration, first_call_seconds=seconds, fatal=fatal)
+            declaration = msgspec.structs.replace(variant.declaration, call=variant.call)
+            yield Loaded(spec, declaration, first_call_seconds=seconds, fatal=fatal)
         else:
             yield Refused(spec, wrong)
 
@@ -119,6 +120,8 @@ class Server:
         try:
             with activity.calling():
                 output = variant.function(view)
+        except UsageError as error:
+            return str(error)
         except Exception:  # noqa: BLE001 - reported by the first case with its input
             return None
         wrong = returned_wrongly(output, view)

@@ -65,7 +65,7 @@ def _launched(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device
 
 def _compiled(variant: LoadedVariant, dtype: str, shape: tuple[int, int]) -> Sequence[Compiled]:
     try:
-        return compile_ahead(CompileRequest(variant.name, TARGET, dtype, shape))
+        return compile_ahead(CompileRequest(variant.spec, TARGET, dtype, shape))
     except AheadError:
         return []
 
