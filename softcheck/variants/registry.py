@@ -6,6 +6,7 @@
 import importlib
 import importlib.metadata
 import importlib.util
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +97,18 @@ def load(spec: str) -> LoadedVariant:
     function = _import.function_of(module, where.function, where.name)
     _correct_interpreter()
     return LoadedVariant(where.name, function, declaration_of(function))
+
+
+def load_anew(spec: str) -> LoadedVariant:
+    """Imports a variant's module, and the modules beside it, once more: a copy that nothing has been called on.
+
+    Raises UsageError as ``load`` does, also where the module can't be imported twice.
+    """
+    module = sys.modules.get(load(spec).function.__module__)
+    if module is None or not getattr(module, "__file__", None):
+        raise UsageError(f"variant {spec!r} comes from no file; only a file can be imported once more")
+    with _import.anew(Path(str(module.__file__))):
+        return load(spec)
 
 
 def _resolve_file(spec: str, location: str, function: str) -> Spec:
