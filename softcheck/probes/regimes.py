@@ -164,7 +164,7 @@ def _limits(setting: Setting, label: str) -> _Limits:
         most_columns=widest,
         most_elements=2**24 if on_gpu else 2**22,
         rows=192 if on_gpu else 24,
-        most_batch=2**20 if on_gpu else 2**15,
+        most_batch=(2**19 if label == "widths" else 2**17) if on_gpu else 2**15,
         least_rows=16 if on_gpu else 6,
         calls=192 if on_gpu else 64,
         seconds_per_row=1e-7 if on_gpu else 2e-3,
@@ -216,7 +216,8 @@ class _Tour:
         """Telling rows in calls of the target's shape: each row again and again in a tall one."""
         rows, columns = target.shape
         fmt = self._subject.setting.fmt
-        wanted = min(rows * target.calls, self._limits.rows)
+        room = max(self._limits.least_rows, self._limits.most_batch // columns)
+        wanted = min(rows * target.calls, self._limits.rows, room)
         batch = telling_batch(
             columns,
             target.tile,
