@@ -86,6 +86,8 @@ class Batch:
     name: str
     shown: NDArray[np.int64] | None = None
     """Number of bit patterns that each row is the first to show; None if rows are not made for that."""
+    exactly: int | None = None
+    """Rows of a batch that variants get only if they are quick with the most rows of other batches."""
 
 
 @dataclass(slots=True)
@@ -133,23 +135,31 @@ def sample(subject: Subject, batches: Iterable[Batch], limits: SampleLimits) -> 
     seen = _Gathered(subject)
     spent = 0.0
     for batch in batches:
+        if batch.exactly is not None and room.rows < limits.most_rows:
+            continue
         share = 1.0 if batch.columns in seen.sampled.widths else limits.of_first
-        while True:
-            rows = room.rows_of(batch.columns)
-            started = time.perf_counter()
-            try:
-                seen.add(batch, batch.draw(rows))
-            except torch.OutOfMemoryError:
-                if not room.halve(rows, batch.columns):
-                    raise
-            else:
-                break
-        took = time.perf_counter() - started
-        room.note(rows, batch.columns, took)
-        spent += share * took
+        spent += share * _taken(batch, room, seen)
         if seen.is_over or seen.sampled.elements >= limits.target or spent > limits.seconds:
             break
     return seen.outcome()
+
+
+def _taken(batch: Batch, room: _Room, seen: "_Gathered") -> float:
+    """Seconds of a batch: of the largest one that there is memory for."""
+    while True:
+        rows = batch.exactly or room.rows_of(batch.columns)
+        started = time.perf_counter()
+        try:
+            seen.add(batch, batch.draw(rows))
+        except torch.OutOfMemoryError:
+            if batch.exactly is not None:
+                return time.perf_counter() - started
+            if not room.halve(rows, batch.columns):
+                raise
+            continue
+        took = time.perf_counter() - started
+        room.note(rows, batch.columns, took)
+        return took
 
 
 class _Gathered:
