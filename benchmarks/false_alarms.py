@@ -37,17 +37,17 @@ import numpy as np
 import torch
 
 from oracles.formats import FORMATS, Format
+from softcheck.calling.call import Placed, call_on_device, to_bits
 from softcheck.cases.case import format_rows
 from softcheck.cases.corpus import encode_case
 from softcheck.cases.importing import case_from_bits
+from softcheck.cases.random_rows import FILLERS, fill
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.poison import nan_filled
 from softcheck.report.build import environment
 from softcheck.run.protocol import Ready
-from softcheck.cases.random_rows import FILLERS, fill
-from softcheck.variants.call import Placed, call_on_device, to_bits
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.registry import BUILTIN, LoadedVariant, load
 

@@ -4,7 +4,7 @@ import msgspec
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.ptx import ObservedArithmetic
+from softcheck.toolchain.ptx import ObservedArithmetic
 
 
 class KernelArithmetic(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

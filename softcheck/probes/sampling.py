@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from oracles.formats import Format
+from softcheck.calling.call import Placed, Returned, call_on_device, to_bits
 from softcheck.cases.case import format_rows
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import by_contract
@@ -23,7 +24,6 @@ from softcheck.probes.base import Subject
 from softcheck.probes.helpers import free_bytes
 from softcheck.probes.outcome import Outcome, RandomRows
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import Placed, Returned, call_on_device, to_bits
 
 WIDEST_WITNESS = 1 << 13
 """Columns beyond which a row's bits are too long to hand on."""

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from oracles.formats import FORMATS, decode, encode
+from softcheck.calling.call import to_bits
 from softcheck.cases import rare_values
-from softcheck.variants.call import to_bits
 
 SIXTEEN_BITS = ("float16", "bfloat16")
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from oracles.formats import FLOAT64, Bits, Format, bits_hex
 from oracles.reference import FullyMasked
+from softcheck.calling.call import TORCH_DTYPES, all_to_bits, to_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge.device import bins, dispatch, scan, table
@@ -26,7 +27,6 @@ from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.operations import bounds, ulp
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.call import TORCH_DTYPES, all_to_bits, to_bits
 
 MOST_BROKEN_ROWS = 256
 MOST_BROKEN_ELEMENTS = 1 << 21

@@ -13,6 +13,7 @@ import triton
 
 from oracles.formats import Bits, Format
 from oracles.reference import FullyMasked
+from softcheck.calling.call import to_tensor
 from softcheck.errors import SoftcheckError
 from softcheck.judge.device import builtin_rows, dispatch, scan, table, tiles
 from softcheck.judge.device.agreement import differing, without_order
@@ -23,7 +24,6 @@ from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Measurement
 from softcheck.operations import bounds
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.call import to_tensor
 
 _FEW_PROGRAMS = 2
 """Programs of a scan: few, so that each takes several of the built-in rows one after the other, as with any large
