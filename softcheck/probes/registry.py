@@ -39,6 +39,9 @@ WIDEST: dict[str, int] = {"sizes": 2**20, "appended_masks": 65537, "volume": 2**
 
 WIDE = 2**15
 
+LONG: tuple[str, ...] = ("volume", "sizes", "grid_limits")
+"""Probes that take longest. They begin first, so that none runs alone at the end."""
+
 TELLING: tuple[str, ...] = ("sizes", "grid_limits")
 """Probes whose findings say for which sizes they hold. If several probes show the same, a reader sees these first.
 Widths come before row counts, since a row count may fail for the contents of its last row."""

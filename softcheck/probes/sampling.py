@@ -47,7 +47,8 @@ class SampleLimits:
     target: int
     """Elements after which a sample ends."""
     seconds: float
-    """Seconds after which a sample ends."""
+    """Seconds after which a sample ends, if it would not reach its target within ``patience`` at this rate."""
+    patience: float
     of_first: float
     """Share of the seconds that counts of each width's first batch, for which kernels are compiled."""
 
@@ -61,6 +62,7 @@ ON_GPU = SampleLimits(
     quick=0.1,
     target=10_000_000_000,
     seconds=3.0,
+    patience=12.0,
     of_first=0.25,
 )
 ON_CPU = SampleLimits(
@@ -72,6 +74,7 @@ ON_CPU = SampleLimits(
     quick=0.15,
     target=1 << 28,
     seconds=2.0,
+    patience=2.0,
     of_first=1.0,
 )
 
@@ -139,7 +142,10 @@ def sample(subject: Subject, batches: Iterable[Batch], limits: SampleLimits) -> 
             continue
         share = 1.0 if batch.columns in seen.sampled.widths else limits.of_first
         spent += share * _taken(batch, room, seen)
-        if seen.is_over or seen.sampled.elements >= limits.target or spent > limits.seconds:
+        judged = seen.sampled.elements
+        # Other processes may use the GPU too: what is soon done then is worth its time.
+        is_hopeless = spent > limits.seconds and spent * limits.target > limits.patience * judged
+        if seen.is_over or judged >= limits.target or is_hopeless:
             break
     return seen.outcome()
 

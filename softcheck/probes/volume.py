@@ -71,7 +71,7 @@ PROBE = _Volume()
 
 
 def _quick(limits: SampleLimits) -> SampleLimits:
-    return replace(limits, target=limits.target // 100, seconds=limits.seconds / 10)
+    return replace(limits, target=limits.target // 100, seconds=limits.seconds / 10, patience=limits.patience / 10)
 
 
 def source_digest(function: Callable[..., Any]) -> int:
