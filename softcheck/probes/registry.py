@@ -41,6 +41,9 @@ WIDEST: dict[str, int] = {"sizes": 2**20, "regimes": 2**18, "appended_masks": 65
 
 WIDE = 2**15
 
+LONG: tuple[str, ...] = ("volume", "regimes", "histories", "sizes", "grid_limits")
+"""Probes that take longest. They begin first, so that none runs alone at the end."""
+
 TELLING: tuple[str, ...] = ("sizes", "grid_limits", "regimes")
 """Probes whose findings say for which sizes they hold. If several probes show the same, a reader sees these first.
 Widths come before row counts, since a row count may fail for the contents of its last row."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.registry import TELLING
+from softcheck.probes.registry import LONG
 from softcheck.run.model import Events, FirstFinding, Run, RunOptions, Standing
 from softcheck.run.plan import left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
@@ -220,7 +220,7 @@ def cases_and_probes(
         shares = [(case, [name for name in takers if name in names]) for case, takers in cases]
         on_cases = [own.job(case, takers) for case, takers in shares if takers]
         mine = [task for task in small if task.variant in names]
-        probes = [(task.probe in TELLING, _journalled(own, task, record, done[task])) for task in mine]
+        probes = [(task.probe in LONG, _journalled(own, task, record, done[task])) for task in mine]
         if run.options.in_order:
             return Lane([*on_cases, *(job for _, job in probes)], most)
         # Long probes come first, so that none runs alone at the end while the other workers are idle.
