@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from softcheck.variants import _interpreter_builder, _interpreter_folds, _interpreter_source, launches
+from softcheck.variants.stand_in_device import StandInKernel
 from softcheck.variants.unable import uninterpretable
 
 _MARK = "_softcheck_wrapped"
@@ -110,20 +111,11 @@ def _wrap_launch(original: Any) -> Any:
     return launch
 
 
-class _NotCompiled:
-    """The result of an interpreted launch. On a GPU a launch returns the compiled kernel; here there is none."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise uninterpretable(f"{name} of a compiled kernel")
-
-
 def _wrap_run(original: Any) -> Any:
     @wraps(original)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        original(*args, **kwargs)
-        return _NotCompiled()
+    def run(function: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        original(function, *args, grid=grid, warmup=warmup, **kwargs)
+        return StandInKernel(function, kwargs, uninterpretable)
 
     return run
 
