@@ -82,7 +82,7 @@ def add_command(
     else:
         case = _from_bits(bits, dtype) if bits is not None else _from_file(str(array_file), dtype, tensor)
     origin = "added by hand"
-    is_shrunk = variant is not None and shrink
+    shrunk: Shrunk | None = None
     if variant is not None and shrink:
         spec = resolve(variant).name
         session = Session(device, jobs=1)
@@ -97,7 +97,7 @@ def add_command(
     try:
         path = add(saved, target, beside=siblings)
     except AlreadySavedError as error:
-        if not is_shrunk:
+        if shrunk is None:
             raise
         click.echo(f"covered by {error.saved_as} at {error.place}: the input shrinks to the same bits")
         click.echo("nothing was saved; --no-shrink saves the input as it is")

@@ -5,7 +5,6 @@ import signal
 import time
 from collections.abc import Callable
 
-from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
 from softcheck.run.every_pair import WORKERS, EveryPair, wanted
 from softcheck.run.generate import generate
@@ -15,7 +14,7 @@ from softcheck.run.record import Asked, Keeping, Record, SearchRecord, digest_of
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.run.stages import Standings, cases_and_probes, load
 from softcheck.speed.shapes import DEFAULT
-from softcheck.variants.declaration import Backend, Declaration
+from softcheck.variants.declaration import Declaration
 
 TIMED_SHAPE = DEFAULT[0]
 """Rows and columns of the timed input."""
@@ -110,18 +109,6 @@ def check(options: RunOptions, events: Events | None = None, keeping: Keeping | 
 def _most_at_once(options: RunOptions) -> int:
     """Number of workers beyond which some would have nothing to do."""
     return max(len(options.variants), len(options.cases) + len(options.probes) * len(options.variants))
-
-
-def unexplained(violation: Violation, case_id: str, dtype: str, declaration: Declaration, backend: Backend) -> bool:
-    """True if no declared defect accounts for a violation."""
-    return explanation(violation, case_id, dtype, declaration, backend) is None
-
-
-def explanation(
-    violation: Violation, case_id: str, dtype: str, declaration: Declaration, backend: Backend
-) -> str | None:
-    """The reason of the declared defect that accounts for a violation, or None."""
-    return declaration.explanation(violation, case_id, dtype, backend)
 
 
 def _open(options: RunOptions, session: Session, keeping: Keeping | None) -> Record:
@@ -236,7 +223,7 @@ def _generate(session: Session, run: Run, events: Events, record: Record) -> Non
 
         def is_failure(result: CaseMeasurement, dtype: str = dtype, declaration: Declaration = declaration) -> bool:
             return any(
-                unexplained(violation, result.case.id, dtype, declaration, run.ready.backend)
+                declaration.explanation(violation, result.case.id, dtype, run.ready.backend) is None
                 for violation in result.measurement.violations
             )
 
