@@ -177,15 +177,12 @@ def left(bits, output, dtype, fully_masked="nan"):
     """Numbers of the rows that the scan left, sorted."""
     import torch
 
-    from softcheck.judge.device import pairs, scan
+    from softcheck.judge.device import dispatch
     from softcheck.variants.call import to_tensor
 
     constants = _constants(dtype, bits.shape[1])
     x, y = (to_tensor(b, constants.fmt, torch.device("cpu")) for b in (bits, output))
-    if pairs.suits(constants):
-        found = pairs.scan_pairs(x, y, constants, masked_gives_zero=fully_masked == "zero")
-    else:
-        found = scan.scan(x, y, constants)
+    found = dispatch.scan_in("float64", x, y, constants, masked_gives_zero=fully_masked == "zero")
     return sorted(found.listed[: int(found.left)].tolist())
 
 
@@ -213,15 +210,12 @@ def compiled(dtype, columns, target="cuda:90"):
     """PTX of the kernels and their warps, by name."""
     import torch
 
-    from softcheck.judge.device import bins, pairs, scan, table
+    from softcheck.judge.device import bins, dispatch, table
     from softcheck.variants.compile import compiling
 
     x, constants = _compilable(dtype, columns)
     with compiling(target) as kernels:
-        if pairs.suits(constants):
-            pairs.scan_pairs(x, x, constants, masked_gives_zero=False)
-        else:
-            scan.scan(x, x, constants)
+        dispatch.scan_in("float64", x, x, constants, masked_gives_zero=False)
         counts = torch.zeros(bins.ALL, dtype=torch.int64)
         table.tabulate(x, x, constants, torch.arange(4), counts, masked_gives_zero=False)
     return {k.name: (k.asm["ptx"], k.warps) for k in kernels}

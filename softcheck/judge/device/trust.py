@@ -14,7 +14,7 @@ import triton
 from oracles.formats import Bits, Format
 from oracles.reference import FullyMasked
 from softcheck.errors import SoftcheckError
-from softcheck.judge.device import builtin_rows, dispatch, scan, tiles
+from softcheck.judge.device import builtin_rows, dispatch, scan, short, tiles
 from softcheck.judge.device.agreement import differing, without_order
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.judge import judge_on_device
@@ -71,6 +71,8 @@ def distrust(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch
     if width < 1 or not constants.supported:
         return None
     block = tiles.tile(width)[0] if width <= scan.MAX_COLUMNS else 0
+    # Each of the narrow widths has a kernel of its own.
+    block = width if short.suits(constants) else block
     flags = (constants.underflows, constants.far, constants.few_terms)
     judged_in = dispatch.arithmetic_of(constants, device)
     key = (fmt.name, block, block == width, *flags, fully_masked, str(device), judged_in)
