@@ -91,16 +91,20 @@ def measure(
 
 def _tolerant():
     """A planted fault: sixteen times as many additions as the contract allows."""
+    from softcheck.judge.device import constants
     from softcheck.judge.device.constants import Constants
 
     original = Constants.vector
 
-    def vector(constants, degree, margin=None):
-        found = original(constants, degree, margin)
+    def vector(own, degree, margin=None):
+        found = original(own, degree, margin)
         found[2] *= 16
         return found
 
-    return [("softcheck.judge.device.constants.Constants.vector", vector)]
+    return [
+        ("softcheck.judge.device.constants.Constants.vector", vector),
+        ("softcheck.judge.device.constants._scalars", constants._scalars.__wrapped__),
+    ]
 
 
 def trusted(bits, output, dtype, fully_masked="nan", constants=(), functions=()):

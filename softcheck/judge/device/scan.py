@@ -23,6 +23,7 @@ from softcheck.judge.device.exchange import CLOSER, FIRST, kept
 from softcheck.judge.device.exp64 import exp_minus
 from softcheck.judge.device.reduction import (
     Scan,
+    begin,
     better,
     closely,
     finish,
@@ -31,7 +32,6 @@ from softcheck.judge.device.reduction import (
     overlaps,
     store_best,
     store_sums,
-    workspace,
 )
 from softcheck.judge.device.row_figures import beside, finite, largest, maxima, minima, peaks, row_sum, sums, totals
 from softcheck.judge.device.shares import LEAST_APART, apart, flushed, measured, own_errors, places, shares
@@ -435,16 +435,17 @@ def scan(
     chosen = degree(constants)
     fitting = programs or default_programs(x.device, warps, REGISTERS * THREADS // most)
     wide = has_wide_range(constants)
-    slope, exponential, additions, twice, underflow, underflow_sum, _, doubt, _ = constants.vector(
+    slope, exponential, additions, twice, underflow, underflow_sum, _, doubt, _ = constants.scalars(
         chosen, margin(constants)
-    ).tolist()
+    )
     counts = bins.counts_for(constants.largest_bound)
-    space = workspace(rows, min(tiles, fitting), x.device, counts)
-    _scan_kernel[(space.programs,)](
+    found = begin(rows, tiles, fitting, x.device, counts)
+    space = found.space
+    _scan_kernel[(found.programs,)](
         x,
         y,
         space.left,
-        space.listed,
+        found.listed,
         space.floats,
         space.integers,
         space.histogram,
@@ -453,8 +454,7 @@ def scan(
         exponential,
         additions,
         twice,
-        # Unscaled, it may be a subnormal float32 of few bits.
-        underflow * 2.0 ** (_UP_WIDE if wide else _UP_NARROW).value,
+        underflow * 2.0 ** ((_UP_WIDE if wide else _UP_NARROW).value - 64),
         underflow_sum,
         doubt,
         tiles,
@@ -487,4 +487,4 @@ def scan(
         **sparing(),
         **OPTIONS,
     )
-    return finish(space)
+    return finish(found)

@@ -27,7 +27,7 @@ from softcheck.judge.device.elements import (
     ulp_up,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
-from softcheck.judge.device.reduction import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
+from softcheck.judge.device.reduction import Scan, begin, better, finish, is_nvidia, leave, store_best, store_sums
 from softcheck.judge.device.scan import degree
 from softcheck.judge.device.tiles import REGISTERS, THREADS, default_programs, registers
 
@@ -118,7 +118,13 @@ def _short_kernel(
     integers: tl.tensor,
     histogram: tl.tensor,
     counts: tl.tensor,
-    constants: tl.tensor,
+    slope: tl.tensor,
+    exponential: tl.tensor,
+    additions: tl.tensor,
+    twice: tl.tensor,
+    underflow: tl.tensor,
+    underflow_sum: tl.tensor,
+    margin: tl.tensor,
     tiles: tl.tensor,
     rows: tl.tensor,
     x_row_stride: tl.tensor,
@@ -138,10 +144,6 @@ def _short_kernel(
     NVIDIA: tl.constexpr,
 ) -> None:
     table = open_table(NVIDIA)
-    slope, exponential = tl.load(constants).to(tl.float32), tl.load(constants + 1).to(tl.float32)
-    additions, twice = tl.load(constants + 2).to(tl.float32), tl.load(constants + 3).to(tl.float32)
-    underflow = (tl.load(constants + 4) * _UP).to(tl.float32)
-    underflow_sum, margin = tl.load(constants + 5).to(tl.float32), tl.load(constants + 7).to(tl.float32)
 
     lane = tl.arange(0, ROWS)
     best_error = tl.full([ROWS], -1.0, tl.float32)
@@ -281,17 +283,20 @@ def scan_short(
     chosen = degree(constants)
     most = 168 if columns > _MANY else REGISTERS
     fitting = programs or default_programs(x.device, _WARPS, REGISTERS * THREADS // most)
-    space = workspace(rows, min(tiles, fitting), x.device)
-    _short_kernel[(space.programs,)](
+    *arguments, _, doubt, _ = constants.scalars(chosen)
+    found = begin(rows, tiles, fitting, x.device)
+    space = found.space
+    _short_kernel[(found.programs,)](
         x,
         y,
         space.left,
-        space.listed,
+        found.listed,
         space.floats,
         space.integers,
         space.histogram,
         space.counts,
-        constants.tensor(chosen, x.device),
+        *arguments,
+        doubt,
         tiles,
         rows,
         *x.stride(),
@@ -311,4 +316,4 @@ def scan_short(
         **registers(most),
         **OPTIONS,
     )
-    return finish(space)
+    return finish(found)
