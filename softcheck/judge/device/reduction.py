@@ -264,7 +264,7 @@ def _workspace(programs: int, device: torch.device, counts: int, tables: bool) -
         # If programs have tables, they write all results.
         zeroed=space[_FOUND + _TABLE_WORDS :] if tables else space,
         read=read,
-        copied=torch.empty_like(read, device="cpu", pin_memory=device.type == "cuda"),
+        copied=torch.empty(read.shape, dtype=read.dtype, pin_memory=device.type == "cuda"),
     )
 
 
