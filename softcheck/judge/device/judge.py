@@ -160,8 +160,7 @@ class _Judgement:
             self._tabulate_all(torch.arange(rows, device=self.x.device))
         else:
             self._scan(judged_in, programs)
-        rejudged = np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged])
-        again = self._on_host(rejudged) if len(rejudged) else None
+        again = self._on_host(np.concatenate(self.rejudged)) if self.rejudged else None
         witnesses = np.array(sorted(self.figures.witnesses), dtype=np.int64)
         merged = self._merged(again, self._on_host(witnesses) if len(witnesses) else again)
         return msgspec.structs.replace(merged, judged_in=judged_in)
@@ -230,7 +229,7 @@ class _Judgement:
         histogram, if the host has read them.
         """
         most = min(self.most_broken, MOST_BROKEN_ELEMENTS // self.x.shape[1])
-        summary = summarise(found, margin=self.constants.margin(table.DEGREE), most_broken=most)
+        summary = summarise(found, margin=self.constants.scalars(table.DEGREE)[7], most_broken=most)
         if summary.left:
             again = torch.as_tensor(found["row"][summary.chosen]).to(self.x.device, torch.int64)
             taken_back = self._no_counts()
@@ -354,7 +353,9 @@ class _Judgement:
 
     def _violations(self, again: Measurement | None, extremes: Measurement | None) -> tuple[Violation, ...]:
         """Returns one violation per kind: the worst witness, and the counts of device and host together."""
-        merged = []
+        merged: list[Violation] = []
+        if not self.figures.counts and again is None and extremes is None:
+            return ()
         for kind in FindingKind:
             first = _of_kind(again, kind)
             counted = self.figures.counts.get(kind, 0)

@@ -5,7 +5,6 @@ On a GPU that other processes use too, each read waits for their turns. A table 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,17 +13,20 @@ from oracles.reference import RowClass
 from softcheck.contract import FindingKind
 from softcheck.judge.device.fields import FIELDS, PLACES, FigureTable
 
-_KINDS = {
-    FindingKind.ULP_EXCEEDS_BOUND: ("exceeding", "share"),
-    FindingKind.NAN_MISMATCH: ("nan_mismatch", "nan_mismatch"),
-    FindingKind.INF_MISMATCH: ("inf_mismatch", "inf_mismatch"),
-    FindingKind.OUT_OF_RANGE: ("out_of_range", "range_size"),
-    FindingKind.MASKED_NOT_ZERO: ("masked_not_zero", "masked_size"),
-}
-"""Counts of elements by kind, and the figure that makes a row its witness."""
+_KINDS = (
+    FindingKind.ULP_EXCEEDS_BOUND,
+    FindingKind.OUT_OF_RANGE,
+    FindingKind.NAN_MISMATCH,
+    FindingKind.INF_MISMATCH,
+    FindingKind.MASKED_NOT_ZERO,
+)
+"""Kinds of elements that break a promise, in the order of their counts."""
+_COUNTS = slice(PLACES["exceeding"], PLACES["masked_not_zero"] + 1)
+_MISMATCHES = slice(PLACES["nan_mismatch"], PLACES["masked_not_zero"] + 1)
+_SIZES = ("share", "range_size", "nan_mismatch", "inf_mismatch", "masked_size")
+"""The figure that makes a row the witness of each kind."""
 _SHOWN = (FindingKind.SUM_VIOLATION, *_KINDS)
-_SUMS = ("comparable", "error_sum", "flushed")
-_PEAKS = ("error", "share")
+_SUMS = slice(PLACES["comparable"], PLACES["flushed"] + 1)
 
 
 class Peak(NamedTuple):
@@ -66,9 +68,14 @@ class Summary:
 
 def peak(found: FigureTable, figure: str, place: int) -> Peak | None:
     """The figure, ``error`` or ``share``, of the row at a place of a table on the host; None if the row has none."""
-    value, *rest = (float(found[f"{figure}{part}"][place]) for part in ("", "_column", "_logit", "_output"))
-    column, logit, output = map(int, rest)
-    return Peak(value, int(found["row"][place]), column, logit, output) if value >= 0 else None
+    one = _peak(found.figures[:, place].tolist(), figure)
+    return one if one.value >= 0 else None
+
+
+def _peak(of_row: Sequence[float], figure: str) -> Peak:
+    """A figure from all figures of its row."""
+    value, column, logit, output = of_row[PLACES[figure] :][:4]
+    return Peak(value, int(of_row[PLACES["row"]]), int(column), int(logit), int(output))
 
 
 def summarise(found: FigureTable, *, margin: float, most_broken: int) -> Summary:
@@ -83,64 +90,60 @@ def summarise(found: FigureTable, *, margin: float, most_broken: int) -> Summary
 
 
 def _summarised(found: FigureTable, margin: float, most_broken: int) -> Summary:
-    library = found.library
+    library, figures = found.library, found.figures
     deviations = abs(found["deviation"])
     share_of_sum = deviations / found["allowed"]
     doubtful = (found["doubtful"] > 0) | (abs(share_of_sum - 1) <= max(margin, 2.0**-14))
     bad_sum = share_of_sum > 1
-    mismatched = _figures(found, ("nan_mismatch", "inf_mismatch", "masked_not_zero")).sum(0) > 0
-    broken = mismatched | bad_sum | (_figures(found, ("exceeding", "out_of_range")).sum(0) > 0)
+    broken = bad_sum | (figures[_COUNTS].sum(0) > 0)
     few = (broken & ~doubtful).sum() <= most_broken
     chosen = doubtful | (broken & few)
     kept = ~chosen
-    bad_sum, broken = bad_sum & kept, broken & kept
+    broken = broken & kept
     special = (found["row_class"] > 0) & kept
-    deviations = library.nan_to_num(deviations, nan=-1.0)
+    flags = [chosen, special, found["row_class"] == RowClass.FULLY_MASKED, figures[_MISMATCHES].sum(0) > 0]
+    flags[2:] = [flag & special for flag in flags[2:]]
+    deviations = library.where(deviations >= 0, deviations, -1.0)
+    largest = library.stack([found["error"], found["share"], found["error_ftz"], deviations])
+    largest = library.where(kept, largest, -1.0)
+    places = largest[:2].argmax(1)
 
-    # Few operations, each on several figures: on a table of few rows the number of operations takes the time.
-    flags = library.stack([chosen, special, (found["row_class"] == RowClass.FULLY_MASKED) & kept, special & mismatched])
-    peaks = library.where(kept, _figures(found, _PEAKS), -1.0)
-    counts = library.concatenate([bad_sum[None], _figures(found, [count for count, _ in _KINDS.values()])])
-    sizes = [(deviations / found["allowed"])[None], _figures(found, [size for _, size in _KINDS.values()])]
-    sizes = library.nan_to_num(library.concatenate(sizes), nan=0.0)
-    worst = library.where(broken & (counts > 0), sizes, -1.0).argmax(1)
-    largest = library.where(kept, library.stack([deviations, found["error_ftz"]]), -1.0)
+    # All is read at once. Numbers of elements and rows are far below 2^53.
+    parts = [
+        library.stack(flags).sum(1),
+        library.where(kept, figures[_SUMS], 0.0).sum(1),
+        library.amax(largest, 1),
+        figures[:, places].T.reshape(-1),
+    ]
+    # On the host it costs little to see that nothing is broken.
+    if library is not np or broken.any():
+        counts = library.concatenate([(bad_sum & kept)[None], figures[_COUNTS]])
+        sizes = library.stack([deviations / found["allowed"], *(found[name] for name in _SIZES)])
+        worst = library.where(broken & (counts > 0), library.where(sizes >= 0, sizes, 0.0), -1.0).argmax(1)
+        parts += [library.where(broken, counts, 0.0).sum(1), found["row"][worst]]
+    read: list[float] = library.concatenate(parts).tolist()
 
-    # Numbers of elements and rows are far below 2^53.
-    parts = {
-        ("left", "special", "fully_masked", "mismatches"): flags.sum(1),
-        _SUMS: library.where(kept, _figures(found, _SUMS), 0.0).sum(1),
-        ("deviation", "error_ftz"): library.amax(largest, 1),
-        tuple(kind.value for kind in _SHOWN): library.where(broken, counts, 0.0).sum(1),
-        tuple(f"{kind.value}_row" for kind in _SHOWN): found["row"][worst],
-        _PEAKS: library.amax(peaks, 1),
-        tuple((name, place) for name in FIELDS for place in _PEAKS): found.figures[:, peaks.argmax(1)].reshape(-1),
-    }
-    read: dict[Any, float] = dict(zip(chain(*parts), library.concatenate(list(parts.values())).tolist(), strict=True))
-
-    def element(name: str) -> Peak | None:
-        if not read[name] >= 0:
-            return None
-        rest = (int(read[field, name]) for field in ("row", f"{name}_column", f"{name}_logit", f"{name}_output"))
-        return Peak(read[name], *rest)
-
+    left, special_rows, fully_masked_rows, mismatches, elements, error_sum, flushed, error, share, ftz, deviation = (
+        read[:11]
+    )
+    of_error, of_share, broken_rows = (
+        read[11:][: len(FIELDS)],
+        read[11 + len(FIELDS) :][: len(FIELDS)],
+        read[11 + 2 * len(FIELDS) :],
+    )
+    each = zip(_SHOWN, broken_rows[: len(_SHOWN)], broken_rows[len(_SHOWN) :], strict=True) if broken_rows else ()
     return Summary(
         chosen=chosen,
-        left=int(read["left"]),
-        elements=int(read["comparable"]),
-        error_sum=read["error_sum"],
-        flushed=int(read["flushed"]),
-        special_rows=int(read["special"]),
-        fully_masked_rows=int(read["fully_masked"]),
-        special_mismatches=int(read["mismatches"]),
-        error=element("error"),
-        error_ftz=read["error_ftz"],
-        share=element("share"),
-        deviation=read["deviation"],
-        broken={kind: (int(read[kind.value]), int(read[f"{kind.value}_row"])) for kind in _SHOWN if read[kind.value]},
+        left=int(left),
+        elements=int(elements),
+        error_sum=error_sum,
+        flushed=int(flushed),
+        special_rows=int(special_rows),
+        fully_masked_rows=int(fully_masked_rows),
+        special_mismatches=int(mismatches),
+        error=_peak(of_error, "error") if error >= 0 else None,
+        error_ftz=ftz,
+        share=_peak(of_share, "share") if share >= 0 else None,
+        deviation=deviation,
+        broken={kind: (int(count), int(row)) for kind, count, row in each if count},
     )
-
-
-def _figures(found: FigureTable, names: Sequence[str]) -> Any:
-    """Several figures of every row, float64 [names, rows]."""
-    return found.figures[[PLACES[name] for name in names]]

@@ -20,7 +20,7 @@ from softcheck.judge.device.elements import (
     ulp_up,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
-from softcheck.judge.device.fields import FIELDS, MORE, PLACES, FigureTable
+from softcheck.judge.device.fields import FIELDS, MORE, FigureTable
 from softcheck.judge.device.reduction import is_nvidia
 from softcheck.judge.device.tiles import default_programs
 
@@ -39,14 +39,12 @@ _UP = tl.constexpr(2.0**64)
 _DOWN = tl.constexpr(2.0**-64)
 _INFINITY = tl.constexpr(float("inf"))
 
-_FIELD = {name: tl.constexpr(place) for name, place in PLACES.items()}
-_CLASS, _COMPARABLE, _ERROR, _ERROR_SUM, _SHARE = (_FIELD[f] for f in FIELDS[:5])
-_DEVIATION, _ALLOWED, _ERROR_FTZ, _FLUSHED, _NAN = (_FIELD[f] for f in FIELDS[5:10])
-_INF, _MASKED, _RANGE, _EXCEEDING, _DOUBTFUL = (_FIELD[f] for f in FIELDS[10:15])
-_MASKED_SIZE, _RANGE_SIZE, _DENOMINATOR, _MEAN_DISTANCE, _ROW = (_FIELD[f] for f in FIELDS[15:20])
-_ERROR_COLUMN, _ERROR_LOGIT, _ERROR_OUTPUT, _SHARE_COLUMN, _SHARE_LOGIT, _SHARE_OUTPUT = (
-    _FIELD[f] for f in FIELDS[20:]
-)
+_FIELD = [tl.constexpr(place) for place in range(len(FIELDS))]
+_CLASS, _ROW, _COMPARABLE, _ERROR_SUM, _FLUSHED, _DOUBTFUL = _FIELD[:6]
+_EXCEEDING, _RANGE, _NAN, _INF, _MASKED = _FIELD[6:11]
+_DEVIATION, _ALLOWED, _ERROR_FTZ, _RANGE_SIZE, _MASKED_SIZE, _DENOMINATOR, _MEAN_DISTANCE = _FIELD[11:18]
+_ERROR, _ERROR_COLUMN, _ERROR_LOGIT, _ERROR_OUTPUT = _FIELD[18:22]
+_SHARE, _SHARE_COLUMN, _SHARE_LOGIT, _SHARE_OUTPUT = _FIELD[22:]
 
 
 @jit
