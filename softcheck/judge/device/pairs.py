@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import OPTIONS, jit
+from softcheck.judge.device._jit import OPTIONS, jit, launch_on
 from softcheck.judge.device.bins import bin_of, count, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
@@ -206,9 +206,7 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
     *arguments, _, doubt, _ = constants.scalars(chosen)
     found = begin(rows, tiles, fitting, x.device)
     space = found.space
-    _pairs_kernel[(found.programs,)](
-        x,
-        y,
+    given = (
         space.left,
         found.listed,
         space.floats,
@@ -229,8 +227,11 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
         constants.underflows,
         chosen,
         is_nvidia(),
+    )
+    options = dict(
         num_warps=_WARPS,
         **registers(REGISTERS),
         **OPTIONS,
     )
+    launch_on(x, y, _pairs_kernel, found.programs, (constants, masked_gives_zero), given, options)
     return finish(found)

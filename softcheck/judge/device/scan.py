@@ -15,7 +15,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import OPTIONS, jit
+from softcheck.judge.device._jit import OPTIONS, jit, launch_on
 from softcheck.judge.device.bins import EXCHANGE, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import as_float32, leading, quick_inverse
@@ -441,9 +441,7 @@ def scan(
     counts = bins.counts_for(constants.largest_bound)
     found = begin(rows, tiles, fitting, x.device, counts)
     space = found.space
-    _scan_kernel[(found.programs,)](
-        x,
-        y,
+    given = (
         space.left,
         found.listed,
         space.floats,
@@ -481,10 +479,13 @@ def scan(
         stages(block, constants.fmt.itemsize),
         is_nvidia(),
         overlaps(),
+    )
+    options = dict(
         num_warps=warps,
         **closely(),
         **registers(most),
         **sparing(),
         **OPTIONS,
     )
+    launch_on(x, y, _scan_kernel, found.programs, (constants, warp_elements), given, options)
     return finish(found)

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import OPTIONS, jit
+from softcheck.judge.device._jit import OPTIONS, jit, launch_on
 from softcheck.judge.device.bins import bin_of, count, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
@@ -286,9 +286,7 @@ def scan_short(
     *arguments, _, doubt, _ = constants.scalars(chosen)
     found = begin(rows, tiles, fitting, x.device)
     space = found.space
-    _short_kernel[(found.programs,)](
-        x,
-        y,
+    given = (
         space.left,
         found.listed,
         space.floats,
@@ -312,8 +310,11 @@ def scan_short(
         not constants.few_terms,
         chosen,
         is_nvidia(),
+    )
+    options = dict(
         num_warps=_WARPS,
         **registers(most),
         **OPTIONS,
     )
+    launch_on(x, y, _short_kernel, found.programs, (constants, masked_gives_zero), given, options)
     return finish(found)
