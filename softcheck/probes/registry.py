@@ -18,6 +18,7 @@ PROBES: dict[str, str] = {
     "sizes": "widths 1 to 1100, around powers of two to 2^17, and to 2^20: which of them fail, as a predicate",
     "grid_limits": "0 rows, 65535, 65536 and 2^20 + 1 rows: the limits of launch grids",
     "determinism": "repeated calls, stale caches, calls under load and on another stream, bit for bit",
+    "histories": "calls after, beside and in the circumstances of others: modes, threads, streams, graphs, failures",
     "batch_invariance": "a row alone, first, last and in batches of other sizes: the same bits",
     "shifts": "the same constant added to every logit, exactly",
     "permutations": "columns in another order",
@@ -25,6 +26,7 @@ PROBES: dict[str, str] = {
     "fusion": "kernels compiled with and without fused multiply and add",
     "launch_options": "num_warps from 1 to 16 where it can be passed, and each configuration of autotuned kernels",
     "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",
+    "volume": "every value in telling rows, and fresh random rows of every family: 10^10 elements on a GPU",
     "addresses": "offsets computed in 32 bits, beyond 2^31 elements",
 }
 """Probes in the order in which they run, each with the faults it looks for. ``softcheck.probes.NAME`` holds its
@@ -33,7 +35,7 @@ PROBES: dict[str, str] = {
 EXCLUSIVE: dict[str, int] = {"addresses": 4 * 2**32}
 """Probes that take so much of a GPU's memory that no two may run at once, and the most elements that each needs."""
 
-WIDEST: dict[str, int] = {"sizes": 2**20, "appended_masks": 65537}
+WIDEST: dict[str, int] = {"sizes": 2**20, "appended_masks": 65537, "volume": 2**17}
 """Columns of the widest rows that a probe tries on a GPU. A probe that is not named tries at most ``WIDE``."""
 
 WIDE = 2**15
