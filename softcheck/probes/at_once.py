@@ -10,6 +10,9 @@ import msgspec
 import torch
 
 from oracles.formats import Bits
+from softcheck.calling import activity, launches
+from softcheck.calling.call import Called, describe, place, returned_wrongly, synchronize, to_bits, to_tensor
+from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject
@@ -18,9 +21,6 @@ from softcheck.probes.modes import Function
 from softcheck.probes.on_streams import work
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.playing import Copies
-from softcheck.variants import activity, launches
-from softcheck.variants.call import Called, describe, place, returned_wrongly, synchronize, to_bits, to_tensor
-from softcheck.variants.state import preserved
 
 _COLUMNS = 77
 _AT_ONCE = 4

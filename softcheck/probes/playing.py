@@ -10,6 +10,8 @@ from contextlib import suppress
 import torch
 
 from oracles.formats import FORMATS, Bits
+from softcheck.calling.call import Placed, call_on_device, place, to_bits, to_tensor
+from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError, UsageError
 from softcheck.judge.by_contract import judge_call
@@ -19,9 +21,7 @@ from softcheck.probes.helpers import differing
 from softcheck.probes.modes import REQUIRES_GRAD, Function, in_mode
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.steps import Step
-from softcheck.variants.call import Placed, call_on_device, place, to_bits, to_tensor
 from softcheck.variants.registry import load_anew
-from softcheck.variants.state import preserved
 
 _LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.EMPTY_REFUSED})
 """Kinds that other probes and cases look for, and that show whatever was called before."""
