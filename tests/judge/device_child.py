@@ -104,7 +104,7 @@ def measure(
 
 def _tolerant():
     """A planted fault: sixteen times as many additions as the contract allows."""
-    from softcheck.judge.device import constants
+    from softcheck.judge.device import constants, scan
     from softcheck.judge.device.constants import Constants
 
     original = Constants.vector
@@ -117,6 +117,7 @@ def _tolerant():
     return [
         ("softcheck.judge.device.constants.Constants.vector", vector),
         ("softcheck.judge.device.constants._scalars", constants._scalars.__wrapped__),
+        ("softcheck.judge.device.scan._settings", scan._settings.__wrapped__),
     ]
 
 

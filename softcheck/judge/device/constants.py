@@ -19,9 +19,12 @@ _VISIBLE = 2.0**-18
 """Relative error of bounds and shares, which are computed in float32: some 20 roundings of 2^-24 each."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Constants:
-    """Bounds of one arithmetic at one column count; names as in ``softcheck.operations.bounds.Model``."""
+    """Bounds of one arithmetic at one column count; names as in ``softcheck.operations.bounds.Model``.
+
+    Constants are compared by identity, since each launch looks something up by them; ``constants_of`` keeps them.
+    """
 
     fmt: Format
     model: bounds.Model

@@ -34,7 +34,7 @@ MOST_BROKEN_ELEMENTS = 1 << 21
 """Number of broken rows and elements up to which the numpy judge judges all of them; beyond, it judges the worst of
 each kind."""
 
-_TABLE_ROWS = 1 << 21
+_TABLE_ROWS = 1 << 20
 """Most rows of a table: its figures, and the tensors that reduce them, take some 0.7 GB."""
 
 Rows = NDArray[np.int64]

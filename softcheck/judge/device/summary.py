@@ -4,7 +4,8 @@ On a GPU that other processes use too, each read waits for their turns. A table 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,19 +52,19 @@ class Summary:
     """Rows that are left to the numpy judge: bool, [rows], where the table is."""
     left: int
     """Number of chosen rows."""
-    elements: int
-    error_sum: float
-    flushed: int
-    special_rows: int
-    fully_masked_rows: int
-    special_mismatches: int
-    error: Peak | None
-    error_ftz: float
+    elements: int = 0
+    error_sum: float = 0.0
+    flushed: int = 0
+    special_rows: int = 0
+    fully_masked_rows: int = 0
+    special_mismatches: int = 0
+    error: Peak | None = None
+    error_ftz: float = -1.0
     """The largest error in a format without subnormals; negative if no row shows one."""
-    share: Peak | None
-    deviation: float
+    share: Peak | None = None
+    deviation: float = -1.0
     """Largest distance of a sum from 1; negative if there is none."""
-    broken: dict[FindingKind, tuple[int, int]]
+    broken: dict[FindingKind, tuple[int, int]] = field(default_factory=dict)
 
 
 def peak(found: FigureTable, figure: str, place: int) -> Peak | None:
@@ -90,59 +91,52 @@ def summarise(found: FigureTable, *, margin: float, most_broken: int) -> Summary
 
 
 def _summarised(found: FigureTable, margin: float, most_broken: int) -> Summary:
-    library, figures = found.library, found.figures
-    deviations = abs(found["deviation"])
-    share_of_sum = deviations / found["allowed"]
+    library = found.library
+    share_of_sum = abs(found["deviation"]) / found["allowed"]
     doubtful = (found["doubtful"] > 0) | (abs(share_of_sum - 1) <= max(margin, 2.0**-14))
     bad_sum = share_of_sum > 1
-    broken = bad_sum | (figures[_COUNTS].sum(0) > 0)
-    few = (broken & ~doubtful).sum() <= most_broken
-    chosen = doubtful | (broken & few)
-    kept = ~chosen
-    broken = broken & kept
-    special = (found["row_class"] > 0) & kept
-    flags = [chosen, special, found["row_class"] == RowClass.FULLY_MASKED, figures[_MISMATCHES].sum(0) > 0]
-    flags[2:] = [flag & special for flag in flags[2:]]
-    deviations = library.where(deviations >= 0, deviations, -1.0)
-    largest = library.stack([found["error"], found["share"], found["error_ftz"], deviations])
-    largest = library.where(kept, largest, -1.0)
-    places = largest[:2].argmax(1)
-
-    # All is read at once. Numbers of elements and rows are far below 2^53.
+    broken = bad_sum | (found.figures[_COUNTS].sum(0) > 0)
+    chosen = doubtful | (broken & ((broken & ~doubtful).sum() <= most_broken))
+    left = int(chosen.sum())
+    if left:
+        found, bad_sum, broken = found.rows(~chosen), bad_sum[~chosen], broken[~chosen]
+    figures = found.figures
+    if not figures.shape[1]:
+        return Summary(chosen=chosen, left=left)
+    deviations = abs(found["deviation"])
+    largest = [found["error"], found["share"], found["error_ftz"], library.where(deviations >= 0, deviations, -1.0)]
+    largest = library.stack(largest)
+    special = found["row_class"] > 0
     parts = [
-        library.stack(flags).sum(1),
-        library.where(kept, figures[_SUMS], 0.0).sum(1),
+        figures[_SUMS].sum(1),
         library.amax(largest, 1),
-        figures[:, places].T.reshape(-1),
+        figures[:, largest[:2].argmax(1)].T.reshape(-1),
+        library.stack([special, found["row_class"] == RowClass.FULLY_MASKED]).sum(1),
     ]
-    # On the host it costs little to see that nothing is broken.
-    if library is not np or broken.any():
-        counts = library.concatenate([(bad_sum & kept)[None], figures[_COUNTS]])
+    if broken.any():
+        counts = library.concatenate([bad_sum[None], figures[_COUNTS]])
         sizes = library.stack([deviations / found["allowed"], *(found[name] for name in _SIZES)])
-        worst = library.where(broken & (counts > 0), library.where(sizes >= 0, sizes, 0.0), -1.0).argmax(1)
-        parts += [library.where(broken, counts, 0.0).sum(1), found["row"][worst]]
-    read: list[float] = library.concatenate(parts).tolist()
-
-    left, special_rows, fully_masked_rows, mismatches, elements, error_sum, flushed, error, share, ftz, deviation = (
-        read[:11]
-    )
-    of_error, of_share, broken_rows = (
-        read[11:][: len(FIELDS)],
-        read[11 + len(FIELDS) :][: len(FIELDS)],
-        read[11 + 2 * len(FIELDS) :],
-    )
-    each = zip(_SHOWN, broken_rows[: len(_SHOWN)], broken_rows[len(_SHOWN) :], strict=True) if broken_rows else ()
+        worst = library.where(counts > 0, library.where(sizes >= 0, sizes, 0.0), -1.0).argmax(1)
+        mismatches = special & (figures[_MISMATCHES].sum(0) > 0)
+        parts += [counts.sum(1), found["row"][worst], mismatches.sum()[None]]
+    # All is read at once. Numbers of elements and rows are far below 2^53.
+    read = iter(library.concatenate(parts).tolist())
+    elements, error_sum, flushed, error, share, error_ftz, deviation = islice(read, 7)
+    of_error, of_share = (list(islice(read, len(FIELDS))) for _ in range(2))
+    special_rows, fully_masked_rows = islice(read, 2)
+    shown, rows, mismatched = (list(islice(read, length)) for length in (len(_SHOWN), len(_SHOWN), 1))
+    each = zip(_SHOWN, shown, rows, strict=False)
     return Summary(
         chosen=chosen,
-        left=int(left),
+        left=left,
         elements=int(elements),
         error_sum=error_sum,
         flushed=int(flushed),
         special_rows=int(special_rows),
         fully_masked_rows=int(fully_masked_rows),
-        special_mismatches=int(mismatches),
+        special_mismatches=int(mismatched[0]) if mismatched else 0,
         error=_peak(of_error, "error") if error >= 0 else None,
-        error_ftz=ftz,
+        error_ftz=error_ftz,
         share=_peak(of_share, "share") if share >= 0 else None,
         deviation=deviation,
         broken={kind: (int(count), int(row)) for kind, count, row in each if count},
