@@ -255,3 +255,48 @@ def table_kernels(dtype, columns):
             for counted in (None, torch.ones(2, dtype=torch.int64)[1:]):
                 table.tabulate(x, x, constants, rows, counts, masked_gives_zero=False, counted=counted)
     return len(kernels)
+
+
+def comparisons(bits, output, dtype, patches=()):
+    """The comparison of an output with ``SOFTMAX.on_device``'s values and limits: by the kernel, and by numpy."""
+    import torch
+
+    from oracles.formats import FORMATS
+    from softcheck.calling.call import to_tensor
+    from softcheck.judge.device import compare
+    from softcheck.judge.judge import STANDARD
+    from softcheck.operations import bounds
+    from softcheck.operations.softmax import SOFTMAX
+
+    fmt = FORMATS[dtype]
+    x, y = (to_tensor(b, fmt, torch.device("cpu")) for b in (bits, output))
+    exact, _, limits = SOFTMAX.on_device(x, fmt, bounds.model(STANDARD, fmt))
+    with _patched(patches):
+        by_kernel = compare.compare(y, exact, limits, fmt)
+    with mock.patch.object(compare, "INTERPRETED", False):
+        return by_kernel, compare.compare(y, exact, limits, fmt)
+
+
+def compared(output, exact, limits, dtype, scale=None):
+    """The kernel's comparison of an output, as bits, with any values."""
+    import torch
+
+    from oracles.formats import FORMATS
+    from softcheck.calling.call import to_tensor
+    from softcheck.judge.device import compare
+
+    fmt = FORMATS[dtype]
+    y = to_tensor(output, fmt, torch.device("cpu"))
+    rest = [None if values is None else torch.from_numpy(values) for values in (exact, limits, scale)]
+    found = []
+    for interpreted in (True, False):
+        with mock.patch.object(compare, "INTERPRETED", interpreted):
+            found.append(compare.compare(y, rest[0], rest[1], fmt, scale=rest[2]))
+    return found
+
+
+def lower_binade(unit, MIN_EXPONENT):
+    """A planted fault: the binade below an element's own."""
+    from softcheck.judge.device.elements import binade
+
+    return binade(unit, MIN_EXPONENT) - (1 << 20)
