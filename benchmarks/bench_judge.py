@@ -33,6 +33,7 @@ import triton
 import triton.language as tl
 
 from oracles.formats import FORMATS, Format
+from softcheck.calling.call import TORCH_DTYPES, to_bits
 from softcheck.judge.device import bins, dispatch, rates, table
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
@@ -41,8 +42,7 @@ from softcheck.judge.device.reduction import Numbers, Scan
 from softcheck.judge.device.tiles import tile
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.operations import bounds
-from softcheck.variants.call import TORCH_DTYPES, to_bits
-from softcheck.variants.compile import compiling
+from softcheck.toolchain.compile import compiling
 
 SHAPES = [
     *((dtype, shape) for shape in ((65536, 1024), (16384, 4096)) for dtype in ("float16", "bfloat16", "float32")),

@@ -4,7 +4,7 @@
     python benchmarks/false_alarms.py --resume FILE
 
 Correct are the built-in variants that declare no defect for the dtype, but for those that only probes show. Rows are drawn on
-the device (``softcheck.search.random_rows``) at widths from 1 to 2^17; every variant that takes them is run on the same rows, and
+the device (``softcheck.cases.random_rows``) at widths from 1 to 2^17; every variant that takes them is run on the same rows, and
 judged where they lie with ``judge_trusted``; with ``--device cpu``, on small launches, with the numpy judge. Families take turns by
 the time that they have used, until every variant has ``--elements`` in the dtype or ``--seconds`` have gone by since the start.
 With ``--jobs`` above 1, processes share the widths and dtypes, mostly so that they compile side by side; what each of them has is in
@@ -37,17 +37,17 @@ import numpy as np
 import torch
 
 from oracles.formats import FORMATS, Format
+from softcheck.calling.call import Placed, call_on_device, to_bits
 from softcheck.cases.case import format_rows
 from softcheck.cases.corpus import encode_case
 from softcheck.cases.importing import case_from_bits
+from softcheck.cases.random_rows import FILLERS, fill
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.poison import nan_filled
 from softcheck.report.build import environment
 from softcheck.run.protocol import Ready
-from softcheck.search.random_rows import FILLERS, fill
-from softcheck.variants.call import Placed, call_on_device, to_bits
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.registry import BUILTIN, LoadedVariant, load
 

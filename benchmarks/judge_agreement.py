@@ -25,6 +25,7 @@ from typing import get_args
 
 import torch
 
+from softcheck.calling.call import place, to_bits
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.contract import FindingKind
@@ -34,7 +35,6 @@ from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.run.plan import left_out
-from softcheck.variants.call import place, to_bits
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import load as load_variant
 

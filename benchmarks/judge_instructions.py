@@ -28,13 +28,13 @@ import triton
 import triton.language as tl
 
 from oracles.formats import FORMATS
+from softcheck.calling.call import TORCH_DTYPES
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.scan import scan
 from softcheck.judge.device.tiles import tile
 from softcheck.judge.judge import STANDARD
 from softcheck.operations import bounds
-from softcheck.variants.call import TORCH_DTYPES
-from softcheck.variants.compile import compiling
+from softcheck.toolchain.compile import compiling
 
 CLOCKS = 132 * 1.755e9
 UNITS = {

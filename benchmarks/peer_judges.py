@@ -70,7 +70,7 @@ def _child(spec: str, device: str, dtypes: list[str]) -> None:
     """Prints as JSON which judges accept the kernel."""
     import torch
 
-    from softcheck.variants.call import TORCH_DTYPES
+    from softcheck.calling.call import TORCH_DTYPES
     from softcheck.variants.registry import load
 
     place = torch.device("cuda" if device == "cuda" else "cpu")

@@ -37,6 +37,7 @@ from softcheck.run.probing import ProbeTask, run_probe
 from softcheck.run.protocol import Ready
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.run.size_limits import size_limits
+from softcheck.variants.declaration import Backend, Declaration
 
 from planted import Planted, bugs, controls  # isort: skip - peer_judges puts its folder on the path
 
@@ -93,6 +94,8 @@ class _Check:
     def __init__(self, planted: Planted, score: Score, options: argparse.Namespace) -> None:
         self.planted, self.score, self.options = planted, score, options
         self.begun = time.monotonic()
+        self.backend: Backend = "interpreter"
+        self._declaration = Declaration()
 
     def run(self, cases: list[Case], probes: tuple[str, ...], given: Session | None = None) -> None:
         """Everything on the given session or one of its own; what goes wrong with the check itself is recorded."""
@@ -109,10 +112,12 @@ class _Check:
 
     def _run(self, session: Session, cases: list[Case], probes: tuple[str, ...]) -> None:
         spec = self.planted.spec
+        self.backend = session.ready.backend
         declaration = session.load(spec, self.planted.dtypes)
         if isinstance(declaration, str):
             self.score.error = f"refused: {declaration}"
             return
+        self._declaration = declaration
         results: list[CaseMeasurement] = []
         for case, takers in plan(cases, {spec: declaration}, self.planted.dtypes).tasks:
             # As in a report: wider rows than compile in time are a limit and no finding.
@@ -123,7 +128,7 @@ class _Check:
                 results.append(result)
                 for violation in result.measurement.violations:
                     if violation.refusal is None or not self.score.is_right:
-                        self._note(case.id, violation)
+                        self._note(case.id, violation, case.dtype)
             if self._ends():
                 return
         self._note_limits(results)
@@ -140,12 +145,12 @@ class _Check:
             limits = size_limits(of_dtype, [])
             if not self.score.is_right:
                 for limit in limits:
-                    self._note(f"all cases/{dtype}", Violation(limit.kind, limit.words))
+                    self._note(f"all cases/{dtype}", Violation(limit.kind, limit.words), dtype)
                 continue
             for result in of_dtype:
                 for violation in result.measurement.violations:
                     if violation.refusal is not None and not any(limit.covers(violation) for limit in limits):
-                        self._note(result.case.id, violation)
+                        self._note(result.case.id, violation, dtype)
 
     def _probe(self, session: Session, probes: tuple[str, ...]) -> None:
         spec = self.planted.spec
@@ -155,11 +160,13 @@ class _Check:
                 self.score.probes += 1
                 for shown in () if probed is None else probed.conclusion.findings:
                     assert probed is not None
-                    self._note(f"{probed.case_id(shown.label)}/{dtype}", shown.violation)
+                    self._note(f"{probed.case_id(shown.label)}/{dtype}", shown.violation, dtype)
                 if self._ends():
                     return
 
-    def _note(self, where: str, violation: Violation) -> None:
+    def _note(self, where: str, violation: Violation, dtype: str) -> None:
+        if self.score.is_right and self._declaration.explanation(violation, where, dtype, self.backend) is not None:
+            return
         kind = str(violation.kind)
         # Saved results name no folder of the machine.
         self.score.found.setdefault(kind, f"{where}: {violation.message}".replace(f"{ROOT}/", ""))

@@ -53,7 +53,12 @@ STEPS = (
         240,
         alone=False,
     ),
-    Step("ptx", "pytest -n 4 tests/variants tests/judge -k 'ptx or device or arithmetic'", 240, alone=False),
+    Step(
+        "ptx",
+        "pytest -n 4 tests/variants tests/toolchain tests/judge -k 'ptx or device or arithmetic'",
+        240,
+        alone=False,
+    ),
     Step("speed-tests", "pytest -m gpu -n 0 tests/speed", 120),
     Step(
         "planted", "python benchmarks/planted_score.py --device cuda --parallel 12 --seconds 100 --output planted", 420

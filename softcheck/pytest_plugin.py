@@ -332,20 +332,19 @@ def _specs(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> dict[str
 
 def _below(folder: Path, spec: str) -> str:
     """Returns a spec whose file, if it names one, is looked for in a folder."""
-    location, colon, function = spec.rpartition(":")
+    from softcheck.variants.registry import split_call
+
+    named, call = split_call(spec)
+    location, colon, function = named.rpartition(":")
     is_file = location.endswith(".py") or "/" in location
-    return f"{folder / Path(location).expanduser()}{colon}{function}" if is_file else spec
+    return f"{folder / Path(location).expanduser()}{colon}{function}{call}" if is_file else spec
 
 
 def _dtypes(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[str]:
     from oracles.formats import FORMATS
-    from softcheck.errors import UsageError, near_matches
+    from softcheck.cases.dtypes import known_dtype
 
-    chosen = list(_names(config, "dtype", asked.get("dtypes")) or FORMATS)
-    for dtype in chosen:
-        if dtype not in FORMATS:
-            raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")
-    return chosen
+    return [known_dtype(name) for name in _names(config, "dtype", asked.get("dtypes")) or FORMATS]
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """The command line in this process, for tests of what it prints and how it exits.
 
-A process of its own costs each test half a second of imports, and seconds for each worker that it starts: these are forked
-here (``forked_workers``). Tests of signals, pipes and of what is imported start ``python -m softcheck.cli.main`` themselves.
+A process of its own costs each test half a second of imports, and seconds for the server that its workers are forked from:
+here one serves all tests. Tests of signals, pipes and of what is imported start ``python -m softcheck.cli.main`` themselves.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""For all tests: the ``gpu`` marker skips with its reason where there is no device, and hypothesis has no deadline.
-
-Workers are forked from one process that has imported torch: ``forked_workers``.
-"""
+"""For all tests: the ``gpu`` marker skips with its reason where there is no device, and hypothesis has no deadline."""
 
 import os
 
@@ -14,12 +11,14 @@ settings.register_profile("softcheck-ci", deadline=None, derandomize=True, print
 settings.load_profile("softcheck-ci" if os.environ.get("CI") else "softcheck")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _forked_workers():
-    from forked_workers import forked
+@pytest.fixture(scope="session")
+def interpreted():
+    """Run variants on inputs under Triton's interpreter: ``interpreting_child.py`` says what is asked."""
+    from children import Child
 
-    with forked():
-        yield
+    child = Child("interpreting_child.py", TRITON_INTERPRET="1")
+    yield child
+    child.close()
 
 
 @pytest.hookimpl(trylast=True)

@@ -42,8 +42,7 @@ def run(folder, *options):
 
 
 def test_gpu_tests_skip_with_the_reason_and_others_import_no_torch(tmp_path):
-    for name in ("conftest.py", "forked_workers.py"):
-        (tmp_path / name).write_text((Path(__file__).parent / name).read_text())
+    (tmp_path / "conftest.py").write_text((Path(__file__).parent / "conftest.py").read_text())
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    gpu: needs a device\n")
     (tmp_path / "test_both.py").write_text(TESTS)
     skipped = run(tmp_path, "-k", "gpu")

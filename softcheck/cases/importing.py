@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from oracles.formats import BFLOAT16, FORMATS, Bits, Format
 from softcheck.cases.case import PACKED, Case, Layout, digest, format_rows
 from softcheck.cases.check import check_fields, check_layout
+from softcheck.cases.dtypes import known_dtype
 from softcheck.errors import UsageError, near_matches
 
 MAX_SAVED_ELEMENTS = 1 << 22
@@ -179,6 +180,4 @@ def _check_shape(shape: tuple[int, ...], what: str) -> None:
 
 
 def _format(dtype: str) -> Format:
-    if dtype not in FORMATS:
-        raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")
-    return FORMATS[dtype]
+    return FORMATS[known_dtype(dtype)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from oracles.formats import FORMATS
+from softcheck.cases.dtypes import known_dtype
 from softcheck.errors import UsageError, near_matches
 
 PREFIX = "SOFTCHECK_"
@@ -39,11 +39,8 @@ class NumberRange(click.FloatRange):
 def dtype_option(
     _context: click.Context, _option: click.Parameter, value: str | tuple[str, ...]
 ) -> str | tuple[str, ...]:
-    """Callback of --dtype, given once or many times; raises UsageError with near matches for an unknown one."""
-    for name in (value,) if isinstance(value, str) else value:
-        if name not in FORMATS:
-            raise UsageError(f"unknown dtype {name!r}; {near_matches(name, list(FORMATS))}")
-    return value if isinstance(value, str) else tuple(dict.fromkeys(value))
+    """Callback of --dtype, given once or many times, which may be short (fp16); raises UsageError for an unknown one."""
+    return known_dtype(value) if isinstance(value, str) else tuple(dict.fromkeys(map(known_dtype, value)))
 
 
 def variable(setting: str) -> str:

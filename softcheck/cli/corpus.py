@@ -10,10 +10,11 @@ from softcheck.cases.case import Case, parse_rows
 from softcheck.cases.check import check_name
 from softcheck.cases.corpus import corpus_files, decode_case, default_corpora, encode_case, load, verify
 from softcheck.cases.corpus_edit import AlreadySavedError, add
+from softcheck.cases.dtypes import known_dtype
 from softcheck.cases.importing import case_from_bits, read_array
 from softcheck.cases.selection import select
 from softcheck.cli.config import ConfiguredCommand, SuggestingGroup
-from softcheck.cli.options import corpora_argument, device_option
+from softcheck.cli.options import corpora_argument, device_option, variant_options, variants_of
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError, near_matches
 from softcheck.report.json_format import load as load_report
@@ -21,7 +22,6 @@ from softcheck.report.model import Finding, Report
 from softcheck.run.process import DeviceChoice
 from softcheck.run.regression import FAMILY, Shrunk, named, shrink_failure
 from softcheck.run.session import Session
-from softcheck.variants.registry import resolve
 
 _DEFAULT_FILE = Path("corpora") / "regressions" / "regressions.jsonl"
 
@@ -41,7 +41,7 @@ def command() -> None:
 @click.option("--bits", metavar="HEX", help="Bit patterns: elements parted by spaces, rows by semicolons.")
 @click.option("--line", metavar="JSON", help="A whole case as a corpus stores it, recipe and layout included.")
 @click.option("--dtype", metavar="DTYPE", help="Format of the bits, or of patterns in a .npy file.")
-@click.option("--variant", metavar="NAME|FILE:FUNCTION", help="What fails on it; needed to shrink. A finding says it.")
+@variant_options
 @click.option("--shrink/--no-shrink", default=True, help="Look for the smallest input that still fails.")
 @click.option("--name", help="Name in the id; the input's digest if left out.")
 @click.option("--tag", "tags", multiple=True, help="A tag of the case.")
@@ -57,7 +57,9 @@ def add_command(
     bits: str | None,
     line: str | None,
     dtype: str | None,
-    variant: str | None,
+    specs: tuple[str, ...],
+    variant: tuple[str, ...],
+    call: str | None,
     shrink: bool,
     name: str | None,
     tags: tuple[str, ...],
@@ -67,24 +69,29 @@ def add_command(
 ) -> None:
     """Save a failing input as a regression, shrunk first.
 
-    An exact duplicate is refused. An input that shrinks to a saved one is covered by it, and nothing is saved.
+    The variant is what fails on it, and needed to shrink; a finding says it. An exact duplicate is refused. An input that shrinks to a saved one is covered by it, and nothing is saved.
     """
     if sum(source is not None for source in (finding, array_file, bits, line)) != 1:
         raise UsageError("say what to add by exactly one of --finding (with --report), --file, --bits and --line")
     if name is not None:
         check_name(name)
+    dtype = None if dtype is None else known_dtype(dtype)
     kind: FindingKind | None = None
+    spec: str | None = None
+    if specs or variant:
+        spec, *others = variants_of(click.get_current_context(), specs, variant, call)
+        if others:
+            raise UsageError(f"{len(others) + 1} variants are named; expected the one that fails on the input")
     if finding is not None:
         case, found, found_in = _from_report(report_file, finding)
-        variant, kind = variant or found_in, found.kind
+        spec, kind = spec or found_in, found.kind
     elif line is not None:
         case = decode_case(line.encode())
     else:
         case = _from_bits(bits, dtype) if bits is not None else _from_file(str(array_file), dtype, tensor)
     origin = "added by hand"
-    is_shrunk = variant is not None and shrink
-    if variant is not None and shrink:
-        spec = resolve(variant).name
+    is_shrunk = spec is not None and shrink
+    if spec is not None and shrink:
         session = Session(device, jobs=1)
         try:
             shrunk = shrink_failure(session, spec, case, kind)
@@ -108,7 +115,7 @@ def add_command(
         if path in (file.resolve() for c in default_corpora() for file in corpus_files(c))
         else f" --corpus {shlex.quote(str(target))}"
     )
-    whose = f" --variant {shlex.quote(variant)}" if variant is not None else ""
+    whose = f" --variant {shlex.quote(spec)}" if spec is not None else ""
     click.echo(f"run it: softcheck report{whose} --case {saved.id} --dtype {saved.dtype}{where}")
 
 
@@ -169,8 +176,6 @@ def run_command(context: click.Context, arguments: tuple[str, ...]) -> None:
 def _from_bits(text: str, dtype: str | None) -> Case:
     if dtype is None:
         raise UsageError("--bits needs --dtype: 16 bits may be a float16 or a bfloat16")
-    if dtype not in FORMATS:
-        raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")
     rows = tuple(row.strip() for row in text.strip().strip(";").split(";"))
     bits = parse_rows(rows, len(rows[0].split()), FORMATS[dtype])
     return case_from_bits(bits, dtype, family=FAMILY, provenance="bits")

@@ -9,7 +9,7 @@ import click
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
-from softcheck.cli.options import device_option, format_option, output_option, variants_argument
+from softcheck.cli.options import device_option, format_option, output_option, variant_options, variants_of
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import unmeasured
 from softcheck.report.build import command_line, exit_code
@@ -23,13 +23,12 @@ from softcheck.run.first_look import Look, look
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
-from softcheck.variants.registry import resolve
 
 _FOLDER = Path(".softcheck")
 
 
 @click.command("exhaust", cls=ConfiguredCommand)
-@variants_argument(required=True)
+@variant_options
 @click.option(
     "--dtype", default="float16", callback=dtype_option, show_default=True, help="float16, bfloat16 or float32."
 )
@@ -44,7 +43,9 @@ _FOLDER = Path(".softcheck")
 @output_option
 def command(
     *,
-    variants: tuple[str, ...],
+    specs: tuple[str, ...],
+    variant: tuple[str, ...],
+    call: str | None,
     dtype: str,
     columns: int,
     differences: bool,
@@ -69,7 +70,7 @@ def command(
     Without a GPU, pairs are taken from a sub-lattice of patterns at the edges of binades.
     """
     check_writable(output)
-    names = list(dict.fromkeys(resolve(spec).name for spec in variants))
+    names = variants_of(click.get_current_context(), specs, variant, call)
     if journal is not None and len(names) > 1:
         raise UsageError("--journal is for one variant; leave it out and each gets its own below .softcheck")
     domain(dtype, columns, differences=differences, first=sample_first)

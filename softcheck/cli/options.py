@@ -1,9 +1,11 @@
 """Options that several commands share, with the same words."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import click
+
+from softcheck.variants.registry import resolve, with_call
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -23,7 +25,46 @@ def format_option(names: Iterable[str]) -> Callable[[Command], Command]:
     return click.option("--format", "output_format", type=click.Choice(list(names)), default="table", show_default=True)
 
 
-def variants_argument(*, required: bool) -> Callable[[Command], Command]:
-    """``VARIANT...`` as the parameter ``variants``; the setting ``variant`` stands for it where it is left out."""
-    metavar = "VARIANT..." if required else "[VARIANT...]"
-    return click.argument("variants", nargs=-1, required=required, metavar=metavar, envvar="SOFTCHECK_VARIANT")
+def variant_options(function: Command) -> Command:
+    """``VARIANT...``, ``--variant`` and ``--call``, as the parameters ``specs``, ``variant`` and ``call``; see ``variants_of``."""
+    argument = click.argument("specs", nargs=-1, metavar="[NAME|FILE:FUNCTION]...")
+    option = click.option(
+        "--variant",
+        multiple=True,
+        metavar="NAME|FILE:FUNCTION",
+        help="The same as an option, as often as there are variants.",
+    )
+    call = click.option(
+        "--call", metavar="CALL", help="How the functions are called, as in 'f(x, dim=-1)', 'f(out, x)' or 'f(x4)[0]'."
+    )
+    return argument(option(call(function)))
+
+
+def variants_of(
+    context: click.Context,
+    specs: Sequence[str],
+    variant: Sequence[str],
+    call: str | None,
+    *,
+    otherwise: Sequence[str] = (),
+) -> list[str]:
+    """The names of the chosen variants, each with its call; ``otherwise`` if none was chosen.
+
+    What stands on the command line without ``--variant`` counts for the setting ``variant``: variants from the environment
+    or pyproject.toml are left out beside it. Raises UsageError for an unknown variant or call, and click's UsageError if
+    nothing was chosen.
+    """
+    if specs:
+        typed = context.get_parameter_source("variant") is click.core.ParameterSource.COMMANDLINE
+        variant = (*specs, *(variant if typed else ()))
+    if call is not None:
+        variant = tuple(with_call(spec, call) for spec in variant)
+    if specs or call is not None:
+        # A journal keeps them with the other options.
+        context.params["variant"] = variant
+        context.set_parameter_source("variant", click.core.ParameterSource.COMMANDLINE)
+    if not (variant or otherwise):
+        raise click.UsageError(
+            "name a variant to judge: a built-in name, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION", context
+        )
+    return list(dict.fromkeys(resolve(spec).name for spec in (variant or otherwise)))

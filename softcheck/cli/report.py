@@ -13,6 +13,7 @@ from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
 from softcheck.cli.compare import limit_options
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
+from softcheck.cli.options import variant_options, variants_of
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report.build import build, command_line, exit_code
@@ -22,13 +23,14 @@ from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import check_writable, display_of, write
+from softcheck.run import forking
 from softcheck.run.check import check
 from softcheck.run.model import Run, RunOptions
 from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.process import DeviceChoice, can_check_heap
 from softcheck.run.regression import named
 from softcheck.run.widths import COMPILE_SECONDS
-from softcheck.variants.registry import BUILTIN, resolve
+from softcheck.variants.registry import BUILTIN
 
 INTERRUPTED = 130
 
@@ -44,9 +46,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 
 
 @click.command("report", cls=ConfiguredCommand)
-@click.option(
-    "--variant", multiple=True, metavar="NAME|FILE:FUNCTION", help="A variant to judge; all built-in ones if left out."
-)
+@variant_options
 @click.option(
     "--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; all if left out."
 )
@@ -132,7 +132,9 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 )
 def command(
     *,
+    specs: tuple[str, ...],
     variant: tuple[str, ...],
+    call: str | None,
     dtype: tuple[str, ...],
     globs: tuple[str, ...],
     family: tuple[str, ...],
@@ -163,11 +165,13 @@ def command(
     journal: Path | None,
     resume: Path | None,
 ) -> None:
-    """Judge variants on the corpora, put them through the probes, and print a verdict table.
+    """Judge variants, all built-in ones if none is named, on the corpora and by the probes, and print a verdict table.
 
     Without a GPU the kernels run under Triton's interpreter: their logic is checked, not the GPU's arithmetic.
     """
     check_writable(output)
+    if not check_heap:
+        forking.prepare(device)
     before = None if baseline is None else load_any(baseline)
     limits = Tolerances(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown)
     dtypes = dtype or tuple(DTYPES)
@@ -184,7 +188,7 @@ def command(
         raise UsageError("--check-heap: this machine has no libc_malloc_debug.so.0 beside its C library; leave it out")
     whole_corpus = with_cases and not (globs or family or tag or corpus)
     options = RunOptions(
-        variants=tuple(dict.fromkeys(resolve(spec).name for spec in (variant or BUILTIN))),
+        variants=tuple(variants_of(click.get_current_context(), specs, variant, call, otherwise=tuple(BUILTIN))),
         dtypes=dtypes,
         cases=tuple(cases),
         whole_corpus=whole_corpus,

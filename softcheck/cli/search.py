@@ -12,7 +12,7 @@ import msgspec
 from softcheck.cases.corpus_edit import add
 from softcheck.cli import progress
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import device_option, format_option, output_option, variants_argument
+from softcheck.cli.options import device_option, format_option, output_option, variant_options, variants_of
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
@@ -27,7 +27,6 @@ from softcheck.run.regression import named
 from softcheck.run.search import SEARCHED, SearchOptions, SearchOutcome, search
 from softcheck.run.session import Session
 from softcheck.search.objective import Objective
-from softcheck.variants.registry import resolve
 
 INTERRUPTED = 130
 _SECONDS = 30.0
@@ -35,7 +34,7 @@ _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 
 
 @click.command("search", cls=ConfiguredCommand)
-@variants_argument(required=True)
+@variant_options
 @click.option(
     "--dtype", default="float32", callback=dtype_option, show_default=True, help=f"One of {', '.join(SEARCHED)}."
 )
@@ -69,7 +68,9 @@ _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 @output_option
 def command(
     *,
-    variants: tuple[str, ...],
+    specs: tuple[str, ...],
+    variant: tuple[str, ...],
+    call: str | None,
     dtype: str,
     columns: int,
     objective: Objective,
@@ -89,7 +90,7 @@ def command(
     The figures are lower bounds: another search may find worse rows. Ctrl-C ends the search and reports what it has found.
     """
     check_writable(output)
-    names = [resolve(spec).name for spec in dict.fromkeys(variants)]
+    names = variants_of(click.get_current_context(), specs, variant, call)
     session = Session(device, jobs=1, seconds_per_call=time_limit)
     interruption = Interruption("\nsoftcheck: ending after this round; Ctrl-C again ends at once\n")
     outcomes: list[SearchOutcome] = []

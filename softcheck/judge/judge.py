@@ -7,6 +7,7 @@ import numpy as np
 
 from oracles.formats import Bits, Format, Values, decode
 from oracles.reference import FullyMasked, Reference
+from softcheck.calling import float_environment
 from softcheck.errors import UsageError
 from softcheck.judge.block import Block, rows_of
 from softcheck.judge.histogram import Histogram
@@ -17,7 +18,6 @@ from softcheck.operations import bounds, ulp
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
-from softcheck.variants import float_environment
 
 _BLOCK_ELEMENTS = 1 << 15
 """Elements judged at once: a few dozen float64 temporaries of that size stay in a processor's second-level cache."""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, Format, encode
+from softcheck.calling.call import TORCH_DTYPES, Placed, Returned, call_on_device, is_out_of_memory, to_bits, to_tensor
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.allocation import handing_out
@@ -22,7 +23,6 @@ from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import call_on, concluded, free_bytes, only, ordinary_rows, prefixed, wrong_values
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import TORCH_DTYPES, Placed, Returned, call_on_device, is_out_of_memory, to_bits, to_tensor
 
 _FAR = 2**30
 """Stride in elements. It is below 2^31, so that Triton passes it in 32 bits, and its double is not."""

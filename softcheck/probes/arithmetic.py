@@ -14,8 +14,7 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.helpers import call_on, ordinary_rows
 from softcheck.probes.outcome import Conclusion, KernelArithmetic, Outcome, Shown
-from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
-from softcheck.variants.ptx import (
+from softcheck.toolchain.ptx import (
     Compiled,
     ObservedArithmetic,
     contradictions,
@@ -24,6 +23,7 @@ from softcheck.variants.ptx import (
     shown_arithmetic,
     weaknesses,
 )
+from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
 
 _ROWS = 5
 _COLUMNS = (781, 5000)
@@ -92,11 +92,11 @@ def _kernels(subject: Subject, reading: _Reading) -> Sequence[Compiled]:
     if not subject.setting.on_gpu:
         shape = (_ROWS, reading.columns)
         try:
-            return compile_ahead(CompileRequest(subject.variant.name, TARGET, reading.dtype, shape))
+            return compile_ahead(CompileRequest(subject.variant.spec, TARGET, reading.dtype, shape))
         except AheadError as error:
             raise _UnreadError(f"not compiled ahead of time: {error}") from None
     # Imports Triton. Without a GPU only the compiling process needs it.
-    from softcheck.variants.capture import launched
+    from softcheck.toolchain.capture import launched
 
     bits = ordinary_rows(_ROWS, reading.columns, subject.setting.fmt, subject.setting.seed)
     with launched() as kernels:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import torch
 
 from oracles.formats import Bits, Format
+from softcheck.calling.call import TORCH_DTYPES, Placed, is_out_of_memory, to_tensor
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.allocation import bytes_of
-from softcheck.variants.call import TORCH_DTYPES, Placed, is_out_of_memory, to_tensor
 
 MARGIN = 1 << 16
 """Least bytes on either side: several tiles of any kernel, and a multiple of every alignment that kernels ask for."""

@@ -8,12 +8,13 @@ that ends its process costs a ``crash`` on that trial alone.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
 
 from oracles.formats import FORMATS, Format
-from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.probes.outcome import Conclusion, Outcome, RandomRows, Shown
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.registry import LoadedVariant
 
@@ -81,17 +82,26 @@ class Probe(ABC):
         """Folds the outcomes. By default every violation is a finding; probes with many trials merge violations."""
         return Conclusion(
             findings=tuple(
-                Shown(trial.label, violation) for trial, outcome in done for violation in outcome.violations
+                Shown(trial.label, violation, outcome.witnesses.get(violation.kind))
+                for trial, outcome in done
+                for violation in outcome.violations
             ),
             trials=sum(outcome.skipped is None for _, outcome in done),
             skipped=skipped_of(done),
             properties=properties_of(done),
+            sampled=sampled_of(done),
         )
 
 
 def skipped_of(done: Sequence[tuple[Trial, Outcome]]) -> tuple[str, ...]:
     """Reasons of the trials that were not made, each once, in order."""
     return tuple(dict.fromkeys(outcome.skipped for _, outcome in done if outcome.skipped is not None))
+
+
+def sampled_of(done: Sequence[tuple[Trial, Outcome]]) -> RandomRows | None:
+    """The extent of the random rows of all trials; None if none drew any."""
+    drawn = [outcome.sampled for _, outcome in done if outcome.sampled is not None]
+    return reduce(RandomRows.plus, drawn) if drawn else None
 
 
 def properties_of(done: Sequence[tuple[Trial, Outcome]]) -> dict[str, bool]:

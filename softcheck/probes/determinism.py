@@ -7,6 +7,7 @@ shape, or at the same address. On a GPU they also run under load and on another 
 from collections.abc import Callable, Sequence
 
 from oracles.formats import Bits
+from softcheck.calling.call import Called, call, place
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes import on_streams
@@ -15,7 +16,6 @@ from softcheck.probes.helpers import call_on, differing, ordinary_rows, same_bit
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.tuning import untuned
-from softcheck.variants.call import Called, call, place
 
 PROPERTY = "history_invariant"
 

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, Format, Values, bits_hex, decode, encode
+from softcheck.calling.call import call, place
 from softcheck.cases.case import Layout
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.errors import UninterpretableError
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.poison import filled, nan_filled
-from softcheck.variants.call import call, place
 
 _SENTINEL = 0.34375
 """A value that softmax may return but that no case's answer equals by design. It is exact in every format."""

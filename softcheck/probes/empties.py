@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import msgspec
 import torch
 
+from softcheck.calling.call import TORCH_DTYPES, Placed, call
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Probe, Setting, Subject, Trial, properties_of, skipped_of
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import TORCH_DTYPES, Placed, call
 
 _ROWS, _COLUMNS = 6, 8
 """Shape of the larger matrix that slices are taken from. It holds NaN, before and after the call."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from oracles.formats import Bits
+from softcheck.calling.call import Called, Returned, all_to_bits, call, call_on_device, to_bits
 from softcheck.contract import FindingKind
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.bands import CANARIES, Bands, margin_bytes, place_in_bands
@@ -19,7 +20,6 @@ from softcheck.probes.freed_block import Hole
 from softcheck.probes.helpers import concluded, differing, only, ordinary_rows, same_bits, shapes, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import Called, Returned, all_to_bits, call, call_on_device, to_bits
 
 _GAP = 7
 """Elements between rows that lie apart: an odd number, so that rows begin at every alignment."""

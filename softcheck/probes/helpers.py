@@ -7,13 +7,13 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, Format, bits_hex, decode, encode
+from softcheck.calling.call import Called, Returned, call, place
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import judge_call
 from softcheck.probes.base import Setting, Subject, Trial, properties_of, skipped_of
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import Called, Returned, call, place
 
 _INTERPRETED_SHAPES = ((3, 129), (2, 600))
 _DEVICE_SHAPES = ((3, 129), (7, 513), (5, 1), (2, 1025), (33, 4097), (2, 32768))

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import torch
 
 from oracles.formats import Bits
+from softcheck.calling.call import Returned, call, call_on_device, place, to_bits
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import concluded, differing, only, ordinary_rows, same_bits, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import Returned, call, call_on_device, place, to_bits
 
 _ROWS, _COLUMNS = 3, 203
 """A shape that no other probe uses, so that the first call on it is the call that tunes and caches."""

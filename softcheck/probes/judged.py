@@ -8,16 +8,7 @@ from typing import Any
 import torch
 
 from oracles.formats import Bits, Format
-from softcheck.cases.case import PACKED
-from softcheck.contract import FindingKind, Violation
-from softcheck.judge.by_contract import by_contract, judge_call
-from softcheck.judge.device import screen
-from softcheck.judge.measurement import Measurement
-from softcheck.probes.arrivals import ECHO_BYTES, MOST, Arrivals, Echo, Flags
-from softcheck.probes.base import Subject
-from softcheck.probes.diagnose import Attempt, diagnose
-from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import (
+from softcheck.calling.call import (
     Launched,
     all_to_bits,
     launch,
@@ -28,6 +19,15 @@ from softcheck.variants.call import (
     to_bits,
     to_tensor,
 )
+from softcheck.cases.case import PACKED
+from softcheck.contract import FindingKind, Violation
+from softcheck.judge.by_contract import by_contract, judge_call
+from softcheck.judge.device import screen
+from softcheck.judge.measurement import Measurement
+from softcheck.probes.arrivals import ECHO_BYTES, MOST, Arrivals, Echo, Flags
+from softcheck.probes.base import Subject
+from softcheck.probes.diagnose import Attempt, diagnose
+from softcheck.probes.poison import nan_filled
 
 _MANY_ELEMENTS = 1 << 20
 """Elements above which an output on a GPU is judged by the device judge, whose kernels take seconds to compile."""

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from oracles.formats import Bits, decode, encode
+from softcheck.calling.call import Placed, call, to_tensor
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
@@ -20,7 +21,6 @@ from softcheck.probes.diagnose import differ_grossly
 from softcheck.probes.helpers import call_on, concluded, ordinary_rows, prefixed, stopped, wrong_values
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import Placed, call, to_tensor
 
 _ALIGNMENT = 16
 """Bytes of the widest load of one thread."""

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from oracles.formats import Bits, encode
+from softcheck.calling.call import Called
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import call_on, concluded, differing, ordinary_rows, same_bits, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.variants.call import Called
 
 _INTERPRETED = ((5, 129), (3, 8))
 _ON_DEVICE = ((2, 129), (3, 513), (5, 1025), (8, 127), (65, 33), (300, 5), (1200, 64), (3000, 257), (2, 32768))

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import torch
 
+from softcheck.calling.call import describe, is_usable, place, returned_wrongly, to_bits
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import call_on, differing, ordinary_rows
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.call import describe, is_usable, place, returned_wrongly, to_bits
 
 _KIND = FindingKind.NONDETERMINISTIC
 _ROWS = 16384

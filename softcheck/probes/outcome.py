@@ -4,7 +4,7 @@ import msgspec
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.ptx import ObservedArithmetic
+from softcheck.toolchain.ptx import ObservedArithmetic
 
 
 class KernelArithmetic(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -26,6 +26,26 @@ class KernelArithmetic(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
     words."""
 
 
+class RandomRows(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The extent of rows that were drawn at random and judged."""
+
+    elements: int = 0
+    rows: int = 0
+    widths: tuple[int, ...] = ()
+    """Numbers of columns, ascending."""
+    patterns: int = 0
+    """Bit patterns that stood where their shares show."""
+
+    def plus(self, other: "RandomRows") -> "RandomRows":
+        """Both together."""
+        return RandomRows(
+            elements=self.elements + other.elements,
+            rows=self.rows + other.rows,
+            widths=tuple(sorted({*self.widths, *other.widths})),
+            patterns=self.patterns + other.patterns,
+        )
+
+
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The outcome of one trial. It is small, since it crosses a pipe and is journalled."""
 
@@ -42,13 +62,19 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Sizes that broke a promise, by kind."""
     arithmetic: KernelArithmetic | None = None
     """The arithmetic of the kernels that the trial called, if it read them."""
+    sampled: RandomRows | None = None
+    """The extent of random rows, if the trial drew them."""
+    witnesses: dict[FindingKind, str] = {}
+    """Bits of a row that alone breaks the promise, by kind, as ``corpus add`` takes them."""
 
 
-class Shown(msgspec.Struct, frozen=True):
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
     """A broken promise and the trial, by label, that shows it best."""
 
     label: str
     violation: Violation
+    witness: str | None = None
+    """Bits of a row that alone breaks the promise, if one is known."""
 
 
 class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -63,3 +89,5 @@ class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """True for each property that was shown by every trial that looked for it."""
     arithmetic: KernelArithmetic | None = None
     """The arithmetic of the variant's kernels, from all trials together."""
+    sampled: RandomRows | None = None
+    """The extent of random rows of all trials together; None if none drew any."""

@@ -25,6 +25,7 @@ PROBES: dict[str, str] = {
     "fusion": "kernels compiled with and without fused multiply and add",
     "launch_options": "num_warps from 1 to 16 where it can be passed, and each configuration of autotuned kernels",
     "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",
+    "volume": "every value in telling rows, and fresh random rows of every family: 10^10 elements on a GPU",
     "addresses": "offsets computed in 32 bits, beyond 2^31 elements",
 }
 """Probes in the order in which they run, each with the faults it looks for. ``softcheck.probes.NAME`` holds its
@@ -33,7 +34,7 @@ PROBES: dict[str, str] = {
 EXCLUSIVE: dict[str, int] = {"addresses": 4 * 2**32}
 """Probes that take so much of a GPU's memory that no two may run at once, and the most elements that each needs."""
 
-WIDEST: dict[str, int] = {"sizes": 2**20, "appended_masks": 65537}
+WIDEST: dict[str, int] = {"sizes": 2**20, "appended_masks": 65537, "volume": 2**17}
 """Columns of the widest rows that a probe tries on a GPU. A probe that is not named tries at most ``WIDE``."""
 
 WIDE = 2**15

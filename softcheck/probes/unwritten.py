@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracles.formats import Bits, bits_hex, encode
+from softcheck.calling.call import Called, call, place
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import concluded, ordinary_rows, same_bits, shapes, stopped
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import dirty, filled, filled_with_bytes, nan_filled
-from softcheck.variants.call import Called, call, place
 
 _ORDINARY = 0.34375
 """A value that softmax may return, so that values computed from it are plausible too. It is exact in every format."""

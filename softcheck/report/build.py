@@ -150,6 +150,7 @@ class _Row:
             probes_run=probes_run,
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),
+            sampled=probes.sampled_by(self.probed),
             holds=None if self.limits is None else self.limits.holds,
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=_witness(*worst, declaration) if worst else None,

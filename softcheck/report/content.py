@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from oracles.formats import FORMATS, decode
+from softcheck.probes.outcome import RandomRows
 from softcheck.probes.registry import TELLING
 from softcheck.report import figures
 from softcheck.report.model import Environment, Finding, Report, VariantResult, Verdict, Witness
@@ -81,8 +82,15 @@ def counted(report: Report) -> str:
     return f"{cases}, {figures.plural(probes, 'probe')}" if report.cases else figures.plural(probes, "probe")
 
 
-def columns(environment: Environment) -> list[Column]:
-    """Columns of the verdict table in order; speed is not a column where it can't be measured."""
+def columns(environment: Environment, results: Iterable[VariantResult] = ()) -> list[Column]:
+    """Columns of the verdict table in order.
+
+    Speed is not a column where it can't be measured, nor random elements where none of the results has any.
+    """
+    has_sample = any(result.sampled is not None for result in results)
+    sampled = [
+        Column("sampled", lambda r: figures.extent(None if r.sampled is None else r.sampled.elements), "contract")
+    ]
     speed = [
         Column("GB/s", lambda r: figures.speed(r.gb_per_s), "accuracy"),
         Column("vs torch", lambda r: figures.ratio(r.speed_vs_torch), "accuracy"),
@@ -98,6 +106,7 @@ def columns(environment: Environment) -> list[Column]:
         Column("max |Σ\N{MINUS SIGN}1|", lambda r: figures.figure(r.max_sum_deviation), "contract"),
         Column("sum viol.", lambda r: figures.count(r.sum_violations), "contract"),
         Column("special mism.", lambda r: figures.count(r.special_mismatches), "contract"),
+        *(sampled if has_sample else []),
         *(speed if environment.backend == "cuda" else []),
         Column("findings", kinds, "contract", numeric=False),
     ]
@@ -110,6 +119,7 @@ def legend(report: Report) -> list[tuple[str, str]]:
         "known": any(result.verdict == "known" for result in report.variants),
         "≥": any(result.ulp_is == "at least" for result in judged),
         "=": any(result.ulp_is == "exact" for result in judged),
+        "sampled": any(result.sampled is not None for result in report.variants),
     }
     meanings = {
         "known": "declared defects alone",
@@ -118,6 +128,7 @@ def legend(report: Report) -> list[tuple[str, str]]:
         "error/bound": "above 1 is a finding",
         "flushed": "0 for a subnormal result",
         "special": "NaN, infinity or mask wrong",
+        "sampled": "elements of random rows",
     }
     return [(word, meaning) for word, meaning in meanings.items() if shown.get(word, bool(judged))]
 
@@ -236,6 +247,7 @@ def probe_lines(report: Report) -> list[str]:
     for result in report.variants:
         if result.probes_run:
             text = f"{figures.plural(len(result.probes_run), 'probe')}, {figures.plural(result.trials, 'trial')}"
+            text += "" if result.sampled is None else f", {_sampled(result.sampled)}"
             properties = (f"{one_line(n)} {'yes' if holds else 'no'}" for n, holds in result.properties.items())
             said.setdefault("; ".join([text, *properties]), {}).setdefault(result.name, []).append(result.dtype)
     lines = []
@@ -246,6 +258,13 @@ def probe_lines(report: Report) -> list[str]:
         subjects = (f"{', '.join(named)} ({one_line(', '.join(dtypes))})" for dtypes, named in alike.items())
         lines.append(f"{text}: {'; '.join(subjects)}")
     return lines
+
+
+def _sampled(sampled: RandomRows) -> str:
+    """``sampled 1.2e10 elements in 3.4e7 rows of 24 widths, and 65,536 values among others``."""
+    rows, widths = figures.extent(sampled.rows), figures.plural(len(sampled.widths), "width")
+    values = f", {figures.plural(sampled.patterns, 'bit pattern')} among others" if sampled.patterns else ""
+    return f"sampled {figures.extent(sampled.elements)} elements in {rows} rows of {widths}{values}"
 
 
 def arithmetic_lines(report: Report) -> list[str]:
@@ -309,6 +328,14 @@ def search_lines(report: Report) -> list[str]:
                 f"  $ {command(result.save)}" if known else "  keep it with --save; the command is in --format json"
             )
     return lines
+
+
+def save_lines(finding: Finding) -> list[str]:
+    """The command that keeps the row of a finding, if it has one, or the place of a command too long to print."""
+    if finding.save is None:
+        return []
+    known = len(finding.save) <= _LONGEST_COMMAND
+    return [f"$ {command(finding.save)}" if known else "# the command that keeps the row is in --format json"]
 
 
 def speed_lines(report: Report) -> list[str]:

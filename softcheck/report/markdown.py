@@ -49,7 +49,7 @@ def cell(markdown: str) -> str:
 
 
 def _table(report: Report, results: list[VariantResult]) -> Iterator[str]:
-    columns = content.columns(report.environment)
+    columns = content.columns(report.environment, report.variants)
     yield _row([escape(c.title.replace("/ ", "/")) for c in columns])
     yield _row(["---:" if c.numeric else "---" for c in columns])
     for result in results:
@@ -120,6 +120,7 @@ def _example(group: FindingGroup) -> list[str]:
         "",
         f"  {fence}console",
         f"  $ {text}",
+        *(f"  {line}" for line in content.save_lines(group.first)),
         f"  {fence}",
         "",
     ]

@@ -6,7 +6,7 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind
-from softcheck.probes.outcome import KernelArithmetic
+from softcheck.probes.outcome import KernelArithmetic, RandomRows
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
 
 Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
@@ -57,6 +57,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     output_bits: str | None = None
     known: str | None = None
     """The declared defect's reason, if a defect explains this finding."""
+    save: str | None = None
+    """The command that adds a row that alone breaks the promise to the corpora, if a probe found one."""
 
     @property
     def from_probe(self) -> bool:
@@ -95,6 +97,8 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     arithmetic: KernelArithmetic | None = None
     """The arithmetic of the variant's kernels; null if it launches none of its own and declares nothing, or if no probe
     read them."""
+    sampled: RandomRows | None = None
+    """The extent of random rows that probes judged beside the cases; null if none were drawn."""
     elements: int = 0
     max_ulp: float | None = None
     mean_ulp: float | None = None

@@ -15,8 +15,10 @@ from softcheck.report.model import VariantResult
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
 from softcheck.run.session import rows_to_run
+from softcheck.toolchain.ptx import contradictions
 from softcheck.variants.declaration import Declaration, KnownDefect
-from softcheck.variants.ptx import contradictions
+from softcheck.variants.forms import call_in_words
+from softcheck.variants.registry import split_call
 
 Measured = Sequence[tuple[Case, Measurement]]
 
@@ -24,6 +26,7 @@ Measured = Sequence[tuple[Case, Measurement]]
 def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Sequence[str]) -> list[str]:
     """All notes of a run; ``of_rows`` are those of single variants in single dtypes."""
     return [
+        *_calls(run),
         *_truncation(run),
         *_unable(run),
         *run.notes,
@@ -31,6 +34,15 @@ def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Sequence[str]) -> l
         *_symptoms(run, rows),
         *probes.skip_notes(run),
         *_not_timed(run),
+    ]
+
+
+def _calls(run: Run) -> list[str]:
+    """One line per variant whose call was recognised or declared, rather than typed as part of its name."""
+    return [
+        f"{name}: called as {call_in_words(declaration.call)}"
+        for name, declaration in run.declarations.items()
+        if declaration.call and not split_call(name)[1]
     ]
 
 

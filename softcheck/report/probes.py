@@ -3,12 +3,13 @@
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import reduce
 
 from softcheck.contract import Violation
-from softcheck.probes.outcome import KernelArithmetic
+from softcheck.probes.outcome import KernelArithmetic, RandomRows
 from softcheck.probes.registry import PROBES
 from softcheck.report.model import Finding
-from softcheck.report.reproduce import finding_id
+from softcheck.report.reproduce import bits_command, finding_id
 from softcheck.run.check import explanation
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult, ProbeTask
@@ -42,6 +43,7 @@ def findings(
                 input_bits=violation.input_bits,
                 output_bits=violation.output_bits,
                 known=explanation(violation, case_id, task.dtype, declaration, run.ready.backend),
+                save=None if shown.witness is None else bits_command(task.variant, task.dtype, shown.witness),
             )
 
 
@@ -71,6 +73,12 @@ def properties_of(probed: Iterable[ProbeResult]) -> dict[str, bool]:
 def arithmetic_of(probed: Iterable[ProbeResult]) -> KernelArithmetic | None:
     """The arithmetic of the variant's kernels, if a probe has read it."""
     return next((found for result in probed if (found := result.conclusion.arithmetic) is not None), None)
+
+
+def sampled_by(probed: Iterable[ProbeResult]) -> RandomRows | None:
+    """The extent of the random rows that probes judged; None if none drew any."""
+    drawn = [result.conclusion.sampled for result in probed if result.conclusion.sampled is not None]
+    return reduce(RandomRows.plus, drawn) if drawn else None
 
 
 def explains_any(defect: KnownDefect, probed: Iterable[ProbeResult]) -> bool:

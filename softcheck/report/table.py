@@ -91,7 +91,7 @@ def _print(console: Console, text: str = "", style: str = "") -> None:
 
 def _fitting(console: Console, report: Report, results: list[VariantResult], *, details: bool) -> list[Table]:
     """The widest arrangement of the columns that fits the console."""
-    columns = content.columns(report.environment)
+    columns = content.columns(report.environment, report.variants)
     *figures_alone, findings = columns
     at = content.Column("at", _place, "accuracy", numeric=False)
     unbounded = console.options.update(width=UNBOUNDED_WIDTH)
@@ -184,6 +184,7 @@ def _group_lines(group: FindingGroup) -> list[str]:
         f"  at {content.place(group.first)}, finding {content.one_line(group.first.id)}",
         f"  $ {content.command(group.first.reproduce)}",
     ]
+    lines += [f"  {line}" for line in content.save_lines(group.first)]
     return [*lines, f"  {group.others}"] if group.others else lines
 
 

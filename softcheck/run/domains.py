@@ -2,8 +2,8 @@
 
 import torch
 
+from softcheck.calling.call import TORCH_DTYPES, to_tensor
 from softcheck.cases.exhaustive import Domain
-from softcheck.variants.call import TORCH_DTYPES, to_tensor
 
 _SIGNED = {16: torch.int16, 32: torch.int32}
 

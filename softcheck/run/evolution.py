@@ -16,6 +16,8 @@ import numpy as np
 import torch
 
 from oracles.formats import FORMATS, Format
+from softcheck.calling.call import Placed, call_on_device, to_bits, to_tensor
+from softcheck.cases.random_rows import mixed
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import judge_call
 from softcheck.judge.contracts import contract_of
@@ -27,8 +29,6 @@ from softcheck.run.protocol import Candidate, Reply, RunSearch, Searched, Search
 from softcheck.search.fitness import rate
 from softcheck.search.mutation import MUTATIONS, Parents, mutate
 from softcheck.search.objective import Objective, badness
-from softcheck.search.random_rows import mixed
-from softcheck.variants.call import Placed, call_on_device, to_bits, to_tensor
 from softcheck.variants.registry import LoadedVariant
 
 _ISLANDS = 8

@@ -17,10 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from softcheck.calling import activity
+from softcheck.calling.activity import Phase
 from softcheck.errors import NothingRunError, SoftcheckError
+from softcheck.run.forking import ForkedWorker, fork_worker
 from softcheck.run.protocol import Call, NoDevice, Ready, Reply, Request, decode_reply, encode_request
-from softcheck.variants import activity
-from softcheck.variants.activity import Phase
 
 DeviceChoice = Literal["auto", "cuda", "interpreter"]
 
@@ -235,12 +236,23 @@ def can_check_heap() -> bool:
     return any(library.with_name(_HEAP_CHECKER).exists() for library in libraries)
 
 
-def start(device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: bool) -> subprocess.Popen[bytes]:
+def start(
+    device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: bool
+) -> "subprocess.Popen[bytes] | ForkedWorker":
     """Starts the process of a worker, in a process group of its own, that answers over ``theirs``; see ``Worker``.
 
     ``shown`` is the descriptor of the file in which the worker shows its current phase
-    (``softcheck.variants.activity``).
+    (``softcheck.calling.activity``). The process is forked where one has imported torch already, unless its heap is to
+    be checked.
     """
+    forked = None if check_heap else fork_worker(device, theirs, shown)
+    return forked or start_from_nothing(device, theirs, shown, check_heap=check_heap)
+
+
+def start_from_nothing(
+    device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: bool
+) -> "subprocess.Popen[bytes]":
+    """Starts a worker as a new Python process; see ``start``."""
     environment = dict(os.environ)
     # Triton reads this when a kernel is decorated. "auto" is resolved in the worker, which knows whether there is a
     # GPU.

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 
 from oracles.formats import FORMATS
+from softcheck.calling.call import Launched, launch, place
 from softcheck.cases.case import PACKED
 from softcheck.errors import UninterpretableError
 from softcheck.run.protocol import Reply, TryWidth, WidthTried
-from softcheck.variants.call import Launched, launch, place
-from softcheck.variants.compiling import METER
+from softcheck.toolchain.compile_seconds import METER
 from softcheck.variants.registry import LoadedVariant
 
 _ROWS = 2

@@ -8,15 +8,15 @@ from dataclasses import replace
 import msgspec
 import torch
 
+from softcheck.calling.call import describe, is_out_of_memory, is_usable
+from softcheck.calling.state import is_lost
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UninterpretableError
 from softcheck.probes import registry
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.run.protocol import Done, Probed, ProbePlanned, Reply, RunProbe, TrialDone, TrialStarted
-from softcheck.variants.call import describe, is_out_of_memory, is_usable
 from softcheck.variants.registry import LoadedVariant
-from softcheck.variants.state import is_lost
 
 _CACHED_BYTES = 2**30
 """Device memory that torch may keep for itself between trials. If it kept more, other workers would find too little."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from oracles.formats import Format
+from softcheck.calling.call import TORCH_DTYPES
 from softcheck.cases.families.tiny import least_normal_distance, zero_distance
-from softcheck.search.random_rows import SIGNED, Draw
-from softcheck.variants.call import TORCH_DTYPES
+from softcheck.cases.random_rows import SIGNED, Draw
 
 _FEW = 8
 

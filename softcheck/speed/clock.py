@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from softcheck.variants.call import describe, is_usable
+from softcheck.calling.call import describe, is_usable
 
 Call = Callable[[], Any]
 Span = Callable[[], float]

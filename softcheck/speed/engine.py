@@ -14,13 +14,13 @@ from typing import Literal
 import torch
 
 from oracles.formats import Format
+from softcheck.calling.call import describe
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.speed import statistics
 from softcheck.speed.clock import RESOLUTION, Captured, Clock, estimate
 from softcheck.speed.inputs import Rotation
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.vetting import Function, Vetted, Vetting
-from softcheck.variants.call import describe
 
 COPY = "\0copy"
 TORCH = "\0torch"

@@ -5,8 +5,8 @@ import random
 import torch
 
 from oracles.formats import Bits, Format
+from softcheck.calling.call import to_tensor
 from softcheck.cases.recipe import Normal, Recipe
-from softcheck.variants.call import to_tensor
 
 _MOST_ROWS = 64
 _MOST_JUDGED = 2**20

@@ -7,11 +7,11 @@ import torch
 
 from oracles.formats import Bits, decode
 from oracles.reference import Reference
+from softcheck.calling.call import describe, returned_wrongly, to_bits
 from softcheck.contract import FindingKind
 from softcheck.judge.judge import judge, reference
 from softcheck.probes.poison import nan_filled
 from softcheck.speed.inputs import Rotation
-from softcheck.variants.call import describe, returned_wrongly, to_bits
 
 Function = Callable[[torch.Tensor], Any]
 

@@ -1,1 +1,1 @@
-"""Softmax implementations under test: what they declare, how they are found, called and compiled."""
+"""Variants: declarations, the built-in ones, finding one by name, and the arithmetic that its kernels show."""

@@ -3,7 +3,6 @@
 import hashlib
 import importlib
 import importlib.util
-import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -53,7 +52,7 @@ def by_name(name: str) -> ModuleType:
 
 
 def function_of(module: ModuleType, name: str, spec: str) -> Callable[..., Any]:
-    """Returns a module's function that takes one tensor; ``name`` may be dotted. Raises UsageError if there is none."""
+    """Returns a module's function, class or object by name, which may be dotted. Raises UsageError if there is none."""
     where = getattr(module, "__file__", None) or module.__name__
     if not name:
         raise UsageError(f"variant {spec!r} names no function of {where}; expected MODULE:FUNCTION")
@@ -62,12 +61,11 @@ def function_of(module: ModuleType, name: str, spec: str) -> Callable[..., Any]:
         if not hasattr(found, part):
             raise UsageError(f"variant {spec!r}: {where} has no {name!r}; {_callables_hint(name, module)}")
         found = getattr(found, part)
-    if not callable(found):
+    if not (callable(found) or hasattr(found, "forward") or hasattr(found, "apply")):
         raise UsageError(
             f"variant {spec!r}: {name!r} in {where} is of type {type(found).__name__}, expected a function; "
             f"{_callables_hint(name, module)}"
         )
-    _check_takes_one_tensor(found, name, spec)
     return found  # type: ignore[no-any-return]
 
 
@@ -133,32 +131,3 @@ def _callables_hint(name: str, module: ModuleType) -> str:
         if callable(value) and not key.startswith("_") and getattr(value, "__module__", None) == module.__name__
     ]
     return near_matches(name, own) if own else "it defines no public function"
-
-
-def _check_takes_one_tensor(function: Callable[..., Any], name: str, spec: str) -> None:
-    if inspect.isclass(function):
-        raise UsageError(
-            f"variant {spec!r}: {name!r} is a class; expected a function, or an instance that can be called"
-        )
-    if _is_kernel(function):
-        raise UsageError(
-            f"variant {spec!r}: {name!r} is a Triton kernel; expected the function that launches it, "
-            "with one argument x: Tensor[rows, columns]"
-        )
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # Functions written in C may not tell; the first call will.
-    try:
-        signature.bind(object())
-    except TypeError as error:
-        raise UsageError(
-            f"variant {spec!r}: {name}{signature} can't be called with one positional argument ({error}); "
-            "expected a function of x: Tensor[rows, columns]"
-        ) from None
-
-
-def _is_kernel(function: Callable[..., Any]) -> bool:
-    from triton.runtime.jit import KernelInterface
-
-    return isinstance(function, KernelInterface)

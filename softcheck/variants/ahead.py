@@ -116,7 +116,7 @@ def _stop() -> None:
 
 def serve(connection: Connection) -> None:
     """Answers requests until the other end is closed. Imports torch and Triton."""
-    from softcheck.variants.compile import compile_for
+    from softcheck.toolchain.compile import compile_for
     from softcheck.variants.registry import load
 
     while True:

@@ -6,11 +6,12 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from oracles.formats import FORMATS
 from oracles.reference import FullyMasked
+from softcheck.cases.dtypes import known_dtype
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import UsageError, near_matches
+from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
+from softcheck.variants.forms import Form
 
 Backend = Literal["cuda", "interpreter"]
 LayoutName = Literal["contiguous", "strided"]
@@ -86,6 +87,9 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     dimensions: int = 2
     """Dimensions of the largest tensor that the variant takes. The last one is the row; all others together count
     rows."""
+    call: str = ""
+    """The call that makes a variant of the function, such as ``f(out, x)`` (``softcheck.variants.forms`` says which names it
+    may hold); empty for ``f(x)``, or if it is to be recognised."""
     fully_masked: FullyMasked = "nan"
     batch_invariant: bool = False
     """True if a row gives the same bits in every batch, at every place in it."""
@@ -133,6 +137,8 @@ def variant(**promises: Any) -> Callable[[Function], Function]:
 
 
 def _check(declaration: Declaration) -> None:
+    if declaration.call:
+        Form(declaration.call)
     if not declaration.dtypes:
         raise UsageError("dtypes is empty, expected at least one")
     if declaration.dimensions < 2:
@@ -141,8 +147,6 @@ def _check(declaration: Declaration) -> None:
     if lanes < 1:
         raise UsageError(f"arithmetic.lanes is {lanes}, expected at least 1: partial sums that a row is spread over")
     for dtype in declaration.dtypes:
-        if dtype not in FORMATS:
-            raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")
         limit = declaration.column_limit(dtype)
         if limit is not None and limit < 1:
             raise UsageError(f"max_columns is {limit}, expected at least 1, or None for no limit")
@@ -155,4 +159,10 @@ def declaration_of(function: Callable[..., Any]) -> Declaration:
 
 
 def _plain(promises: dict[str, Any]) -> Any:
-    return {name: msgspec.to_builtins(value) for name, value in promises.items()}
+    """The promises as plain values, and dtypes by softcheck's own names."""
+    plain: dict[str, Any] = {name: msgspec.to_builtins(value, str_keys=True) for name, value in promises.items()}
+    if isinstance(dtypes := plain.get("dtypes"), list | tuple):
+        plain["dtypes"] = [known_dtype(name) for name in dtypes]
+    if isinstance(limits := plain.get("max_columns"), dict):
+        plain["max_columns"] = {known_dtype(name): limit for name, limit in limits.items()}
+    return plain

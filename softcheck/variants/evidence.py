@@ -11,10 +11,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oracles.formats import FORMATS
+from softcheck.calling.call import TORCH_DTYPES, Placed, call_on_device
 from softcheck.operations.arithmetic import Arithmetic
+from softcheck.toolchain.ptx import Compiled, read_arithmetic, shown_arithmetic
 from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
-from softcheck.variants.call import TORCH_DTYPES, Placed, call_on_device
-from softcheck.variants.ptx import Compiled, read_arithmetic, shown_arithmetic
 from softcheck.variants.registry import LoadedVariant
 
 _Key = tuple[int, str, tuple[int, int]]
@@ -54,7 +54,7 @@ def shown(
 
 
 def _launched(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> Sequence[Compiled]:
-    from softcheck.variants.capture import launched
+    from softcheck.toolchain.capture import launched
 
     x = torch.zeros(shape, dtype=TORCH_DTYPES[dtype], device=device)
     with launched() as kernels:
@@ -65,7 +65,7 @@ def _launched(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device
 
 def _compiled(variant: LoadedVariant, dtype: str, shape: tuple[int, int]) -> Sequence[Compiled]:
     try:
-        return compile_ahead(CompileRequest(variant.name, TARGET, dtype, shape))
+        return compile_ahead(CompileRequest(variant.spec, TARGET, dtype, shape))
     except AheadError:
         return []
 

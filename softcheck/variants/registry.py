@@ -3,6 +3,7 @@
 ``resolve`` checks a name without importing torch or running any code of a variant; ``load`` imports it.
 """
 
+import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
@@ -13,7 +14,9 @@ from typing import Any, Literal
 
 from softcheck.errors import UsageError, near_matches
 from softcheck.variants import _import
+from softcheck.variants.adapt import Adapted, adapted
 from softcheck.variants.declaration import Declaration, declaration_of
+from softcheck.variants.forms import Form
 
 _PACKAGE = "softcheck.variants.builtin"
 
@@ -50,6 +53,8 @@ class Spec:
     location: str
     """A file's absolute path, or a module's dotted name."""
     function: str
+    call: str = ""
+    """The call that makes a variant of the function, such as ``f(out, x)``; empty if it is to be recognised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,17 @@ class LoadedVariant:
     function: Callable[..., Any]
     declaration: Declaration
 
+    @property
+    def call(self) -> str:
+        """The call that was given or recognised; empty for the plain one, and before the first call shows it."""
+        return self.function.call if isinstance(self.function, Adapted) else ""
+
+    @property
+    def spec(self) -> str:
+        """The name, with the call: another process need not recognise it."""
+        is_recognised = isinstance(self.function, Adapted) and not self.function.is_given and self.function.call
+        return with_call(self.name, self.call) if is_recognised else self.name
+
 
 def known_names() -> list[str]:
     """Built-in names in table order, then the names that entry points offer."""
@@ -69,11 +85,17 @@ def known_names() -> list[str]:
 def resolve(spec: str) -> Spec:
     """Locates a variant by a known name, ``path/to/file.py:function`` or ``package.module:function``.
 
-    Raises UsageError for an unknown name (with near matches), a missing file or module, or a missing function name.
+    A call may stand in place of the function's name, as in ``file.py:function(x, dim=-1)``; see ``softcheck.variants.forms``
+    for the names in it. Raises UsageError for an unknown name (with near matches), a missing file or module, a missing
+    function name, or a call that is none.
     """
     if spec in BUILTIN:
         module, _, function = BUILTIN[spec].partition(":")
         return Spec(spec, "builtin", module, function)
+    named, arguments = split_call(spec)
+    if arguments:
+        call = Form(f"f{arguments}").text
+        return dataclasses.replace(resolve(named), name=f"{named}{call[1:]}", call=call)
     location, _, function = spec.rpartition(":")
     if spec.endswith(".py") or (not location and "/" in spec):
         raise UsageError(f"variant {spec!r} names no function; write {spec}:FUNCTION")
@@ -88,14 +110,36 @@ def resolve(spec: str) -> Spec:
 def load(spec: str) -> LoadedVariant:
     """Imports a variant's function, which runs its module's code, and reads its declaration.
 
-    Raises UsageError if the module fails to import or has no such function, or if the function can't be called with one
-    tensor. The message says what was found and expected.
+    Raises UsageError if the module fails to import or has no such function, or if no call of the function is known. The
+    message says what was found and expected.
     """
     where = resolve(spec)
     module = _import.from_file(Path(where.location)) if where.kind == "file" else _import.by_name(where.location)
-    function = _import.function_of(module, where.function, where.name)
+    found = _import.function_of(module, where.function, where.name)
     _correct_interpreter()
-    return LoadedVariant(where.name, function, declaration_of(function))
+    declaration = declaration_of(found)
+    if where.kind != "builtin":
+        found = adapted(found, split_call(where.name)[0], where.call or declaration.call)
+    return LoadedVariant(where.name, found, declaration)
+
+
+def split_call(spec: str) -> tuple[str, str]:
+    """Splits a spec into what names a function and how it is called: ``("a.py:f", "(x, dim=-1)")``."""
+    colon = spec.find(":")
+    begins = [at for at in (spec.find(mark, colon + 1) for mark in "([") if colon >= 0 and at >= 0]
+    return (spec[: min(begins)], spec[min(begins) :]) if begins else (spec, "")
+
+
+def with_call(spec: str, call: str) -> str:
+    """Names a function together with a call of it, ``f(out, x)``. Raises UsageError for a call that is none of f."""
+    text = Form(call).text
+    if split_call(spec)[1]:
+        raise UsageError(f"variant {spec!r} says how it is called already; leave --call {call!r} out")
+    if spec in BUILTIN:
+        raise UsageError(f"variant {spec!r} is built-in and is called as it is; leave --call {call!r} out")
+    if text[:2] not in ("f(", "f["):
+        raise UsageError(f"the call {call!r} does not begin with f; write it as f(x) or f(x)[0]")
+    return f"{spec}{text[1:]}"
 
 
 def _resolve_file(spec: str, location: str, function: str) -> Spec:
@@ -143,7 +187,7 @@ def _entry_points() -> dict[str, str]:
 
 
 def _correct_interpreter() -> None:
-    from softcheck.variants import interpreter
+    from softcheck.toolchain import interpreter
 
     if interpreter.is_on():
         interpreter.correct()

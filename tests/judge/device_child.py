@@ -3,28 +3,41 @@
 Whether Triton interprets or compiles is decided when the kernels are decorated, and other tests share this process.
 """
 
+import functools
 import os
+import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from unittest import mock
 
-from forked_workers import fork_server
+import pytest
 
 
 def pool(*, interpret):
     """One child. Interpreting ones are forked where torch and Triton are imported already, for an interpreter."""
     if interpret:
-        return ProcessPoolExecutor(1, fork_server(), _interpret)
+        return ProcessPoolExecutor(1, _fork_server(), _interpret)
     return ProcessPoolExecutor(1, get_context("spawn"), _compile)
+
+
+@functools.cache
+def _fork_server():
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["softcheck.run.worker", "triton"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "1")
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        forkserver.ensure_running()
+    return context
 
 
 def _interpret():
     os.environ["TRITON_INTERPRET"] = "1"
     import torch
 
-    from softcheck.variants import interpreter
+    from softcheck.toolchain import interpreter
 
     torch.set_num_threads(1)
     interpreter.correct()
@@ -73,9 +86,9 @@ def measure(
     import torch
 
     from oracles.formats import FORMATS
+    from softcheck.calling.call import place
     from softcheck.cases.case import Layout
     from softcheck.judge.device.judge import judge_on_device
-    from softcheck.variants.call import place
 
     fmt = FORMATS[dtype]
     device = torch.device("cpu")
@@ -109,8 +122,8 @@ def trusted(bits, output, dtype, fully_masked="nan", constants=(), functions=())
     import triton.language as tl
 
     from oracles.formats import FORMATS
+    from softcheck.calling.call import to_tensor
     from softcheck.judge.device import trust
-    from softcheck.variants.call import to_tensor
 
     fmt = FORMATS[dtype]
     x, y = (to_tensor(b, fmt, torch.device("cpu")) for b in (bits, output))
@@ -125,8 +138,8 @@ def judged_twice(bits, dtype):
     import torch
 
     from oracles.formats import FORMATS
+    from softcheck.calling.call import to_tensor
     from softcheck.judge.device import trust
-    from softcheck.variants.call import to_tensor
 
     fmt = FORMATS[dtype]
     x = to_tensor(bits, fmt, torch.device("cpu"))
@@ -142,9 +155,9 @@ def tables(bits, output, dtype):
     import torch
 
     from oracles.formats import FORMATS
+    from softcheck.calling.call import to_tensor
     from softcheck.judge.device import table
     from softcheck.judge.device.judge import judge_on_device
-    from softcheck.variants.call import to_tensor
 
     fmt = FORMATS[dtype]
     x, y = (to_tensor(bits, fmt, torch.device("cpu")) for bits in (bits, output))
@@ -168,7 +181,7 @@ def _compilable(dtype, columns):
     """A tensor that kernels are compiled for, and its constants."""
     import torch
 
-    from softcheck.variants.call import TORCH_DTYPES
+    from softcheck.calling.call import TORCH_DTYPES
 
     return torch.zeros((4, columns), dtype=TORCH_DTYPES[dtype]), _constants(dtype, columns)
 
@@ -177,8 +190,8 @@ def left(bits, output, dtype, fully_masked="nan"):
     """Numbers of the rows that the scan left, sorted."""
     import torch
 
+    from softcheck.calling.call import to_tensor
     from softcheck.judge.device import pairs, scan
-    from softcheck.variants.call import to_tensor
 
     constants = _constants(dtype, bits.shape[1])
     x, y = (to_tensor(b, constants.fmt, torch.device("cpu")) for b in (bits, output))
@@ -200,7 +213,7 @@ def _patched(patches):
 def shared(dtype, columns, target):
     """Bytes of shared memory that a program of the scan takes beside its table of counts, and the most that there are."""
     from softcheck.judge.device import scan
-    from softcheck.variants import compile as variants_compile
+    from softcheck.toolchain import compile as variants_compile
 
     x, constants = _compilable(dtype, columns)
     with variants_compile.compiling(target) as kernels:
@@ -214,7 +227,7 @@ def compiled(dtype, columns, target="cuda:90"):
     import torch
 
     from softcheck.judge.device import bins, pairs, scan, table
-    from softcheck.variants.compile import compiling
+    from softcheck.toolchain.compile import compiling
 
     x, constants = _compilable(dtype, columns)
     with compiling(target) as kernels:
@@ -232,7 +245,7 @@ def table_kernels(dtype, columns):
     import torch
 
     from softcheck.judge.device import bins, table
-    from softcheck.variants.compile import compiling
+    from softcheck.toolchain.compile import compiling
 
     x, constants = _compilable(dtype, columns)
     counts = torch.zeros(bins.ALL, dtype=torch.int64)

@@ -48,12 +48,12 @@ def scanned(bits, output, dtype):
     import torch
 
     from oracles.formats import FORMATS
+    from softcheck.calling.call import to_tensor
     from softcheck.judge.device import dispatch
     from softcheck.judge.device.constants import Constants
     from softcheck.judge.device.reduction import Numbers
     from softcheck.judge.judge import STANDARD
     from softcheck.operations import bounds
-    from softcheck.variants.call import to_tensor
 
     fmt, device = FORMATS[dtype], torch.device("cpu")
     constants = Constants(fmt, bounds.model(STANDARD, fmt), bits.shape[1])
@@ -73,10 +73,10 @@ def on_gpu(columns):
     import torch
 
     from oracles.formats import FORMATS
+    from softcheck.calling.call import TORCH_DTYPES, to_bits
     from softcheck.judge.device.agreement import disagreements
     from softcheck.judge.device.judge import judge_on_device
     from softcheck.judge.judge import judge
-    from softcheck.variants.call import TORCH_DTYPES, to_bits
 
     found = {}
     for dtype in ("float16", "bfloat16", "float32"):
@@ -121,12 +121,12 @@ def compiled(dtype, columns, target, *, fused=False):
     import torch
 
     from oracles.formats import FORMATS
+    from softcheck.calling.call import TORCH_DTYPES
     from softcheck.judge.device import scan_double_float
     from softcheck.judge.device.constants import Constants
     from softcheck.judge.judge import STANDARD
     from softcheck.operations import bounds
-    from softcheck.variants.call import TORCH_DTYPES
-    from softcheck.variants.compile import compiling
+    from softcheck.toolchain.compile import compiling
 
     fmt = FORMATS[dtype]
     constants = Constants(fmt, bounds.model(STANDARD, fmt), columns)
@@ -145,7 +145,7 @@ def rates_compiled(target):
     import torch
 
     from softcheck.judge.device import rates
-    from softcheck.variants.compile import compiling
+    from softcheck.toolchain.compile import compiling
 
     with compiling(target) as kernels:
         for dtype in (torch.float32, torch.float64):

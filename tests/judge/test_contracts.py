@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FORMATS, encode
+from softcheck.calling.call import to_bits, to_tensor
 from softcheck.contract import FindingKind
 from softcheck.judge.contracts import contract_of, weaker_by_design
 from softcheck.judge.device.screen import passing
@@ -12,7 +13,6 @@ from softcheck.judge.device.weaker import by_weaker
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import depth, model
-from softcheck.variants.call import to_bits, to_tensor
 
 SERIAL = Arithmetic(lanes=1)
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from oracles.formats import FORMATS, decode, encode
+from softcheck.calling.call import to_bits, to_tensor
 from softcheck.judge.device.screen import passing
 from softcheck.judge.judge import judge
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.call import to_bits, to_tensor
 
 DTYPES = ["float16", "bfloat16", "float32"]
 

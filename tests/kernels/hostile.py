@@ -84,8 +84,8 @@ def on_meta(x):
     return torch.empty_like(x, device="meta")
 
 
-def two_arguments(x, scale):
-    return torch.softmax(x * scale, dim=-1)
+def two_arguments(x, weights):
+    return torch.softmax(x * weights, dim=-1)
 
 
 def all_zero(x):

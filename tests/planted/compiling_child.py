@@ -5,7 +5,7 @@ import sys
 from planted import bugs, controls
 
 from softcheck.errors import SoftcheckError
-from softcheck.variants.compile import compile_for
+from softcheck.toolchain.compile import compile_for
 from softcheck.variants.registry import load
 
 TARGET = "cuda:90"

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from oracles.formats import FORMATS
+from softcheck.calling import call, state
 from softcheck.contract import FindingKind
 from softcheck.probes import judged, sweep
 from softcheck.probes.arrivals import MOST, Arrivals, Flags
@@ -16,7 +17,6 @@ from softcheck.probes.base import Setting, Subject
 from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.judged import Calls
 from softcheck.probes.sizes import telling_rows
-from softcheck.variants import call, state
 from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import LoadedVariant
 

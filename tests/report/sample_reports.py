@@ -17,7 +17,7 @@ from softcheck.report.model import (
     VariantResult,
     Witness,
 )
-from softcheck.variants.ptx import ObservedArithmetic
+from softcheck.toolchain.ptx import ObservedArithmetic
 
 ENVIRONMENT = Environment(
     backend="interpreter",

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from forked_workers import from_nothing
 from test_session import case_of, hostile
 
 from softcheck.cases.case import Layout
@@ -40,8 +39,8 @@ def run(cases, variants, *, seconds=60.0):
 
 @pytest.fixture
 def own_heap(monkeypatch):
-    """Workers that are started from nothing."""
-    monkeypatch.setattr(process, "start", from_nothing)
+    """Workers that are started from nothing: a forked heap holds other blocks."""
+    monkeypatch.setattr(process, "start", process.start_from_nothing)
 
 
 def kinds(results):

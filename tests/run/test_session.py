@@ -99,7 +99,7 @@ def test_where_the_fault_does_not_show_nothing_is_found(session, variant, case):
         ("transposed", "returned shape [8, 2], expected [2, 8]"),
         ("float32_out", "returned torch.float32, expected torch.float16"),
         ("on_meta", "returned a tensor on meta"),
-        ("two_arguments", "two_arguments"),
+        ("two_arguments", "two_arguments(x, weights) can't be called with one matrix"),
     ],
 )
 def test_what_is_no_softmax_function_is_refused_when_loaded(session, name, said):

@@ -8,13 +8,14 @@ import pytest
 import torch
 
 from oracles.formats import FLOAT16
+from softcheck.calling.call import to_bits
 from softcheck.cases.exhaustive import domain
 from softcheck.cases.importing import case_from_bits
 from softcheck.errors import UsageError
 from softcheck.judge.judge import STANDARD, judge
-from softcheck.run import worker
+from softcheck.run import measuring, worker
 from softcheck.run.protocol import Failed, RunCase, RunDomain, Started, decode_reply, encode_request
-from softcheck.variants.call import to_bits
+from softcheck.run.serving import Server
 
 SCARCE = [torch.OutOfMemoryError("of 40 GB"), MemoryError("of 40 GB"), RuntimeError("can't allocate memory: of 40 GB")]
 """As a GPU's allocator, numpy and torch's allocator for the CPU say it."""
@@ -29,24 +30,24 @@ def failing(error):
 
 @pytest.mark.parametrize("error", SCARCE)
 def test_rows_that_do_not_fit_the_device_are_blamed_on_no_variant(monkeypatch, error):
-    monkeypatch.setattr(worker, "rows_on", failing(error))
-    session = worker._Session(torch.device("cpu"))
+    monkeypatch.setattr(measuring, "rows_on", failing(error))
+    server = Server(torch.device("cpu"))
     with pytest.raises(UsageError, match=r"no memory left for 16 rows: .*of 40 GB"):
-        list(session.answer(RunDomain(domain("float16", 2), 0, 16, "torch")))
+        list(server.answer(RunDomain(domain("float16", 2), 0, 16, "torch")))
 
 
 @pytest.mark.parametrize("error", SCARCE)
 def test_an_input_that_does_not_fit_the_device_is_blamed_on_no_variant(monkeypatch, error):
-    monkeypatch.setattr(worker, "place", failing(error))
+    monkeypatch.setattr(measuring, "place", failing(error))
     case = case_from_bits(np.zeros((2, 3), dtype=np.uint16), "float16", provenance="test")
     with pytest.raises(UsageError, match=r"can't be placed in the device's memory: .*of 40 GB"):
-        list(worker._Session(torch.device("cpu")).answer(RunCase(case, ("torch",))))
+        list(Server(torch.device("cpu")).answer(RunCase(case, ("torch",))))
 
 
 @pytest.mark.parametrize("error", SCARCE[1:])
 def test_a_worker_whose_host_has_no_memory_for_a_judgement_goes_on(monkeypatch, error):
     """Ended by it, the worker would leave the blame with the variant that ran last."""
-    monkeypatch.setattr(worker, "judge", failing(error))
+    monkeypatch.setattr(measuring, "judge", failing(error))
     sent = []
     requests = iter([encode_request(RunDomain(domain("float16", 2), 0, 16, "torch"))])
 
@@ -57,7 +58,7 @@ def test_a_worker_whose_host_has_no_memory_for_a_judgement_goes_on(monkeypatch, 
         return message
 
     connection = SimpleNamespace(recv_bytes=receive, send_bytes=lambda message: sent.append(decode_reply(message)))
-    worker._serve(connection, worker._Session(torch.device("cpu")).answer)
+    worker._serve(connection, Server(torch.device("cpu")).answer)
     started, failed = sent
     assert started == Started("torch")
     assert isinstance(failed, Failed)
@@ -66,11 +67,11 @@ def test_a_worker_whose_host_has_no_memory_for_a_judgement_goes_on(monkeypatch, 
 
 @pytest.mark.parametrize("function", ["rows_on", "place"])
 def test_what_else_goes_wrong_in_the_worker_is_not_called_want_of_memory(monkeypatch, function):
-    monkeypatch.setattr(worker, function, failing(RuntimeError("no such operator")))
+    monkeypatch.setattr(measuring, function, failing(RuntimeError("no such operator")))
     case = case_from_bits(np.zeros((2, 3), dtype=np.uint16), "float16", provenance="test")
     request = RunDomain(domain("float16", 2), 0, 16, "torch") if function == "rows_on" else RunCase(case, ("torch",))
     with pytest.raises(RuntimeError, match="no such operator"):
-        list(worker._Session(torch.device("cpu")).answer(request))
+        list(Server(torch.device("cpu")).answer(request))
 
 
 def judging(rows, most, monkeypatch):
@@ -85,20 +86,19 @@ def judging(rows, most, monkeypatch):
 
     # In place of the module, which would import Triton into this process.
     monkeypatch.setitem(sys.modules, "softcheck.judge.device.trust", SimpleNamespace(judge_trusted=judge_trusted))
-    session = worker._Session(torch.device("cpu"))
-    session.device = SimpleNamespace(type="cuda")
+    measures = measuring.Measuring(SimpleNamespace(type="cuda"))
     x = torch.arange(2 * rows).view(rows, 2).remainder(7).to(torch.float16)
     y = torch.softmax(x.double(), dim=-1).to(torch.float16)
     y[rows - 2, 1] = 0.75
     return (
-        session._judge_where_it_is(x, y, FLOAT16, "nan", STANDARD),
+        measures._judge_where_it_is(x, y, FLOAT16, "nan", STANDARD),
         judge(to_bits(x, FLOAT16), to_bits(y, FLOAT16), FLOAT16),
         calls,
     )
 
 
 def test_outputs_that_the_judge_has_no_memory_for_are_judged_in_halves(monkeypatch):
-    monkeypatch.setattr(worker, "_FEWEST_ROWS", 2)
+    monkeypatch.setattr(measuring, "_FEWEST_ROWS", 2)
     found, expected, calls = judging(9, 4, monkeypatch)
     assert calls == [9, 4, 5, 2, 3]
     assert found.violations == expected.violations

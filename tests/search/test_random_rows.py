@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from oracles.formats import FORMATS
+from softcheck.calling.call import TORCH_DTYPES, to_bits
 from softcheck.cases.families import FAMILIES
+from softcheck.cases.random_rows import FILLERS, ORDINARY, fill, mixed
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.operations import bounds
 from softcheck.search.fitness import rate
 from softcheck.search.mutation import MUTATIONS, Parents, mutate
-from softcheck.search.random_rows import FILLERS, ORDINARY, fill, mixed
-from softcheck.variants.call import TORCH_DTYPES, to_bits
 
 DTYPES = ("float16", "bfloat16", "float32")
 ROWS = 10

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 import triton
 
-from softcheck.variants import compile as ahead
+from softcheck.toolchain import compile as ahead
 from softcheck.variants.evidence import shown
 from softcheck.variants.registry import load
 

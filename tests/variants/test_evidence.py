@@ -14,6 +14,7 @@ from softcheck.variants import evidence
 from softcheck.variants.registry import load
 
 ROOT = Path(__file__).parents[2]
+KERNELS = ROOT / "tests" / "toolchain"
 CPU = torch.device("cpu")
 
 FAILING = """
@@ -31,7 +32,7 @@ def shown(spec, dtype="float32", shape=(3, 781)):
 
 def test_a_running_sum_that_is_rescaled_is_shown_where_nothing_is_declared():
     for kind, rescales in (("online_lanes", True), ("three_passes", False)):
-        spec = f"{Path(__file__).with_name('rescaling_kernels.py')}:{kind}"
+        spec = f"{KERNELS / 'rescaling_kernels.py'}:{kind}"
         assert load(spec).declaration.arithmetic is None
         assert shown(spec) == Arithmetic(rescales=rescales)
 
@@ -58,7 +59,7 @@ def test_kernels_are_those_of_the_shape():
 def test_nothing_is_shown_where_nothing_can_be_read(tmp_path):
     file = tmp_path / "failing.py"
     file.write_text(FAILING)
-    wrong = Path(__file__).with_name("shifting_kernels.py")
+    wrong = KERNELS / "shifting_kernels.py"
     for spec in ("torch", f"{file}:raises", f"{file}:library", f"{wrong}:biased"):
         assert shown(spec) is None
 

@@ -61,7 +61,8 @@ def test_file_in_the_working_folder(write, monkeypatch):
 
 def test_file_is_imported_once(write):
     file = write("def a(x): pass\ndef b(x): pass")
-    assert load(f"{file}:a").function.__globals__ is load(f"{file}:b").function.__globals__
+    functions = [load(f"{file}:{name}").function.__wrapped__ for name in "ab"]
+    assert functions[0].__globals__ is functions[1].__globals__
 
 
 def test_files_of_one_name_get_their_own_module_and_their_own_siblings(write):
@@ -123,7 +124,7 @@ def test_file_that_is_no_python(write):
     assert "is no Python file" in refused(f"{write('', 'mine.txt')}:softmax", resolve)
 
 
-@pytest.mark.parametrize("function", ["soft-max", "softmax()", "1"])
+@pytest.mark.parametrize("function", ["soft-max", "1", "soft-max(x)"])
 def test_function_that_is_no_name(write, function):
     assert "is no function name" in refused(f"{write('')}:{function}", resolve)
 
@@ -146,11 +147,11 @@ def test_not_callable(write):
     assert "of type int, expected a function" in refused(f"{write('softmax = 3')}:softmax")
 
 
-@pytest.mark.parametrize("arguments", ["", "x, y", "*, x", "a, b, c=1"])
-def test_function_that_takes_no_single_tensor(write, arguments):
+@pytest.mark.parametrize("arguments", ["", "a, b, c"])
+def test_function_whose_call_cannot_be_guessed(write, arguments):
     message = refused(f"{write(f'def softmax({arguments}): pass')}:softmax")
-    assert f"softmax({arguments}) can't be called with one positional argument" in message
-    assert "expected a function of x: Tensor[rows, columns]" in message
+    assert f"softmax({arguments}) can't be called with one matrix" in message
+    assert "from mine import softmax" in message
 
 
 @pytest.mark.parametrize("arguments", ["x", "x, dim=-1", "*tensors", "x, /, *, out=None"])

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from oracles.formats import FORMATS, Format
 from softcheck.cases.case import Case
+from softcheck.cases.dtypes import known_dtype
 from softcheck.cases.families import layouts, magnitude, masking, patterns, plain, shapes, tiny
 from softcheck.cases.families.draft import Draft
 from softcheck.errors import UsageError, near_matches
@@ -59,7 +60,5 @@ def cases_of(family: str, dtype: str) -> list[Case]:
     """The cases of a family in one dtype. Raises UsageError for an unknown name of either."""
     if family not in FAMILIES:
         raise UsageError(f"unknown family {family!r}; {near_matches(family, list(FAMILIES))}")
-    if dtype not in FORMATS:
-        raise UsageError(f"unknown dtype {dtype!r}; {near_matches(dtype, list(FORMATS))}")
-    fmt = FORMATS[dtype]
+    fmt = FORMATS[known_dtype(dtype)]
     return [draft.case(family, fmt) for draft in FAMILIES[family].drafts(fmt)]

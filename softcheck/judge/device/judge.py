@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from oracles.formats import FLOAT64, Bits, Format, bits_hex
 from oracles.reference import FullyMasked
+from softcheck.calling.call import TORCH_DTYPES, all_to_bits, to_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge.device import bins, dispatch, scan, table
@@ -26,7 +27,6 @@ from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.operations import bounds, ulp
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.call import TORCH_DTYPES, all_to_bits, to_bits
 
 MOST_BROKEN_ROWS = 256
 MOST_BROKEN_ELEMENTS = 1 << 21
@@ -51,6 +51,7 @@ def judge_on_device(
     most_broken: int | None = None,
     judged_in: dispatch.JudgedIn | None = None,
     programs: int | None = None,
+    scans: bool = True,
 ) -> Measurement:
     """Measures ``y`` as the softmax of ``x``, as ``softcheck.judge.judge.judge`` does with their bits.
 
@@ -65,7 +66,7 @@ def judge_on_device(
     order violations, which covers the described rows alone. The numpy judge alone judges float64, and arithmetics whose
     bounds the kernels can't compute (prescaled exponents, 16-bit intermediates). ``judged_in`` is the scan's
     arithmetic, if there are two (``choice.arithmetic_of``); the measurement names the one used. ``programs`` is the
-    scan's grid (``choice.scan_in``).
+    scan's grid (``choice.scan_in``). Without ``scans`` tables judge all rows, with three kernels for all widths.
 
     Raises UsageError if shapes, dtypes or devices don't match, SoftcheckError if the kernels' counts contradict each
     other.
@@ -79,7 +80,9 @@ def judge_on_device(
     judged_in = dispatch.arithmetic_of(constants, x.device, judged_in)
     # Triton launches on the current device, wherever its tensors are.
     with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
-        return _Judgement(x, y, constants, fully_masked, arithmetic, most).measurement(judged_in, programs)
+        return _Judgement(x, y, constants, fully_masked, arithmetic, most, scans=scans).measurement(
+            judged_in if scans else "float64", programs
+        )
 
 
 def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> None:
@@ -134,7 +137,10 @@ class _Judgement:
         fully_masked: FullyMasked,
         arithmetic: Arithmetic,
         most_broken: int,
+        *,
+        scans: bool,
     ) -> None:
+        self.scans = scans
         self.x, self.y, self.constants = x, y, constants
         self.fully_masked: FullyMasked = fully_masked
         self.arithmetic, self.most_broken = arithmetic, most_broken
@@ -148,7 +154,7 @@ class _Judgement:
     def measurement(self, judged_in: dispatch.JudgedIn, programs: int | None) -> Measurement:
         """Makes all steps and merges their figures."""
         rows, columns = self.x.shape
-        if columns > scan.MAX_COLUMNS:
+        if not self.scans or columns > scan.MAX_COLUMNS:
             self._tabulate_all(torch.arange(rows, device=self.x.device))
         else:
             self._scan(judged_in, programs)
@@ -210,7 +216,16 @@ class _Judgement:
         self, rows: torch.Tensor, histogram: torch.Tensor, *, counted: torch.Tensor | None = None
     ) -> table.FigureTable:
         zero = self.fully_masked == "zero"
-        return table.tabulate(self.x, self.y, self.constants, rows, histogram, masked_gives_zero=zero, counted=counted)
+        return table.tabulate(
+            self.x,
+            self.y,
+            self.constants,
+            rows,
+            histogram,
+            masked_gives_zero=zero,
+            counted=counted,
+            few_kernels=not self.scans,
+        )
 
     def _tabulate(self, rows: torch.Tensor, found: table.FigureTable, counted: NDArray[np.int64] | None = None) -> None:
         """Adds the figures of rows that are right, or that are broken beyond doubt and too many to be judged again.

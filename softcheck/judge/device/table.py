@@ -63,7 +63,10 @@ MORE = 3
 """Rows tabulated after the counted ones: those that ``finish`` lists there."""
 _MORE = tl.constexpr(MORE)
 
-_MAX_TILE = 1024
+MAX_TILE = 1024
+"""Columns of a tile of any wider row."""
+_FEW_TILES = (16, 128, MAX_TILE)
+"""Columns of tiles where few kernels are to serve rows of all widths."""
 _TILE = 512
 _WARPS = 4
 _MAX_ROWS = 32 * _WARPS
@@ -347,6 +350,12 @@ class FigureTable:
         return FigureTable(self.figures[:, chosen])
 
 
+def block_of(columns: int, *, few: bool = False) -> int:
+    """Columns of a tile of the kernel that serves rows of this width; one of three with ``few``."""
+    least = min(int(triton.next_power_of_2(columns)), MAX_TILE)
+    return next(tile for tile in _FEW_TILES if tile >= least) if few else least
+
+
 def tabulate(
     x: torch.Tensor,
     y: torch.Tensor,
@@ -356,16 +365,17 @@ def tabulate(
     *,
     masked_gives_zero: bool,
     counted: torch.Tensor | None = None,
+    few_kernels: bool = False,
 ) -> FigureTable:
     """Tabulates some rows of ``y`` as the softmax of ``x``, both [rows, columns] of at least one column.
 
     ``rows``, int64, are numbers of at least one row, on the device of ``x``. Counts each element of these rows that has
     an ULP error in ``histogram``, int64 [bins.ALL]. If ``counted``, int64 [1] in device memory, is given, only the
     first ``counted`` of ``rows`` and the MORE after them are tabulated, and only the first ``counted`` are counted in
-    the histogram; the figures of the rest are not set.
+    the histogram; the figures of the rest are not set. With ``few_kernels`` three kernels serve all widths.
     """
     columns = x.shape[1]
-    block = min(triton.next_power_of_2(columns), _MAX_TILE)
+    block = block_of(columns, few=few_kernels)
     tile_rows = min(_MAX_ROWS, max(1, _TILE // block))
     if counted is None:
         counted = torch.full((1,), len(rows), dtype=torch.int64, device=x.device)

@@ -9,13 +9,13 @@ import torch
 
 from oracles.formats import Format
 from oracles.reference import FullyMasked
+from softcheck.calling.call import to_bits
 from softcheck.contract import BOUNDED_KINDS, Violation
 from softcheck.judge.device.screen import passing
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import moved
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.call import to_bits
 
 _MOST_ELEMENTS = 1 << 22
 """Elements that the numpy judge judges at most; it takes some 30 million elements a second."""

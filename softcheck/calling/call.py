@@ -1,0 +1,323 @@
+"""Calls of a variant on a case: place the input in memory, poison uninitialised memory, and read bits back."""
+
+import math
+import re
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from oracles.formats import Bits, Format
+from softcheck.calling import activity, launches
+from softcheck.calling.refusals import refusal_behind
+from softcheck.calling.state import Snapshot
+from softcheck.calling.unable import limit_behind
+from softcheck.cases.case import Layout
+from softcheck.contract import FindingKind, Violation
+
+_INTEGER = {16: torch.int16, 32: torch.int32, 64: torch.int64}
+TORCH_DTYPES = {
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An input matrix in device memory: ``view`` has the case's strides and offset inside ``storage``."""
+
+    view: torch.Tensor
+    storage: torch.Tensor
+    fmt: Format
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A call that has returned, though its work may still go on, and broken promises that show without its values."""
+
+    placed: Placed
+    before: torch.Tensor
+    """Contents of the input's storage before the call, as integers."""
+    output: torch.Tensor | None
+    broken: tuple[Violation, ...] = ()
+    """Promises broken by an exception, or by the type, shape, dtype or device of the return value; there is then no
+    output."""
+    changed: tuple[Violation, ...] = ()
+    """Changes of global state."""
+    fatal: bool = False
+    of_cpu_library: bool = False
+    """True if the call ran on a CPU and launched no Triton kernel, so that a library computed the output."""
+
+    def unchanged(self) -> torch.Tensor:
+        """True if the input's storage is unchanged: bool, of no dimensions, on the device."""
+        return (self.before == _stored(self.placed)).all()
+
+    def modified(self) -> tuple[Violation, ...]:
+        """Changes in the input's storage: in its elements, and in the memory between and before them."""
+        fmt, storage = self.placed.fmt, self.placed.storage
+        return modifications(to_bits(self.before.view(storage.dtype), fmt), to_bits(storage, fmt), self.placed)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A call's outcome on the device: the output, or None where there is none to judge, and broken promises."""
+
+    output: torch.Tensor | None
+    violations: tuple[Violation, ...] = ()
+    fatal: bool = False
+    """This process can't go on: its device can't be used any more, or its global state can't be put back."""
+    of_cpu_library: bool = False
+    """True if a library on the CPU computed the output; see ``Launched.of_cpu_library``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call's outcome, as ``Returned``, with the output's bit patterns on the host, [rows, columns]."""
+
+    output: Bits | None
+    violations: tuple[Violation, ...] = ()
+    fatal: bool = False
+    of_cpu_library: bool = False
+
+
+_TOGETHER = 1 << 20
+"""Elements up to which one transfer is worth another copy of them on the device."""
+
+
+def to_tensor(bits: Bits, fmt: Format, device: torch.device) -> torch.Tensor:
+    """Tensor of the format's dtype with exactly these bits, in memory of its own."""
+    signed = np.array(bits, order="C").view(f"i{fmt.itemsize}")
+    # CUDA has read pageable memory by the time this returns (PyTorch's tutorial on pin_memory and non_blocking), and up to
+    # 64 KB of it without waiting for the device (CUDA C++ programming guide, asynchronous concurrent execution).
+    return torch.from_numpy(signed).to(device, non_blocking=True).view(TORCH_DTYPES[fmt.name])
+
+
+def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
+    """Bit patterns of a tensor of the format's dtype, on the host, in memory of their own."""
+    signed = tensor.detach().contiguous().view(_INTEGER[fmt.width]).cpu().numpy()
+    copied: Bits = signed.copy().view(fmt.storage)
+    return copied
+
+
+def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
+    """Returns ``to_bits`` of several tensors, in one transfer if they are small.
+
+    The tensors have the format's dtype, or are integers of its size. Each transfer waits for the device, which takes
+    milliseconds if other processes use it too.
+    """
+    if len(tensors) < 2 or sum(tensor.numel() for tensor in tensors) > _TOGETHER:
+        return [to_bits(tensor, fmt) for tensor in tensors]
+    flat = to_bits(torch.cat([tensor.detach().reshape(-1).view(_INTEGER[fmt.width]) for tensor in tensors]), fmt)
+    ends = np.cumsum([tensor.numel() for tensor in tensors])[:-1]
+    return [part.reshape(tensor.shape) for part, tensor in zip(np.split(flat, ends), tensors, strict=True)]
+
+
+def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Placed:
+    """Puts a matrix into device memory in the given layout. The memory between its elements holds NaN."""
+    rows, columns = bits.shape
+    row_stride, column_stride = layout.strides(columns)
+    storage = torch.full((layout.extent(rows, columns),), float("nan"), dtype=TORCH_DTYPES[fmt.name], device=device)
+    view = storage.as_strided((rows, columns), (row_stride, column_stride), layout.offset)
+    if rows and columns:
+        # Rows of stride 0 share memory: writing the first row once writes all.
+        source = to_tensor(bits[:1] if row_stride == 0 else bits, fmt, device)
+        view[: source.shape[0]].copy_(source)
+    return Placed(view, storage, fmt)
+
+
+def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
+    """Runs a variant once, as ``call_on_device`` does, and brings the output's bits to the host.
+
+    Raises UninterpretableError as ``launch`` does.
+    """
+    launched = launch(function, placed, wait=True)
+    if launched.output is None:
+        return Called(None, (*launched.broken, *launched.changed), launched.fatal)
+    unchanged = launched.unchanged().to(_INTEGER[placed.fmt.width])
+    same, output = all_to_bits([unchanged, launched.output], placed.fmt)
+    modified = () if same else launched.modified()
+    return Called(output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
+
+
+def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> Returned:
+    """Runs a variant once on a placed input and checks what needs no reference: type, shape, dtype, device, input.
+
+    Global state that the call changed is put back. Raises UninterpretableError as ``launch`` does.
+    """
+    launched = launch(function, placed, wait=True)
+    if launched.output is None:
+        return Returned(None, (*launched.broken, *launched.changed), launched.fatal)
+    modified = () if launched.unchanged() else launched.modified()
+    return Returned(launched.output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
+
+
+def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: bool) -> Launched:
+    """Calls a variant once; waits for all work on the device only if ``wait``.
+
+    Without waiting, damage to the device shows later. The values are those that the current stream finds: only work
+    that a variant leaves on a stream of its own, unordered with the caller's, may come after them.
+
+    Raises UninterpretableError if the call ended because Triton's interpreter, or a machine without a GPU, can't do an
+    operation. Such an end shows nothing about the variant.
+    """
+    device = placed.view.device
+    before = _stored(placed).clone()
+    state = Snapshot()
+    kernels = launches.counted()
+    try:
+        with activity.calling():
+            output = function(placed.view)
+            if wait:
+                synchronize(device)
+    except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
+        changed = _state_changed(state.restore())
+        limit = limit_behind(error)
+        if limit is not None:
+            raise limit from None
+        violation, is_ruined = raised(error, device)
+        if not is_ruined:
+            violation = _refused(error, violation, placed, before, is_first=launches.counted() == kernels)
+        return Launched(placed, before, None, (violation,), changed, is_ruined or not state.is_restored)
+    changed = _state_changed(state.restore())
+    wrong = returned_wrongly(output, placed.view)
+    if wrong is not None:
+        return Launched(placed, before, None, (wrong,), changed, not state.is_restored)
+    of_library = device.type == "cpu" and launches.counted() == kernels
+    return Launched(placed, before, output, (), changed, not state.is_restored, of_library)
+
+
+def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
+    """A violation where a variant's return value is not a tensor of the input's shape, dtype and device."""
+    if not isinstance(output, torch.Tensor):
+        found = type(output).__name__
+        return Violation(FindingKind.RAISED, f"returned {found}, expected a torch.Tensor; return the probabilities")
+    if output.layout != torch.strided:
+        return Violation(FindingKind.RAISED, f"returned a tensor of layout {output.layout}, expected torch.strided")
+    if output.shape != view.shape:
+        return Violation(
+            FindingKind.WRONG_SHAPE, f"returned shape {list(output.shape)}, expected {list(view.shape)} as the input's"
+        )
+    if output.dtype != view.dtype:
+        return Violation(FindingKind.WRONG_DTYPE, f"returned {output.dtype}, expected {view.dtype} as the input's")
+    if output.device != view.device:
+        return Violation(
+            FindingKind.RAISED, f"returned a tensor on {output.device}, expected {view.device} as the input's"
+        )
+    return None
+
+
+def is_usable(device: torch.device) -> bool:
+    """True if the device still works in this process: an illegal access ruins a CUDA context for good."""
+    try:
+        synchronize(device)
+    except RuntimeError:
+        return False
+    return True
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits until the device has done all of its work. Raises RuntimeError where some of it has ruined the device."""
+    if device.type == "cuda":
+        with activity.calling():
+            torch.cuda.synchronize(device)
+
+
+_NO_HOST_MEMORY = "can't allocate memory"
+"""Message of torch's allocator for the CPU in a RuntimeError."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True if an exception reports missing memory: a GPU's, numpy's, Python's, or torch's on the host."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_HOST_MEMORY in str(error)
+
+
+def raised(error: Exception, device: torch.device) -> tuple[Violation, bool]:
+    """Returns the violation that an exception shows, and True if the device can't be used any more.
+
+    A ruined device is a ``crash``. Other kinds are recognised by the type's name, since Triton's error classes move
+    between releases.
+    """
+    fatal = not is_usable(device)
+    name = type(error).__name__
+    if fatal:
+        kind = FindingKind.CRASH
+    elif is_out_of_memory(error):
+        kind = FindingKind.OUT_OF_MEMORY
+    elif "Compilation" in name or "CompileTime" in name or name == "PTXASError":
+        kind = FindingKind.COMPILE_ERROR
+    else:
+        kind = FindingKind.RAISED
+    return Violation(kind, f"{describe(error)}; expected an output"), fatal
+
+
+def describe(error: BaseException) -> str:
+    """Exception type, first lines of the message, and where it was raised, on one line."""
+    message = " ".join(str(error).split())[:300]
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return f"{type(error).__name__}: {message}"
+    # The folder of an installed package says nothing, and differs between machines.
+    file = re.sub(r".*/(site|dist)-packages/", "", frames[-1].filename)
+    return f"{type(error).__name__}: {message} at {file}:{frames[-1].lineno}"
+
+
+def _refused(
+    error: Exception, violation: Violation, placed: Placed, before: torch.Tensor, *, is_first: bool
+) -> Violation:
+    """Adds the variant's refusal to a violation, if it is one.
+
+    ``is_first`` is True if no kernel had been launched by then.
+    """
+    *leading, columns = placed.view.shape
+    rows = math.prod(leading)
+    did_nothing = is_first and bool((before == _stored(placed)).all())
+    refusal = refusal_behind(error, (rows, columns), did_nothing=did_nothing)
+    if refusal is None:
+        return violation
+    kind = FindingKind.EMPTY_REFUSED if 0 in (rows, columns) else violation.kind
+    return msgspec.structs.replace(violation, kind=kind, refusal=refusal)
+
+
+def _stored(placed: Placed) -> torch.Tensor:
+    """All of the input's storage as integers, so that NaN equals itself."""
+    return placed.storage.view(_INTEGER[placed.fmt.width])
+
+
+def _state_changed(changed: list[str]) -> tuple[Violation, ...]:
+    if not changed:
+        return ()
+    what = ", ".join(changed)
+    message = f"changed {what[:300]}, which other code in the process relies on; expected the call to leave it alone"
+    return (Violation(FindingKind.STATE_CHANGED, message, count=len(changed)),)
+
+
+def modifications(before: Bits, after: Bits, placed: Placed) -> tuple[Violation, ...]:
+    """Changes of the input's storage: of its elements, and of the memory between and before them. Asks no device."""
+    changed = before != after
+    if not changed.any():
+        return ()
+    owned = torch.zeros(before.shape, dtype=torch.bool)
+    owned.as_strided(placed.view.shape, placed.view.stride(), placed.view.storage_offset()).fill_(True)
+    mine = owned.numpy()
+    found = []
+    for kind, mask, what in (
+        (FindingKind.INPUT_MODIFIED, changed & mine, "element of the input"),
+        (FindingKind.OUT_OF_BOUNDS_WRITE, changed & ~mine, "element beside the input"),
+    ):
+        if mask.any():
+            at = int(np.flatnonzero(mask)[0])
+            found.append(
+                Violation(
+                    kind,
+                    f"{what} at storage index {at} changed from {int(before[at]):#x} to {int(after[at]):#x}; "
+                    "expected the call to leave it alone",
+                    count=int(mask.sum()),
+                )
+            )
+    return tuple(found)

@@ -1,0 +1,245 @@
+"""Calls on batches of drawn rows, one after the other, and the judgement of all their elements where they lie.
+
+Batches grow as long as they take little time, so that a slow variant is not asked for more than it can do.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oracles.formats import Format
+from softcheck.calling.call import Placed, Returned, call_on_device, to_bits
+from softcheck.cases.case import format_rows
+from softcheck.contract import FindingKind, Violation
+from softcheck.judge.by_contract import by_contract
+from softcheck.judge.judge import judge
+from softcheck.judge.measurement import Measurement
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.probes.base import Subject
+from softcheck.probes.helpers import free_bytes
+from softcheck.probes.outcome import Outcome, RandomRows
+from softcheck.probes.poison import nan_filled
+
+WIDEST_WITNESS = 1 << 13
+"""Columns beyond which a row's bits are too long to hand on."""
+
+_BYTES_PER_ELEMENT = 64
+"""Bytes that an element may take at once: input, its copy, output, and numbers of the families that are drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLimits:
+    """Sizes of batches, and the end of a sample."""
+
+    rows: int
+    elements: int
+    """Most rows and elements of the first batch."""
+    most_rows: int
+    most_elements: int
+    growth: int
+    """Factor by which the next batch may be larger after a batch that took less than ``quick`` seconds."""
+    quick: float
+    target: int
+    """Elements after which a sample ends."""
+    seconds: float
+    """Seconds after which a sample ends."""
+    of_first: float
+    """Share of the seconds that counts of each width's first batch, for which kernels are compiled."""
+
+
+ON_GPU = SampleLimits(
+    rows=1 << 12,
+    elements=1 << 20,
+    most_rows=1 << 22,
+    most_elements=1 << 27,
+    growth=8,
+    quick=0.1,
+    target=10_000_000_000,
+    seconds=3.0,
+    of_first=0.25,
+)
+ON_CPU = SampleLimits(
+    rows=1 << 3,
+    elements=1 << 12,
+    most_rows=1 << 16,
+    most_elements=1 << 20,
+    growth=4,
+    quick=0.15,
+    target=1 << 28,
+    seconds=2.0,
+    of_first=1.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of one width that can be drawn again from what ``name`` says."""
+
+    columns: int
+    draw: Callable[[int], torch.Tensor]
+    """Gives at most so many rows, [rows, columns], of the format's dtype, on the variant's device."""
+    name: str
+    shown: NDArray[np.int64] | None = None
+    """Number of bit patterns that each row is the first to show; None if rows are not made for that."""
+
+
+@dataclass(slots=True)
+class _Room:
+    """The largest batch that a variant may get. A variant may be slow by the row or by the element."""
+
+    limits: SampleLimits
+    rows: int = field(init=False)
+    elements: int = field(init=False)
+    most_elements: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rows, self.elements = self.limits.rows, self.limits.elements
+        self.most_elements = self.limits.most_elements
+
+    def rows_of(self, columns: int) -> int:
+        return max(1, min(self.rows, self.elements // columns))
+
+    def note(self, rows: int, columns: int, seconds: float) -> None:
+        """Grows after a quick batch, by what limited it, and shrinks after a slow one."""
+        if seconds > 5 * self.limits.quick:
+            self.rows = max(1, min(self.rows, rows) // self.limits.growth)
+            self.elements = max(1, min(self.elements, rows * columns) // self.limits.growth)
+        elif seconds < self.limits.quick:
+            if 2 * rows > self.rows:
+                self.rows = min(self.limits.most_rows, self.limits.growth * self.rows)
+            if 2 * rows * columns > self.elements:
+                self.elements = min(self.most_elements, self.limits.growth * self.elements)
+
+    def halve(self, rows: int, columns: int) -> bool:
+        """Takes note that a batch found too little memory. False if it was as small as they come."""
+        self.elements = self.most_elements = rows * columns // 2
+        return rows > 1
+
+
+def sample(subject: Subject, batches: Iterable[Batch], limits: SampleLimits) -> Outcome:
+    """Calls the variant on one batch after the other until elements, seconds or batches end.
+
+    Each kind of violation is kept as the first batch that breaks it shows it, with a row that breaks it alone if there
+    is one. Raises UninterpretableError and DistrustedError.
+    """
+    room = _Room(limits)
+    if subject.device.type == "cuda":
+        room.most_elements = min(room.most_elements, free_bytes(subject.device) // _BYTES_PER_ELEMENT)
+    seen = _Gathered(subject)
+    spent = 0.0
+    for batch in batches:
+        share = 1.0 if batch.columns in seen.sampled.widths else limits.of_first
+        while True:
+            rows = room.rows_of(batch.columns)
+            started = time.perf_counter()
+            try:
+                seen.add(batch, batch.draw(rows))
+            except torch.OutOfMemoryError:
+                if not room.halve(rows, batch.columns):
+                    raise
+            else:
+                break
+        took = time.perf_counter() - started
+        room.note(rows, batch.columns, took)
+        spent += share * took
+        if seen.is_over or seen.sampled.elements >= limits.target or spent > limits.seconds:
+            break
+    return seen.outcome()
+
+
+class _Gathered:
+    """The judged extent, and what was broken."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._fmt = subject.setting.fmt
+        self.sampled = RandomRows()
+        self.is_over = False
+        self._fatal = False
+        self._violations: dict[FindingKind, Violation] = {}
+        self._witnesses: dict[FindingKind, str] = {}
+
+    def add(self, batch: Batch, x: torch.Tensor) -> None:
+        """Calls the variant and judges its output. Raises torch.OutOfMemoryError if the device has too little room."""
+        returned = self._call(x)
+        if any(violation.kind is FindingKind.OUT_OF_MEMORY for violation in returned.violations):
+            raise torch.OutOfMemoryError(returned.violations[0].message)
+        self._fatal = returned.fatal
+        self.is_over = returned.fatal or returned.output is None
+        self._keep(returned.violations, batch, x, None)
+        if returned.output is None:
+            return
+        self._keep(self._judged(x, returned).violations, batch, x, returned.output)
+        rows, columns = x.shape
+        shown = 0 if batch.shown is None else int(batch.shown[:rows].sum())
+        self.sampled = self.sampled.plus(
+            RandomRows(elements=rows * columns, rows=rows, widths=(columns,), patterns=shown)
+        )
+
+    def outcome(self) -> Outcome:
+        return Outcome(
+            violations=tuple(self._violations.values()),
+            fatal=self._fatal,
+            sampled=self.sampled,
+            witnesses=self._witnesses,
+        )
+
+    def _call(self, x: torch.Tensor) -> Returned:
+        with nan_filled():
+            return call_on_device(self._subject.variant.function, Placed(x, x.view(-1), self._fmt))
+
+    def _judged(self, x: torch.Tensor, returned: Returned) -> Measurement:
+        subject, output = self._subject, returned.output
+        assert output is not None
+        return by_contract(
+            subject.variant,
+            self._fmt,
+            (x.shape[0], x.shape[1]),
+            subject.device,
+            lambda arithmetic: judge_in_place(x, output, self._fmt, subject, arithmetic),
+            of_cpu_library=returned.of_cpu_library,
+        )
+
+    def _keep(self, found: tuple[Violation, ...], batch: Batch, x: torch.Tensor, output: torch.Tensor | None) -> None:
+        for violation in found:
+            known = self._violations.get(violation.kind)
+            if known is not None:
+                shares = [v.share for v in (known, violation) if v.share is not None]
+                self._violations[violation.kind] = msgspec.structs.replace(
+                    known, count=known.count + violation.count, share=max(shares, default=None)
+                )
+                continue
+            shape = f"{x.shape[0]}\N{MULTIPLICATION SIGN}{x.shape[1]}"
+            words = f"{shape}, {batch.name}: {violation.message}"
+            if output is not None and violation.row is not None:
+                words = f"{words}; {self._alone(violation.kind, x[violation.row : violation.row + 1])}"
+            self._violations[violation.kind] = msgspec.structs.replace(violation, message=words)
+
+    def _alone(self, kind: FindingKind, row: torch.Tensor) -> str:
+        """Calls the variant on one row by itself, and keeps the row's bits if it breaks the promise there too."""
+        row = row.clone()
+        returned = self._call(row)
+        if returned.output is None or not any(v.kind is kind for v in self._judged(row, returned).violations):
+            return "the row by itself is right"
+        if row.shape[1] <= WIDEST_WITNESS:
+            self._witnesses[kind] = format_rows(to_bits(row, self._fmt), self._fmt)[0]
+        return "the row by itself is wrong too"
+
+
+def judge_in_place(
+    x: torch.Tensor, y: torch.Tensor, fmt: Format, subject: Subject, arithmetic: Arithmetic
+) -> Measurement:
+    """Judges an output where it lies: by the device judge on a GPU, else by the numpy judge."""
+    masked = subject.setting.declaration.fully_masked
+    if x.device.type != "cuda":
+        return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=masked, arithmetic=arithmetic)
+    # Imports Triton, whose own functions are interpreted or not by the value of TRITON_INTERPRET at that moment.
+    from softcheck.judge.device.trust import judge_trusted
+
+    # The table has one kernel for all wide rows, so that no width of a sample costs a compilation.
+    return judge_trusted(x, y, fmt, fully_masked=masked, arithmetic=arithmetic, scans=False)

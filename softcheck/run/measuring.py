@@ -1,0 +1,166 @@
+"""Measurements of a variant's output on a case, and on a part of a domain, in a worker."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import numpy as np
+import torch
+
+from oracles.formats import Bits, Format, decode
+from oracles.reference import FullyMasked, Reference
+from softcheck.calling.call import Called, Placed, call, call_on_device, is_out_of_memory, place, to_bits
+from softcheck.cases.case import Case
+from softcheck.contract import Violation
+from softcheck.errors import TooLittleMemoryError, UsageError
+from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call
+from softcheck.judge.contracts import contract_of
+from softcheck.judge.fitting import candidates
+from softcheck.judge.judge import judge
+from softcheck.judge.measurement import Measurement, unmeasured
+from softcheck.judge.merge import merge, shifted
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.softmax import SOFTMAX
+from softcheck.probes.diagnose import Attempt, diagnose
+from softcheck.probes.poison import nan_filled
+from softcheck.run.domains import rows_on
+from softcheck.run.protocol import RunDomain
+from softcheck.variants.registry import LoadedVariant
+
+_FEWEST_ROWS = 2**16
+"""Rows for which the device judge must have memory on any device."""
+
+
+class Measuring:
+    """Calls variants on one device and judges their outputs; both methods also tell if the process can't go on."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._candidates: dict[tuple[str, str], tuple[Arithmetic, ...]] = {}
+        """Weaker arithmetics that have explained every output beyond the bound so far, by variant and dtype."""
+
+    def rows_of(self, request: RunDomain) -> torch.Tensor:
+        """Returns a part of a domain, [count, columns], on the device. Raises TooLittleMemoryError."""
+        with _memory_needed(f"the device has no memory left for {request.count} rows"):
+            return rows_on(request.domain, request.start, request.count, self._device)
+
+    def of_rows(self, variant: LoadedVariant, rows: torch.Tensor, fmt: Format) -> tuple[Measurement, bool]:
+        """Calls a variant on packed rows, [rows, columns], and judges its output on the device if that is a GPU."""
+        with nan_filled():
+            returned = call_on_device(variant.function, Placed(rows, rows.view(-1), fmt))
+        if returned.output is None:
+            return unmeasured(rows.shape, returned.violations), returned.fatal
+        output, masked = returned.output, variant.declaration.fully_masked
+        measurement = by_contract(
+            variant,
+            fmt,
+            (rows.shape[0], rows.shape[1]),
+            self._device,
+            lambda contract: self._judge_where_it_is(rows, output, fmt, masked, contract),
+            of_cpu_library=returned.of_cpu_library,
+        )
+        return _with(measurement, returned.violations), returned.fatal
+
+    def of_case(self, variant: LoadedVariant, case: Case, bits: Bits, exact: Reference) -> tuple[Measurement, bool]:
+        """Calls a variant on the case's rows ``bits``, of which ``exact`` holds the answers, and explains what is wrong.
+
+        Raises TooLittleMemoryError if the input can't be placed, and UninterpretableError as ``launch`` does.
+        """
+        fmt = case.format
+        with _memory_needed("the input can't be placed in the device's memory"):
+            placed = place(bits, fmt, case.layout, self._device)
+        with nan_filled():
+            called = call(variant.function, placed)
+        if called.output is None:
+            return unmeasured(bits.shape, called.violations), called.fatal
+
+        of_library = called.of_cpu_library
+
+        def judged(output: Bits) -> Measurement:
+            return judge_call(variant, bits, output, fmt, self._device, of_cpu_library=of_library, reference=exact)
+
+        measurement = judged(called.output)
+        attempt = Attempt(
+            function=variant.function,
+            bits=bits,
+            fmt=fmt,
+            layout=case.layout,
+            device=self._device,
+            output=called.output,
+            judge=judged,
+        )
+        measurement = diagnose(attempt, measurement)
+        if variant.declaration.arithmetic is None and breaks_bounds(measurement):
+            fits = self._fitting(variant, bits, called, exact, fmt)
+            measurement = msgspec.structs.replace(measurement, fits=fits)
+        measurement = _with(measurement, called.violations)
+        return _with_torch(measurement, placed, called.output), called.fatal
+
+    def _fitting(
+        self, variant: LoadedVariant, bits: Bits, called: Called, exact: Reference, fmt: Format
+    ) -> tuple[Arithmetic, ...]:
+        """Returns the arithmetics that explain this output and all earlier outputs in this process."""
+        output, masked = called.output, variant.declaration.fully_masked
+        assert output is not None
+
+        def judge_by(declared: Arithmetic) -> Measurement:
+            contract = contract_of(declared, of_cpu_library=called.of_cpu_library)
+            return judge(bits, output, fmt, fully_masked=masked, arithmetic=contract, reference=exact)
+
+        left = self._candidates.get((variant.name, fmt.name), candidates(fmt.width))
+        fits = tuple(declared for declared in left if not breaks_bounds(judge_by(declared)))
+        self._candidates[variant.name, fmt.name] = fits
+        return fits
+
+    def _judge_where_it_is(
+        self, rows: torch.Tensor, output: torch.Tensor, fmt: Format, masked: FullyMasked, contract: Arithmetic
+    ) -> Measurement:
+        """Judges on the device, in halves if memory does not suffice for all rows.
+
+        Raises UsageError if memory does not suffice for a few rows.
+        """
+        if self._device.type != "cuda":
+            return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked, arithmetic=contract)
+        # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
+        from softcheck.judge.device.trust import judge_trusted
+
+        try:
+            return judge_trusted(rows, output, fmt, fully_masked=masked, arithmetic=contract)
+        except torch.OutOfMemoryError as error:
+            if len(rows) < 2 * _FEWEST_ROWS:
+                raise UsageError(
+                    f"the device has no memory left to judge {list(rows.shape)} outputs: {error}"
+                ) from None
+        # Not in the handler: the exception there holds the memory that the failed call had taken.
+        half = len(rows) // 2
+        first = self._judge_where_it_is(rows[:half], output[:half], fmt, masked, contract)
+        second = self._judge_where_it_is(rows[half:], output[half:], fmt, masked, contract)
+        return merge([first, shifted(second, half)])
+
+
+def _with_torch(measurement: Measurement, placed: Placed, output: Bits) -> Measurement:
+    """Adds the largest absolute difference to torch.softmax, the figure that most other comparisons print."""
+    if output.size == 0:
+        return measurement
+    theirs = SOFTMAX.yardstick(placed.view).to(torch.float64).cpu().numpy()
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(decode(output, placed.fmt) - theirs)
+    finite = difference[np.isfinite(difference)]
+    if finite.size == 0:
+        return measurement
+    return msgspec.structs.replace(measurement, max_abs_difference_to_torch=float(finite.max()))
+
+
+@contextmanager
+def _memory_needed(complaint: str) -> Iterator[None]:
+    """Raises TooLittleMemoryError if an input gets no memory: no variant has run yet, so none is to blame."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TooLittleMemoryError(f"{complaint}: {error}") from None
+
+
+def _with(measurement: Measurement, violations: tuple[Violation, ...]) -> Measurement:
+    return msgspec.structs.replace(measurement, violations=(*violations, *measurement.violations))

@@ -1,0 +1,162 @@
+"""A worker's answers to requests: it loads variants, and runs and measures them. ``run.worker`` is the process."""
+
+import time
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import torch
+
+from oracles.formats import FORMATS, decode
+from oracles.reference import FullyMasked, Reference
+from softcheck.calling import activity
+from softcheck.calling.call import is_usable, place, returned_wrongly
+from softcheck.calling.state import Snapshot, is_lost, preserved
+from softcheck.cases.case import PACKED
+from softcheck.cases.check import check_layout
+from softcheck.errors import UninterpretableError, UsageError
+from softcheck.judge.judge import reference
+from softcheck.judge.measurement import unmeasured
+from softcheck.judge.merge import shifted
+from softcheck.run import evolution, timing
+from softcheck.run.measuring import Measuring
+from softcheck.run.protocol import (
+    Declared,
+    Done,
+    Load,
+    Loaded,
+    Measured,
+    Refused,
+    Reply,
+    Request,
+    RunCase,
+    RunDomain,
+    RunProbe,
+    RunSearch,
+    Started,
+    TryWidth,
+)
+from softcheck.run.trial_widths import try_width
+from softcheck.run.trials import make_trials
+from softcheck.variants.registry import LoadedVariant, load
+
+
+class Server:
+    """The variants loaded so far, on one device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.loaded: dict[str, LoadedVariant] = {}
+        self._measuring = Measuring(device)
+        self._initial = Snapshot()
+
+    def answer(self, request: Request) -> Iterator[Reply]:
+        """Replies to one request; the last one is Done, Loaded, Refused, Probed or Failed."""
+        self._settle()
+        if isinstance(request, Load):
+            yield from self._load(request)
+        elif isinstance(request, RunCase):
+            yield from self._run(request)
+        elif isinstance(request, RunDomain):
+            yield from self._run_domain(request)
+        elif isinstance(request, RunProbe):
+            yield from make_trials(request, self._variant(request.variant), self.device)
+        elif isinstance(request, TryWidth):
+            yield from try_width(request, self._variant(request.variant), self.device)
+        elif isinstance(request, RunSearch):
+            yield from evolution.search(self._variant(request.variant), request, self.device)
+        else:
+            functions = {name: self._variant(name).function for name in request.variants}
+            with preserved():
+                yield from timing.measure(functions, request, self.device)
+
+    def _settle(self) -> None:
+        """Puts back what changed since the process began, without blaming a variant.
+
+        Leftovers of a variant may act after its call, such as a finalizer that runs late or a registered callback.
+        """
+        self._initial.restore()
+
+    def _variant(self, spec: str) -> LoadedVariant:
+        if spec not in self.loaded:
+            # A module may seed generators or set defaults for a script's sake; the next variant must not see it.
+            with preserved(), activity.preparing():
+                self.loaded[spec] = load(spec)
+            activity.expect_a_first_call()
+        return self.loaded[spec]
+
+    def _load(self, request: Load) -> Iterator[Reply]:
+        spec = request.spec
+        try:
+            variant = self._variant(spec)
+        except UsageError as error:
+            yield Refused(spec, str(error))
+            return
+        yield Declared(variant.declaration)
+        dtype = next((d for d in request.dtypes if d in variant.declaration.dtypes), None)
+        before = Snapshot()
+        begun = time.perf_counter()
+        wrong = None if dtype is None else self._try_once(variant, dtype)
+        seconds = time.perf_counter() - begun
+        # A change that only the first call in a process makes is left for the first case to find, in another process.
+        changed = bool(before.restore())
+        if wrong is None:
+            fatal = changed or is_lost() or not is_usable(self.device)
+            declaration = msgspec.structs.replace(variant.declaration, call=variant.call)
+            yield Loaded(spec, declaration, first_call_seconds=seconds, fatal=fatal)
+        else:
+            yield Refused(spec, wrong)
+
+    def _try_once(self, variant: LoadedVariant, dtype: str) -> str | None:
+        """Returns why a function is no softmax: it refuses its arguments or returns a wrong type.
+
+        The function is called on an ordinary input. Only errors that the signature and the return value show are
+        refused here. An exception from inside is left to the cases, which report it as a finding. Returns None if there
+        is no such error.
+        """
+        fmt = FORMATS[dtype]
+        bits = np.zeros((2, 8), dtype=fmt.storage)
+        view = place(bits, fmt, PACKED, self.device).view
+        try:
+            with activity.calling():
+                output = variant.function(view)
+        except UsageError as error:
+            return str(error)
+        except Exception:  # noqa: BLE001 - reported by the first case with its input
+            return None
+        wrong = returned_wrongly(output, view)
+        if wrong is None:
+            return None
+        return f"on a {dtype} input of shape [2, 8] {variant.name} {wrong.message}"
+
+    def _run(self, request: RunCase) -> Iterator[Reply]:
+        case = request.case
+        bits = case.bits(request.first_rows)
+        check_layout(bits, case)
+        values = decode(bits, case.format)
+        references: dict[FullyMasked, Reference] = {}
+        for name in request.variants:
+            variant = self._variant(name)
+            masked = variant.declaration.fully_masked
+            self._settle()
+            if masked not in references:
+                references[masked] = reference(values, case.format, masked)
+            yield Started(name)
+            begun = time.perf_counter()
+            try:
+                measurement, fatal = self._measuring.of_case(variant, case, bits, references[masked])
+            except UninterpretableError as error:
+                measurement, fatal = msgspec.structs.replace(unmeasured(bits.shape, ()), skipped=str(error)), False
+            yield Measured(name, measurement, time.perf_counter() - begun, fatal)
+            if fatal:
+                return
+        yield Done()
+
+    def _run_domain(self, request: RunDomain) -> Iterator[Reply]:
+        variant = self._variant(request.variant)
+        rows = self._measuring.rows_of(request)
+        yield Started(request.variant)
+        begun = time.perf_counter()
+        measurement, fatal = self._measuring.of_rows(variant, rows, request.domain.format)
+        yield Measured(request.variant, shifted(measurement, request.start), time.perf_counter() - begun, fatal)
+        yield Done()

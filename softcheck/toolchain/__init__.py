@@ -1,0 +1,1 @@
+"""Triton's compiler and interpreter: compiling kernels, correcting what interprets them, reading their PTX."""

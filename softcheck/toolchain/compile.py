@@ -1,0 +1,213 @@
+"""Compilation of the kernels that a variant launches, for GPUs that this machine need not have.
+
+A stand-in driver names the GPU to Triton, and every launch only compiles. The variant's own host code runs, so its
+grids, block sizes, warps and warm-up compilations are those of a launch on that GPU. Kernels that a library launches
+(torch's own, or Inductor's) are not seen.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import compiler as triton_compiler
+from triton.runtime.jit import JITFunction
+
+from softcheck.calling.call import TORCH_DTYPES
+from softcheck.errors import SoftcheckError, UsageError
+from softcheck.toolchain import interpreter
+
+
+class KernelCompileError(SoftcheckError):
+    """A kernel that Triton's compiler refuses for a target."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """One kernel compiled for one target."""
+
+    name: str
+    target: str
+    asm: Mapping[str, str | bytes]
+    """Code by stage: ttir, ttgir, llir, then ptx and cubin (cuda) or amdgcn and hsaco (hip)."""
+    shared_bytes: int
+    """Shared memory of one program."""
+    warps: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """Properties of a device that host code asks a driver for.
+
+    Sources: CUDA C++ programming guide, table of compute capabilities; CDNA3 ISA.
+    """
+
+    warp_size: int
+    shared_bytes: int
+    multiprocessors: int
+
+
+_DEVICES = {
+    "cuda:80": _Device(32, 163 * 1024, 108),
+    "cuda:86": _Device(32, 99 * 1024, 84),
+    "cuda:89": _Device(32, 99 * 1024, 128),
+    "cuda:90": _Device(32, 227 * 1024, 132),
+    "cuda:100": _Device(32, 227 * 1024, 148),
+    "hip:gfx942": _Device(64, 64 * 1024, 304),
+}
+
+TARGETS = tuple(_DEVICES)
+"""Targets whose properties are known."""
+
+
+def compile_for(
+    function: Callable[[torch.Tensor], Any], target: str, dtype: str, shape: tuple[int, int]
+) -> list[CompiledKernel]:
+    """Compiles for a target the kernels that ``function`` launches for a contiguous input of that dtype and shape.
+
+    The list is empty if the function launches no Triton kernel itself. Nothing runs on a device. Raises
+    KernelCompileError if the compiler refuses a kernel, and UsageError for an unknown target or dtype or if Triton
+    interprets kernels in this process. Other exceptions of the function pass through.
+    """
+    if dtype not in TORCH_DTYPES:
+        raise UsageError(f"unknown dtype {dtype!r}; expected one of: {', '.join(TORCH_DTYPES)}")
+    x = torch.zeros(shape, dtype=TORCH_DTYPES[dtype])
+    with compiling(target) as kernels:
+        function(x)
+    return kernels
+
+
+@contextmanager
+def compiling(target: str) -> Iterator[list[CompiledKernel]]:
+    """Makes launches inside the block compile for ``target`` without running. Yields the kernels so far, each once."""
+    if interpreter.is_on():
+        raise UsageError(
+            "kernels are interpreted in this process (TRITON_INTERPRET is set), so nothing can be compiled; "
+            "start a process without TRITON_INTERPRET"
+        )
+    driver = triton.runtime.driver
+    recorder = _Recorder(target)
+    active, run = driver._active, JITFunction.run  # noqa: SLF001 - reading the active driver would start a real one
+    driver.set_active(_StandInDriver(_gpu_target(target), _DEVICES[target]))
+    JITFunction.run = recorder.wrap(run)
+    # Cached by device number alone, so a real GPU's limit would be taken for this target's, and the other way round.
+    triton_compiler.max_shared_mem.cache_clear()
+    try:
+        yield recorder.kernels
+    finally:
+        recorder.restore_caches()
+        JITFunction.run = run
+        driver._active = active  # noqa: SLF001
+        triton_compiler.max_shared_mem.cache_clear()
+
+
+def _gpu_target(target: str) -> GPUTarget:
+    if target not in _DEVICES:
+        raise UsageError(f"unknown target {target!r}; expected one of: {', '.join(TARGETS)}")
+    backend, _, architecture = target.partition(":")
+    return GPUTarget(backend, int(architecture) if backend == "cuda" else architecture, _DEVICES[target].warp_size)
+
+
+class _Recorder:
+    """Turns launches into compiles and keeps the kernels; gives each kernel function a cache for this target only."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.kernels: list[CompiledKernel] = []
+        self._seen: set[str] = set()
+        self._caches: dict[JITFunction, Any] = {}
+
+    def wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        def compile_only(kernel: JITFunction, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:  # noqa: ARG001
+            if kernel not in self._caches:
+                self._caches[kernel] = kernel.device_caches
+                kernel.device_caches = defaultdict(kernel.create_binder)
+            try:
+                compiled = run(kernel, *args, grid=grid, warmup=True, **options)
+            except Exception as error:
+                raise KernelCompileError(self._refusal(kernel, error)) from error
+            self._record(compiled)
+            return compiled
+
+        return compile_only
+
+    def restore_caches(self) -> None:
+        for kernel, cache in self._caches.items():
+            kernel.device_caches = cache
+
+    def _record(self, compiled: Any) -> None:
+        if compiled.hash in self._seen:
+            return
+        self._seen.add(compiled.hash)
+        meta = compiled.metadata
+        self.kernels.append(CompiledKernel(compiled.name, self.target, compiled.asm, meta.shared, meta.num_warps))
+
+    def _refusal(self, kernel: JITFunction, error: Exception) -> str:
+        root: BaseException = error
+        while root.__cause__ is not None:
+            root = root.__cause__
+        detail = " ".join(str(error).split())
+        if root is not error:
+            detail += f" ({type(root).__name__}: {' '.join(str(root).split())})"
+        return f"kernel {kernel.fn.__name__} does not compile for {self.target}: {type(error).__name__}: {detail[:600]}"
+
+
+class _StandInUtilities:
+    """Device properties and loading, without a device."""
+
+    def __init__(self, device: _Device) -> None:
+        self._device = device
+
+    def get_device_properties(self, _device: int) -> dict[str, int]:
+        return {
+            "max_shared_mem": self._device.shared_bytes,
+            "max_num_regs": 65536,
+            "multiprocessor_count": self._device.multiprocessors,
+            "warpSize": self._device.warp_size,
+            "sm_clock_rate": 1,
+            "mem_clock_rate": 1,
+            "mem_bus_width": 1,
+        }
+
+    def load_binary(self, *_arguments: Any) -> tuple[None, None, int, int, int]:
+        """Module, function, registers, spills and threads: no module, and as many registers as give full occupancy."""
+        return None, None, 32, 0, 1024
+
+
+class _StandInDriver:
+    """The part of Triton's driver interface that compiling needs."""
+
+    def __init__(self, target: GPUTarget, device: _Device) -> None:
+        self._target = target
+        self.utils = _StandInUtilities(device)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, _device: int) -> None:
+        return
+
+    def get_current_stream(self, _device: int | None = None) -> int:
+        return 0
+
+    def get_current_target(self) -> GPUTarget:
+        return self._target
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def launcher_cls(self, _source: Any, _metadata: Any) -> Callable[..., None]:
+        return lambda *_arguments: None
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        """Autotuned kernels compile every configuration; all are equally fast."""
+
+        def once(kernel_call: Callable[[], Any], quantiles: tuple[float, ...]) -> list[float]:
+            kernel_call()
+            return [0.0 for _ in quantiles]
+
+        return once

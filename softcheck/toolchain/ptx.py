@@ -1,0 +1,341 @@
+"""The arithmetic of a variant's kernels as their PTX shows it, beside what the variant declares.
+
+Reads text, imports neither torch nor triton, and runs nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from softcheck.operations.arithmetic import Arithmetic, DivisionKind, ExpKind
+from softcheck.toolchain._ptx_code import parse
+from softcheck.toolchain._ptx_reading import Reading
+
+
+class Compiled(Protocol):
+    """The parts of a compiled kernel that are read."""
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        ...
+
+    @property
+    def asm(self) -> Mapping[str, str | bytes]:
+        """Code by stage, of which ``ptx`` is read."""
+        ...
+
+
+class ObservedArithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The arithmetic that the PTX of a variant's kernels shows. Tuples are sorted and hold each entry once."""
+
+    exponentials: tuple[str, ...] = ()
+    """Exponentials. Of float32: ex2_approx (after the subtraction), prescaled_ex2_approx, libdevice,
+    unshifted_ex2_approx (nothing is subtracted), misshifted_ex2_approx (the maximum is that of the logits scaled
+    otherwise); of 16 bits: ex2_approx_float16, ex2_approx_bfloat16; of float64: libdevice_float64, prescaled_float64,
+    unshifted_float64, misshifted_float64."""
+    fused_exponents: bool = False
+    """True if a scaling is fused with the subtraction before an exponential."""
+    scaled_logits: tuple[str, ...] = ()
+    """Factors of the logits before the maximum is subtracted: constant (no power of two), argument (a number that the
+    kernel is called with or loads; if it is a power of two, the product is exact)."""
+    divisions: tuple[str, ...] = ()
+    """div_full, div_rn, div_approx, reciprocal (1 divided by something), rcp_approx, rcp_rn, div_rn_float64."""
+    sums: tuple[str, ...] = ()
+    """Types in which values derived from exponentials are added, before any division."""
+    narrow_operations: tuple[str, ...] = ()
+    """Operations of 16-bit types that round."""
+    narrow_roundings: tuple[str, ...] = ()
+    """Conversions to 16 bits of computed values that are computed with afterwards."""
+    directed_roundings: tuple[str, ...] = ()
+    """Conversions to a narrower type that don't round to nearest."""
+    flushing: tuple[str, ...] = ()
+    """Operations of float32 or bfloat16 that flush subnormal values to zero, but for those inside libdevice's exp."""
+    rescales: bool = False
+    """True if a sum of exponentials, of this kernel or of one before, is multiplied by another exponential."""
+    calls: tuple[str, ...] = ()
+    """Functions that are called and so can't be read."""
+
+
+def read_arithmetic(kernels: Sequence[Compiled]) -> ObservedArithmetic:
+    """Reads the arithmetic of kernels from their PTX, taken together.
+
+    The result is empty if no kernel has PTX (a library's kernel, or another target).
+    """
+    codes = [parse(text) for kernel in kernels if isinstance(text := kernel.asm.get("ptx"), str)]
+    return merged([_read(Reading(code)) for code in codes])
+
+
+def merged(parts: Iterable[ObservedArithmetic]) -> ObservedArithmetic:
+    """Joins several readings into one."""
+    together = ObservedArithmetic()
+    for part in parts:
+        pairs = ((name, getattr(together, name), getattr(part, name)) for name in part.__struct_fields__)
+        fields = {name: a or b if isinstance(a, bool) else tuple(sorted({*a, *b})) for name, a, b in pairs}
+        together = msgspec.convert(fields, ObservedArithmetic)
+    return together
+
+
+def _read(reading: Reading) -> ObservedArithmetic:
+    return ObservedArithmetic(
+        exponentials=_each_once(reading.exponentials()),
+        fused_exponents=reading.fused_exponents(),
+        scaled_logits=_each_once(reading.scaled_logits()),
+        divisions=_each_once(reading.divisions()),
+        sums=_each_once(reading.sums()),
+        narrow_operations=_each_once(reading.narrow_operations()),
+        narrow_roundings=_each_once(reading.narrow_roundings()),
+        directed_roundings=_each_once(reading.directed_roundings()),
+        flushing=_each_once(reading.flushing()),
+        rescales=reading.rescales(),
+        calls=_each_once(reading.calls()),
+    )
+
+
+def _each_once(found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(found)))
+
+
+_DIVISIONS: dict[str, DivisionKind] = {
+    "div_full": "div_full",
+    "div_rn": "div_rn",
+    "reciprocal": "reciprocal",
+    "rcp_approx": "reciprocal",
+    "rcp_rn": "reciprocal",
+    # The PTX ISA defines it as a product with the reciprocal.
+    "div_approx": "reciprocal",
+}
+_EXPONENTIALS: dict[str, ExpKind] = {
+    "ex2_approx": "ex2_approx",
+    "prescaled_ex2_approx": "prescaled_ex2_approx",
+    "libdevice": "libdevice",
+    "prescaled_float64": "prescaled_ex2_approx",
+}
+_FLOAT64_KINDS = ("libdevice_float64", "prescaled_float64", "unshifted_float64", "misshifted_float64")
+_EXPECTED = {
+    "ex2_approx": "ex2.approx.f32 of a difference",
+    "prescaled_ex2_approx": "logits scaled before the maximum is subtracted",
+    "libdevice": "libdevice's expf",
+}
+
+
+def contradictions(
+    declared: Arithmetic, observed: ObservedArithmetic, dtype: str, *, saw_all: bool = True
+) -> list[str]:
+    """Lists how a declaration and the PTX disagree for an input dtype: what was seen and expected, and what to do.
+
+    A declaration that is looser than the PTX disagrees too. If a kernel may not have been seen (``saw_all`` is False),
+    a declared step that was not found is no contradiction. Steps that the PTX doesn't show, such as a sum of another
+    kernel's exponentials, are no contradiction. A variant without PTX has no contradiction at all.
+    """
+    inner, total = _type(declared.intermediate, dtype), _type(declared.accumulation, dtype)
+    found = [*_wrong_steps(declared, observed, inner), *_wrong_types(observed, inner, total)]
+    if observed.flushing and not declared.flush_to_zero:
+        found.append(
+            f"{_list(observed.flushing)} flushes subnormal results to zero, the declaration says they are kept; declare "
+            "flush_to_zero=True, or use an operation without .ftz"
+        )
+    if saw_all and declared.flush_to_zero and _in_float32(observed) and not observed.flushing:
+        found.append(
+            "no operation flushes to zero, the declaration says flush_to_zero=True; declare flush_to_zero=False"
+        )
+    found += _wrong_scaling(declared, observed, saw_all=saw_all)
+    may_rescale = declared.rescales and not saw_all
+    if observed.exponentials and observed.rescales != declared.rescales and not may_rescale:
+        seen = "a sum is rescaled" if observed.rescales else "no sum is rescaled"
+        found.append(
+            f"{seen} by an exponential, the declaration says rescales={declared.rescales}; declare "
+            f"rescales={observed.rescales}"
+        )
+    return found
+
+
+def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
+    """Returns the arithmetic for a variant that declares none: of each kind of step, the one seen that errs most.
+
+    Raises ValueError if a step that was seen has no model: an exponential of 16 bits, an exponential from which nothing
+    or another maximum was subtracted, another 16-bit type than the input's, a conversion that doesn't round to nearest,
+    or a call.
+    """
+    unknown = [kind for kind in observed.exponentials if kind not in (*_EXPONENTIALS, "libdevice_float64")]
+    unknown += [*observed.directed_roundings, *observed.calls]
+    # "input" is the only 16-bit type that a model has.
+    unknown += [f"sums in {kind}" for kind in observed.sums if kind.endswith("16") and kind != dtype]
+    unknown += [op for op in (*observed.narrow_operations, *observed.narrow_roundings) if _narrow_type(op) != dtype]
+    if unknown:
+        raise ValueError(
+            f"the PTX shows {_list(unknown)}, for which there is no proven bound; expected exponentials of shifted float32 or "
+            "float64 values that are rounded to nearest; judge against the standard contract"
+        )
+    kinds = [_EXPONENTIALS[kind] for kind in observed.exponentials if kind in _EXPONENTIALS]
+    divisions = [_DIVISIONS[kind] for kind in observed.divisions if kind in _DIVISIONS]
+    narrow_steps = [op for op in observed.narrow_operations if not op.startswith("add.")]
+    narrow = bool(narrow_steps or observed.narrow_roundings)
+    wide = "float32" if _in_float32(observed) or not observed.exponentials else "float64"
+    sums = [kind for kind in ("float16", "bfloat16", "float32", "float64") if kind in observed.sums]
+    accumulation = "input" if sums and sums[0] == dtype and dtype.endswith("16") else sums[0] if sums else wide
+    return msgspec.convert(
+        {
+            "exp": max(kinds, key=("libdevice", "ex2_approx", "prescaled_ex2_approx").index, default="ex2_approx"),
+            "division": max(divisions, key=("div_rn", "div_full", "reciprocal").index, default="div_full"),
+            "accumulation": accumulation,
+            "intermediate": "input" if narrow else wide,
+            "rescales": observed.rescales,
+            "flush_to_zero": bool(observed.flushing),
+            "scaled_logits": bool(observed.scaled_logits),
+        },
+        Arithmetic,
+    )
+
+
+def weaknesses(observed: ObservedArithmetic, dtype: str) -> list[str]:
+    """Points in which the PTX is weaker than the standard contract for an input dtype, each in a few words."""
+    full = "float64" if dtype == "float64" else "float32"
+    found = [
+        f"sums in {kind}" for kind in observed.sums if kind.endswith("16") or (kind, full) == ("float32", "float64")
+    ]
+    if full == "float64" and _in_float32(observed):
+        found.append("exponentials in float32")
+    found += [_WEAK_EXPONENTIALS[kind] for kind in observed.exponentials if kind in _WEAK_EXPONENTIALS]
+    if observed.scaled_logits:
+        found.append(_WEAK_SCALING["constant" if "constant" in observed.scaled_logits else "argument"])
+    found += list(dict.fromkeys(_WEAK_DIVISIONS[kind] for kind in observed.divisions if kind in _WEAK_DIVISIONS))
+    # Additions and exponentials of 16 bits have been named above.
+    steps = [op for op in observed.narrow_operations if not op.startswith(("add.", "ex2."))]
+    for operations, what in (
+        (steps, "computes in 16 bits"),
+        (observed.narrow_roundings, "rounds to 16 bits before the end"),
+        (observed.directed_roundings, "does not round to nearest"),
+        (observed.flushing, "flushes subnormal values to zero"),
+        (observed.calls, "calls what can't be read"),
+    ):
+        if operations:
+            found.append(f"{what} ({_list(operations)})")
+    return found
+
+
+_WEAK_EXPONENTIALS = {
+    "prescaled_ex2_approx": "multiplies by log2 e before subtracting the maximum",
+    "prescaled_float64": "multiplies by log2 e before subtracting the maximum",
+    "unshifted_ex2_approx": "subtracts no maximum",
+    "unshifted_float64": "subtracts no maximum",
+    "misshifted_ex2_approx": "subtracts the maximum of logits that are scaled otherwise",
+    "misshifted_float64": "subtracts the maximum of logits that are scaled otherwise",
+    "ex2_approx_float16": "exponentials in float16",
+    "ex2_approx_bfloat16": "exponentials in bfloat16",
+}
+_WEAK_SCALING = {
+    "constant": "scales logits before subtracting the maximum",
+    "argument": "scales logits before subtracting the maximum, exactly only by powers of two",
+}
+_WEAK_DIVISIONS = {
+    "reciprocal": "multiplies by a reciprocal",
+    "rcp_rn": "multiplies by a reciprocal",
+    "rcp_approx": "approximate reciprocal (rcp.approx)",
+    "div_approx": "approximate reciprocal (div.approx)",
+}
+
+
+def _wrong_steps(declared: Arithmetic, observed: ObservedArithmetic, inner: str) -> list[str]:
+    """Exponentials, divisions and conversions that are not the declared ones."""
+    found = []
+    for kind in observed.exponentials:
+        if (kind in _FLOAT64_KINDS) != (inner == "float64"):
+            found.append(
+                f"an exponential is {kind}, the declaration says that {inner} is computed in; declare the intermediate type "
+                f"that the kernel uses, or convert to {inner} before subtracting the maximum"
+            )
+        elif kind in ("unshifted_float64", "misshifted_float64"):
+            found.append(f"an exponential is {kind}; no model covers it")
+        elif inner != "float64" and _EXPONENTIALS.get(kind) != declared.exp:
+            known = f"declare exp={kind!r}, or change the kernel" if kind in _EXPONENTIALS else "no model covers it"
+            found.append(
+                f"an exponential is {kind}, the declaration says {declared.exp} ({_EXPECTED[declared.exp]}); {known}"
+            )
+    if inner == "float64" and "libdevice_float64" in observed.exponentials:
+        prescales = "prescaled_float64" in observed.exponentials
+        if prescales != (declared.exp == "prescaled_ex2_approx"):
+            found.append(
+                f"float64 logits are {'' if prescales else 'not '}scaled before the maximum is subtracted, the declaration "
+                f"says {declared.exp}; declare exp={'prescaled_ex2_approx' if prescales else 'ex2_approx'!r}, or change the "
+                "kernel"
+            )
+    found += [
+        f"a division is {kind}, the declaration says {declared.division}; declare division={_DIVISIONS[kind]!r}, or change "
+        "the kernel"
+        for kind in observed.divisions
+        if kind in _DIVISIONS and _DIVISIONS[kind] != declared.division
+    ]
+    found += [
+        f"{opcode} does not round to nearest, every model expects it to; store with the default rounding"
+        for opcode in observed.directed_roundings
+    ]
+    found += [f"{name} is called, and its arithmetic can't be read; inline it" for name in observed.calls]
+    return found
+
+
+def _wrong_scaling(declared: Arithmetic, observed: ObservedArithmetic, *, saw_all: bool) -> list[str]:
+    """Lists contradictions on logits that are scaled before the subtraction.
+
+    An argument may be a power of two, and contradicts neither declaration.
+    """
+    if "constant" in observed.scaled_logits and not declared.scaled_logits:
+        return [
+            (
+                "logits are multiplied by a constant before the maximum is subtracted, the declaration says scaled_logits=False; "
+                "declare scaled_logits=True, or subtract first"
+            )
+        ]
+    if saw_all and declared.scaled_logits and observed.exponentials and not observed.scaled_logits:
+        return [
+            (
+                "no logits are scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
+                "scaled_logits=False"
+            )
+        ]
+    return []
+
+
+def _wrong_types(observed: ObservedArithmetic, inner: str, total: str) -> list[str]:
+    """Sums and intermediate values of other types than declared."""
+    found = [
+        f"exponentials are added in {kind}, the declaration says {total}; declare the accumulation that the kernel uses, or "
+        f"convert to {total} before the sum"
+        for kind in observed.sums
+        if kind != total
+    ]
+    if inner.endswith("16"):
+        return found
+    sums_narrow = total.endswith("16")
+    steps = [op for op in observed.narrow_operations if not (sums_narrow and op.startswith("add."))]
+    if steps:
+        found.append(
+            f"{_list(steps)} computes in 16 bits, the declaration says {inner}; declare intermediate='input', or convert to "
+            f"{inner} first"
+        )
+    if observed.narrow_roundings:
+        found.append(
+            f"{_list(observed.narrow_roundings)} rounds a value that is computed with afterwards, the declaration says {inner}; "
+            f"declare intermediate='input', or keep it in {inner}"
+        )
+    return found
+
+
+def _narrow_type(opcode: str) -> str:
+    return "bfloat16" if ".bf16" in opcode else "float16"
+
+
+def _in_float32(observed: ObservedArithmetic) -> bool:
+    return any(kind not in _FLOAT64_KINDS for kind in observed.exponentials)
+
+
+def _type(declared: str, dtype: str) -> str:
+    """The type that a declared one means for an input dtype; float64 input always computes in float64."""
+    if dtype == "float64":
+        return "float64"
+    return dtype if declared == "input" else declared
+
+
+def _list(entries: Iterable[str]) -> str:
+    return ", ".join(entries)

@@ -1,0 +1,155 @@
+"""A call of a function as text, such as ``f(out, x)``, and its evaluation on a matrix. Imports torch when it is called."""
+
+import ast
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from softcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+PLAIN = "f(x)"
+"""The call of a function that takes a matrix and returns its softmax."""
+
+NAMES: dict[str, str] = {
+    "x": "the input, [rows, columns]",
+    "x3": "the input as [batch, rows, columns]",
+    "x4": "the input as [batch, heads, rows, columns]",
+    "out": "memory of its own for the answer, of the input's shape",
+    "copy": "a copy of the input, in which the answer is computed",
+    "rows": "the number of rows",
+    "columns": "the number of columns",
+    "block": "the power of two that is no smaller than columns",
+}
+"""Names in a call beside ``f``, ``torch`` and ``triton``, and their meaning."""
+
+_INPUTS = ("x4", "x3", "x")
+
+
+class Form:
+    """A call as text, evaluated on each input.
+
+    The answer is the value of the call; where that is a tuple, its first tensor of the input's shape; where it is None,
+    ``out`` or ``copy``.
+    """
+
+    def __init__(self, text: str, constants: Mapping[str, Any] | None = None) -> None:
+        """Reads a call; ``constants`` are further names in it. Raises UsageError if it is no call of f on the input."""
+        self._constants = dict(constants or {})
+        try:
+            tree = ast.parse(text.strip(), mode="eval")
+        except SyntaxError as error:
+            raise UsageError(f"the call {text!r} is no Python expression: {error.msg}; write it as {PLAIN}") from None
+        self.names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+        if "f" not in self.names or not self.names & {*_INPUTS, "copy"}:
+            raise UsageError(
+                f"the call {text!r} does not call f on the input; write it as {PLAIN}, with these names: {', '.join(NAMES)}"
+            )
+        self._text = ast.unparse(tree)
+        self._element: int | None = None
+        self._code = compile(tree, "<call>", "eval")
+
+    @property
+    def text(self) -> str:
+        """The call with its constants' values; with the index of the answer once it has returned a tuple."""
+        shown = re.sub(r"\w+", lambda word: self._shown(word[0]), self._text)
+        return shown if self._element is None else f"{shown}[{self._element}]"
+
+    def _shown(self, name: str) -> str:
+        return repr(self._constants[name]) if name in self._constants else name
+
+    def __call__(
+        self,
+        function: Callable[..., Any],
+        x: "torch.Tensor",
+        options: Mapping[str, Any],
+        *,
+        poison: float | None = None,
+    ) -> Any:
+        """Calls a function on a matrix, with further keyword arguments, and returns the answer in the matrix's shape.
+
+        ``poison`` fills ``out``. A value that is no such answer is returned as it is.
+        """
+        import torch
+
+        given = self._given(x)
+        shape: Any = next(getattr(given[name], "shape", None) for name in (*_INPUTS, "copy") if name in self.names)
+        if "out" in self.names:
+            given["out"] = torch.empty(shape, dtype=x.dtype, device=x.device)
+            if poison is not None:
+                given["out"].fill_(poison)
+        given["f"] = partial(function, **options) if options else function
+        value = eval(self._code, {**self._constants, **given})  # noqa: S307 - the expression is the user's own
+        answer = self._answer(value, given, shape)
+        return answer.reshape(x.shape) if isinstance(answer, torch.Tensor) and answer.shape == shape else answer
+
+    def _given(self, x: "torch.Tensor") -> dict[str, Any]:
+        """The values of the names in the call, beside the function and its output."""
+        import torch
+        import triton
+
+        makers: dict[str, Callable[[], Any]] = {
+            "x": lambda: x,
+            "x3": lambda: _with_dims(x, 3),
+            "x4": lambda: _with_dims(x, 4),
+            "copy": lambda: _copy(x),
+            "rows": lambda: math.prod(x.shape[:-1]),
+            "columns": lambda: x.shape[-1],
+            "block": lambda: triton.next_power_of_2(max(1, x.shape[-1])),
+            "torch": lambda: torch,
+            "triton": lambda: triton,
+        }
+        return {name: make() for name, make in makers.items() if name in self.names}
+
+    def _answer(self, value: Any, given: Mapping[str, Any], shape: Any) -> Any:
+        import torch
+
+        if isinstance(value, tuple):
+            fitting = (i for i, one in enumerate(value) if isinstance(one, torch.Tensor) and one.shape == shape)
+            self._element = next(fitting, None)
+            return value if self._element is None else value[self._element]
+        if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
+            return given["out"]
+        return given["copy"] if value is None and "copy" in self.names else value
+
+
+def call_in_words(text: str) -> str:
+    """A call with the meaning of those of its names that say more than the matrix itself."""
+    meant = [
+        f"{name} is {NAMES[name]}" for name in ("x3", "x4", "out", "copy", "block") if re.search(rf"\b{name}\b", text)
+    ]
+    return "; ".join([text, *meant])
+
+
+def shares_memory(x: "torch.Tensor") -> bool:
+    """True if elements of a tensor may lie at the same address, as where a stride is 0."""
+    reach = 1
+    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
+        if size > 1 and stride < reach:
+            return True
+        reach += stride * max(0, size - 1)
+    return False
+
+
+def _copy(x: "torch.Tensor") -> "torch.Tensor":
+    """A copy with the input's strides, packed if elements of the input share memory."""
+    import torch
+
+    if shares_memory(x):
+        return x.clone(memory_format=torch.contiguous_format)
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+
+
+def _with_dims(x: "torch.Tensor", dims: int) -> "torch.Tensor":
+    """A view of the same elements with so many dimensions: the first one is split, or the leading ones are merged."""
+    while x.dim() > dims:
+        x = x.flatten(0, 1)
+    while x.dim() < dims:
+        rows = x.shape[0]
+        outer = next((n for n in (2, 3, 5, 7) if rows % n == 0 and rows > n), 1)
+        x = x.view(outer, rows // outer, *x.shape[1:])
+    return x

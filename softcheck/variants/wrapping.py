@@ -1,0 +1,62 @@
+"""The text of a wrapper for a function whose call can't be guessed, to be pasted and completed."""
+
+import inspect
+from typing import Any
+
+from softcheck.variants.recognise import argument_for
+
+
+def wrapper(found: Any, spec: str) -> str:
+    """A function of one matrix that calls an object, in which ``...`` stands for what its parameters' names do not tell.
+
+    ``spec`` is the variant's name, FILE:FUNCTION or MODULE:FUNCTION.
+    """
+    location, _, name = spec.rpartition(":")
+    module = location.removesuffix(".py").rpartition("/")[2]
+    target = getattr(found, "fn", found)
+    try:
+        parameters = list(inspect.signature(target).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    is_kernel = target is not found
+    return "\n".join(
+        [
+            "A wrapper to paste and complete:",
+            "",
+            "    import torch",
+            *(["    import triton"] if is_kernel else []),
+            f"    from {module} import {name.partition('.')[0]}",
+            "",
+            "    def softmax(x: torch.Tensor) -> torch.Tensor:",
+            "        rows, columns = x.shape",
+            *_body(name, parameters, is_class=inspect.isclass(found), is_kernel=is_kernel),
+        ]
+    )
+
+
+def _body(name: str, parameters: list[inspect.Parameter], *, is_class: bool, is_kernel: bool) -> list[str]:
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if is_class:
+        made = ", ".join(f"{p.name}={_dimension_or_gap(p.name)}" for p in needed)
+        return [f"        return {name}({made})(x)"]
+    arguments = [_argument(p, is_kernel=is_kernel) for p in needed]
+    words = ", ".join(f"{p.name}={text}" if text == "..." else text for p, text in zip(needed, arguments, strict=True))
+    takes_out = any(text.startswith("out") for text in arguments)
+    lines = ["        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)"] if takes_out else []
+    if is_kernel:
+        grid = "[(rows,)]"
+        block = ["        block = triton.next_power_of_2(columns)"] if "block" in arguments else []
+        return [*lines, *block, f"        {name}{grid}({words})", "        return out"]
+    return (
+        [*lines, f"        {name}({words})", "        return out"] if takes_out else [f"        return {name}({words})"]
+    )
+
+
+def _argument(parameter: inspect.Parameter, *, is_kernel: bool) -> str:
+    text = argument_for(parameter.name)
+    # A Triton kernel's constants are in capitals; N is the width in either.
+    return "block" if is_kernel and parameter.name.isupper() and "BLOCK" in parameter.name else text
+
+
+def _dimension_or_gap(name: str) -> str:
+    return "-1" if name in ("dim", "axis") else "..."

@@ -1,0 +1,77 @@
+"""Why a call ended: the interpreter's limits and the machine's are told from a kernel's own errors."""
+
+import numpy as np
+import pytest
+import torch
+
+from oracles.formats import FLOAT32
+from softcheck.calling.call import launch, place
+from softcheck.calling.unable import limit_behind, uninterpretable
+from softcheck.cases.case import PACKED
+from softcheck.errors import UninterpretableError
+
+
+def raised(function):
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is
+        function()
+    return caught.value
+
+
+def limited():
+    raise uninterpretable("inline assembly")
+
+
+def wrapped():
+    try:
+        limited()
+    except UninterpretableError as error:
+        raise RuntimeError("in a kernel") from error
+
+
+def replaced():
+    try:
+        wrapped()
+    except RuntimeError:
+        raise ValueError("the fast path failed")  # noqa: B904 - as users write it
+
+
+def unrelated():
+    try:
+        limited()
+    except UninterpretableError:
+        raise ValueError("no such rows") from None
+
+
+@pytest.mark.parametrize("function", [limited, wrapped, replaced])
+def test_the_first_cause_decides(function):
+    found = limit_behind(raised(function))
+    assert found is not None
+    assert str(found) == "Triton's interpreter can't run this: inline assembly; judge it on a GPU"
+
+
+def not_implemented():
+    raise NotImplementedError("rows like these")
+
+
+@pytest.mark.parametrize("function", [unrelated, not_implemented, lambda: torch.zeros(2) + torch.zeros(3)])
+def test_other_errors_are_the_kernels_own(function):
+    assert limit_behind(raised(function)) is None
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there to be asked")
+@pytest.mark.parametrize(
+    "ask", [torch.cuda.current_device, lambda: torch.zeros(1, device="cuda"), torch.cuda.synchronize]
+)
+def test_asking_for_a_gpu_that_is_not_there_is_no_fault(ask):
+    assert "can't run without a GPU" in str(limit_behind(raised(ask)))
+
+
+def test_a_call_that_shows_nothing_has_no_outcome():
+    placed = place(np.zeros((2, 3), dtype=np.uint32), FLOAT32, PACKED, torch.device("cpu"))
+
+    def function(_x):
+        wrapped()
+
+    with pytest.raises(UninterpretableError, match="inline assembly"):
+        launch(function, placed, wait=True)
+    assert launch(lambda _: not_implemented(), placed, wait=True).broken
