@@ -36,10 +36,10 @@ def judge_all(planted: list[Planted], device: str, parallel: int) -> dict[str, d
         return {one.name: verdict for one, verdict in zip(planted, verdicts, strict=True)}
 
 
-def summary(verdicts: dict[str, dict[str, bool]]) -> str:
-    """A table in Markdown: wrong kernels let through and right ones refused, by judge."""
-    wrong = [one.name for one in bugs() if one.name in verdicts]
-    right = [one.name for one in controls() if one.name in verdicts]
+def summary(verdicts: dict[str, dict[str, bool]], bugs: set[str]) -> str:
+    """A table in Markdown: kernels let through of those named in ``bugs``, and others refused, by judge."""
+    wrong = [name for name in verdicts if name in bugs]
+    right = [name for name in verdicts if name not in bugs]
     lines = ["| judge | wrong kernels let through | right kernels refused |", "|---|---|---|"]
     for judge in JUDGES:
         through = sum(verdicts[name][judge] for name in wrong)
@@ -123,7 +123,7 @@ def main() -> int:
     chosen = [one for one in (*bugs(), *controls()) if options.device in one.backends]
     chosen = [one for one in chosen if not options.only or one.name in options.only]
     verdicts = judge_all(chosen, options.device, options.parallel)
-    sys.stdout.write(summary(verdicts) + "\n")
+    sys.stdout.write(summary(verdicts, {one.name for one in chosen if not one.is_control}) + "\n")
     if options.output is not None:
         options.output.write_text(json.dumps(verdicts, indent=1) + "\n", encoding="utf-8")
     return 0
