@@ -25,7 +25,7 @@ def _under_load(subject: Subject, columns: int) -> Outcome:
     load = torch.cuda.Stream(subject.device)  # type: ignore[no-untyped-call]
     for _ in range(3):
         with torch.cuda.stream(load):
-            _work(subject.device)
+            work(subject.device)
         busy = call_on(subject, bits)
         if busy.output is None:
             return Outcome(violations=busy.violations, fatal=busy.fatal)
@@ -53,7 +53,7 @@ def _other_stream(subject: Subject, columns: int) -> Outcome:
     torch.cuda.synchronize(subject.device)
     try:
         with torch.cuda.stream(side):
-            _work(subject.device)
+            work(subject.device)
             x.copy_(values)
             with nan_filled():
                 output = function(x)
@@ -79,7 +79,7 @@ def _raised(subject: Subject, error: Exception) -> Outcome:
     )
 
 
-def _work(device: torch.device) -> None:
+def work(device: torch.device) -> None:
     """Queues some 15 ms of matrix products on the current stream, several times as long as a call takes to launch."""
     a = torch.ones(8192, 8192, device=device, dtype=torch.bfloat16)
     product = torch.empty_like(a)

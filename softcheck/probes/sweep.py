@@ -68,7 +68,7 @@ class _Seen:
             self.fatal = found.fatal
             for violation in found.violations:
                 known = self._failing.setdefault(violation.kind, [])
-                self._smallest[violation.kind] = _merged(
+                self._smallest[violation.kind] = merged(
                     self._smallest.get(violation.kind), violation, first=size < min(known, default=size + 1)
                 )
                 known.append(size)
@@ -83,7 +83,7 @@ class _Seen:
         )
 
 
-def _merged(known: Violation | None, violation: Violation, *, first: bool) -> Violation:
+def merged(known: Violation | None, violation: Violation, *, first: bool) -> Violation:
     """Merges the violations of two sizes: the witness of the smaller size, the larger share, the sum of the counts."""
     if known is None:
         return violation
@@ -140,7 +140,7 @@ def _kind_over_sizes(
     broken.sort(key=lambda found: found[0])
     least, label, violation = broken[0]
     for _, _, other in broken[1:]:
-        violation = _merged(violation, other, first=False)
+        violation = merged(violation, other, first=False)
     failing = {size for _, outcome in done for size in outcome.failing.get(kind, ())}
     words = describe(tried, failing, symbol)
     answered = max(set(tried) - failing, default=0)

@@ -77,6 +77,30 @@ def working_folder_on_path() -> Iterator[None]:
 
 
 @contextmanager
+def anew(file: Path) -> Iterator[None]:
+    """Modules from the folder of ``file`` are imported anew inside, and forgotten again afterwards.
+
+    Installed packages and softcheck's own modules elsewhere stay as they are.
+    """
+    known = {name: module for name, module in sys.modules.items() if _is_beside(name, module, file.parent)}
+    for name in known:
+        del sys.modules[name]
+    try:
+        yield
+    finally:
+        for name in [name for name, module in sys.modules.items() if _is_beside(name, module, file.parent)]:
+            del sys.modules[name]
+        sys.modules.update(known)
+
+
+def _is_beside(name: str, module: ModuleType, folder: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    if not file or not file.startswith(f"{folder}/") or "site-packages" in file or name == "__main__":
+        return False
+    return Path(file).parent == folder or name.partition(".")[0] not in {"softcheck", "oracles"}
+
+
+@contextmanager
 def _on_path(folder: Path) -> Iterator[None]:
     entry = str(folder)
     sys.path.insert(0, entry)

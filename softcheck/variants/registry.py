@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +141,18 @@ def with_call(spec: str, call: str) -> str:
     if text[:2] not in ("f(", "f["):
         raise UsageError(f"the call {call!r} does not begin with f; write it as f(x) or f(x)[0]")
     return f"{spec}{text[1:]}"
+
+
+def load_anew(spec: str) -> LoadedVariant:
+    """Imports a variant's module, and the modules beside it, once more: a copy that nothing has been called on.
+
+    Raises UsageError as ``load`` does, also where the module can't be imported twice.
+    """
+    module = sys.modules.get(load(spec).function.__module__)
+    if module is None or not getattr(module, "__file__", None):
+        raise UsageError(f"variant {spec!r} comes from no file; only a file can be imported once more")
+    with _import.anew(Path(str(module.__file__))):
+        return load(spec)
 
 
 def _resolve_file(spec: str, location: str, function: str) -> Spec:

@@ -1,4 +1,6 @@
-"""Keeps its workspace from call to call and clears what it uses of it every time."""
+"""Keeps a workspace for each thread and stream from call to call, and clears what it uses of it every time."""
+
+import threading
 
 import torch
 import triton
@@ -36,9 +38,11 @@ def divide_kernel(out, sums, maxima, x, stride_row, stride_col, n_cols, BLOCK: t
 
 
 def workspace(rows, device):
-    if device not in _workspaces or _workspaces[device].numel() < rows:
-        _workspaces[device] = torch.empty(rows, dtype=torch.float32, device=device)
-    return _workspaces[device][:rows].zero_()
+    stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+    key = (device, threading.get_ident(), stream)
+    if key not in _workspaces or _workspaces[key].numel() < rows:
+        _workspaces[key] = torch.empty(rows, dtype=torch.float32, device=device)
+    return _workspaces[key][:rows].zero_()
 
 
 def softmax(x):

@@ -1,0 +1,97 @@
+"""Circumstances that a caller sets around a call: gradient modes, autocast, defaults, another thread or stream."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+
+REQUIRES_GRAD = "x.requires_grad_()"
+THREAD = "a thread of its own"
+STREAM = "torch.cuda.stream(s)"
+
+Function = Callable[[torch.Tensor], Any]
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+_CONTEXTS: tuple[dict[str, Callable[[str], AbstractContextManager[object]]], ...] = (
+    {
+        "torch.no_grad()": lambda _: torch.no_grad(),
+        "torch.inference_mode()": lambda _: torch.inference_mode(),
+    },
+    {
+        "torch.autocast(dtype=torch.bfloat16)": lambda device: torch.autocast(device, dtype=torch.bfloat16),
+        "torch.autocast(dtype=torch.float16)": lambda device: torch.autocast(device, dtype=torch.float16),
+    },
+    {
+        "torch.set_default_dtype(torch.float64)": lambda _: _default_dtype(torch.float64),
+        "torch.set_default_dtype(torch.bfloat16)": lambda _: _default_dtype(torch.bfloat16),
+        "torch.set_default_device(x.device)": torch.device,
+    },
+)
+_BY_NAME = {name: context for group in _CONTEXTS for name, context in group.items()}
+
+
+def modes(*, on_gpu: bool) -> list[list[str]]:
+    """Names of the modes in groups of one kind, as a caller would write them."""
+    return [*map(list, _CONTEXTS), [REQUIRES_GRAD], [THREAD], *([[STREAM]] if on_gpu else [])]
+
+
+def in_mode(function: Function, mode: str) -> Function:
+    """Returns the function as it is called in a mode; under autocast a wider output is rounded to the input's dtype.
+
+    torch's own softmax returns float32 under autocast.
+    """
+    if mode == THREAD:
+        return lambda x: _in_thread(function, x)
+    if mode == STREAM:
+        return lambda x: _on_stream(function, x)
+    if mode not in _BY_NAME:
+        return function
+
+    def around(x: torch.Tensor) -> Any:
+        with _BY_NAME[mode](x.device.type):
+            output = function(x)
+        is_wider = isinstance(output, torch.Tensor) and "autocast" in mode and output.element_size() > x.element_size()
+        return output.to(x.dtype) if is_wider else output
+
+    return around
+
+
+def _in_thread(function: Function, x: torch.Tensor) -> Any:
+    found: list[Any] = []
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            found.append(function(x))
+        except Exception as error:  # noqa: BLE001 - it is raised again in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    for error in errors:
+        raise error
+    return found[0]
+
+
+def _on_stream(function: Function, x: torch.Tensor) -> Any:
+    """Calls on another stream, which waits for the caller's; the caller's then waits for it."""
+    side = torch.cuda.Stream(x.device)  # type: ignore[no-untyped-call]
+    caller = torch.cuda.current_stream(x.device)
+    side.wait_stream(caller)
+    with torch.cuda.stream(side):
+        output = function(x)
+    caller.wait_stream(side)
+    return output

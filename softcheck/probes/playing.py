@@ -1,0 +1,167 @@
+"""A history of calls, played on a fresh copy of a variant.
+
+Every output is judged when it comes, and compared with itself at the end.
+"""
+
+import gc
+from collections.abc import Callable
+from contextlib import suppress
+
+import torch
+
+from oracles.formats import FORMATS, Bits
+from softcheck.calling.call import Placed, call_on_device, place, to_bits, to_tensor
+from softcheck.calling.state import preserved
+from softcheck.contract import FindingKind, Violation
+from softcheck.errors import UninterpretableError, UsageError
+from softcheck.judge.by_contract import judge_call
+from softcheck.probes.allocation import handing_out
+from softcheck.probes.base import Subject
+from softcheck.probes.helpers import differing
+from softcheck.probes.modes import REQUIRES_GRAD, Function, in_mode
+from softcheck.probes.poison import nan_filled
+from softcheck.probes.steps import Step
+from softcheck.variants.registry import load_anew
+
+_LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.EMPTY_REFUSED})
+"""Kinds that other probes and cases look for, and that show whatever was called before."""
+
+
+_INFERENCE_TENSOR = "nference tensor"
+"""A part of torch's messages about tensors made in inference mode."""
+
+
+class Copies:
+    """Fresh copies of a variant, whose module has not been called yet.
+
+    Where a module can't be imported twice, or calling a new copy for the first time is slow (as where torch.compile
+    compiles it), every copy is the variant itself.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self.are_fresh = True
+
+    def one(self) -> Function:
+        """Returns one more copy."""
+        if self.are_fresh:
+            try:
+                return load_anew(self._subject.variant.name).function
+            except UsageError:
+                self.are_fresh = False
+        return self._subject.variant.function
+
+
+class Player:
+    """Makes the steps of one history. Every violation that a step shows is returned; none is judged twice."""
+
+    def __init__(self, subject: Subject, function: Function) -> None:
+        self._subject = subject
+        self._function = function
+        self._last: dict[tuple[int, int, str, str], Placed] = {}
+        self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
+        self.fatal = False
+        """True if the process can't go on."""
+        self.unable: str | None = None
+        """The reason why Triton's interpreter could not make some call."""
+
+    def make(self, step: Step) -> tuple[Violation, ...]:
+        """Makes a step and returns the promises that it breaks."""
+        if step.act != "call":
+            self._act(step)
+            return ()
+        bits = step.bits()
+        placed = self._placed(step, bits)
+        if step.failing:
+            with handing_out(_failing(step.failing)):
+                self._call_in_vain(placed.view)
+        placed.view.requires_grad_(step.mode == REQUIRES_GRAD)
+        try:
+            with nan_filled():
+                returned = call_on_device(in_mode(self._function, step.mode), placed)
+        except UninterpretableError as error:
+            self.unable = str(error)
+            return ()
+        self.fatal |= returned.fatal
+        violations = returned.violations
+        if returned.output is not None:
+            output = to_bits(returned.output, placed.fmt)
+            self._kept.append((step, returned.output, output))
+            violations += judge_call(
+                self._subject.variant,
+                bits,
+                output,
+                placed.fmt,
+                self._subject.device,
+                of_cpu_library=returned.of_cpu_library,
+            ).violations
+        return tuple(v for v in violations if not _is_left_out(v, step))
+
+    def overwritten(self) -> Violation | None:
+        """Returns a violation if an output is no longer what it was when it came."""
+        for step, output, before in self._kept:
+            now = to_bits(output, FORMATS[step.dtype])
+            message = f"the output of {step} changed after it was returned"
+            found = differing(FindingKind.OUTPUT_REUSED, before, now, FORMATS[step.dtype], message)
+            if found is not None:
+                return found
+        return None
+
+    def _placed(self, step: Step, bits: Bits) -> Placed:
+        fmt, device = FORMATS[step.dtype], self._subject.device
+        key = (step.rows, step.columns, step.dtype, step.layout)
+        last = self._last.get(key)
+        if step.memory == "same" and last is not None:
+            # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
+            last.view.data.copy_(to_tensor(bits, fmt, device))
+            return last
+        if step.memory == "freed":
+            del last
+            self._last.pop(key, None)
+        self._last[key] = place(bits, fmt, step.placing(), device)
+        return self._last[key]
+
+    def _act(self, step: Step) -> None:
+        device = self._subject.device
+        if step.act == "collect":
+            self._last.clear()
+            gc.collect()
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+            return
+        x = place(step.bits(), FORMATS[step.dtype], step.placing(), device).view
+        if step.act == "one-dimensional":
+            x = x.flatten()
+        elif step.act == "integers":
+            x = torch.ones(x.shape, dtype=torch.int64, device=device)
+        elif step.act == "undeclared-dtype":
+            x = x.double()
+        self._call_in_vain(x)
+
+    def _call_in_vain(self, x: torch.Tensor) -> None:
+        """Calls without looking at the answer, since nothing is promised for the call."""
+        with preserved(), suppress(Exception):
+            self._function(x)
+
+
+def _is_left_out(violation: Violation, step: Step) -> bool:
+    """True if a violation is for other probes to find, or an exception about something that nobody promised."""
+    if violation.kind is FindingKind.RAISED:
+        # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`. Nor does
+        # torch let a tensor that was made in inference mode, such as a kept workspace, be written to outside it.
+        return step.mode == REQUIRES_GRAD or _INFERENCE_TENSOR in violation.message
+    return violation.kind in _LEFT_TO_OTHERS
+
+
+def _failing(number: int) -> Callable[[torch.Tensor, bool], torch.Tensor]:
+    """Makes the allocation of this number fail, from 1 on."""
+    left = number
+
+    def fail(tensor: torch.Tensor, _initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise torch.OutOfMemoryError("out of memory, as a probe of softcheck has it")
+        return tensor
+
+    return fail
