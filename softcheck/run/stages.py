@@ -12,7 +12,7 @@ from softcheck.run.model import Events, FirstFinding, Run, RunOptions, Standing
 from softcheck.run.plan import left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
 from softcheck.run.probing import ProbeResult, ProbeTask, is_exclusive, is_heavy, needs_the_device, probe_job
-from softcheck.run.record import Record
+from softcheck.run.record import Kept, Record
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
@@ -220,7 +220,7 @@ def cases_and_probes(
             done[item.task] = large.pop(item.task).kept
             alone.append(item.task)
         else:
-            record.add_probed(item)
+            record.add(Kept(probed=item))
             run.probed.append(item)
             standings.add_probed(item)
 
@@ -294,7 +294,7 @@ class _Attempt:
         self._has_skipped |= outcome.skipped is not None
         if not self._has_skipped:
             self.kept.append(outcome)
-            self._record.add_outcome(self._task, index, outcome)
+            self._record.add(Kept(outcome=(self._task, index, outcome)))
 
 
 def _journalled(session: Session, task: ProbeTask, record: Record, done: Sequence[Outcome]) -> Job[ProbeResult]:
@@ -302,5 +302,5 @@ def _journalled(session: Session, task: ProbeTask, record: Record, done: Sequenc
         session,
         task,
         done=done,
-        on_outcome=lambda index, outcome: record.add_outcome(task, index, outcome),
+        on_outcome=lambda index, outcome: record.add(Kept(outcome=(task, index, outcome))),
     )
