@@ -93,6 +93,9 @@ class Step:
         return bits
 
 
+_WIDTHS = 36
+"""Widths in a row: more than most caches hold."""
+
 Circumstance = Callable[[int], dict[str, Any]]
 """Returns the fields that a step has in a circumstance. The argument counts its occurrences from 0."""
 
@@ -112,6 +115,8 @@ def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) 
     wider = [n for n in ((1100, 300, 8193) if setting.on_gpu else (1100, 300)) if setting.takes(n) and n > columns]
     found = [
         _cycle("rows", (3 * rows + 1, 1)),
+        # As many elements in another shape.
+        lambda _: {"rows": 3 * rows, "columns": max(columns // 3, 1)},
         _cycle("columns", (columns // 3, 1, columns - 1)),
         lambda n: {"rows": 0} if n % 2 else {"columns": 0},
         _cycle("layout", layouts),
@@ -133,8 +138,9 @@ def plan(base: Step, found: Sequence[Circumstance], seed: int) -> list[list[Step
     """Returns histories, those first that show most for their length.
 
     The first two put every circumstance once before and once after every other, in a random order and in its reverse.
-    The third puts two or three circumstances into each call. Each other history begins with a circumstance of its own,
-    and goes to each later one and back, so that in all of them every circumstance comes right after every other.
+    The third puts two or three circumstances into each call, and the fourth returns to widths after many others. Each
+    other history begins with a circumstance of its own, and goes to each later one and back, so that in all of them
+    every circumstance comes right after every other.
     """
     generator = np.random.default_rng(seed)
     order = [int(place) for place in generator.permutation(len(found))]
@@ -150,11 +156,13 @@ def plan(base: Step, found: Sequence[Circumstance], seed: int) -> list[list[Step
             counts[place] += 1
         return replace(base, seed=(seed + made) % 2**32, **fields)
 
+    widths = [*range(base.columns + _WIDTHS, base.columns, -1)] * 2 if base.columns > 1 else []
     mixed = [generator.choice(len(found), size=2 + number % 2, replace=False) for number in range(2 * len(found))]
     histories = [
         [step(place) for place in order],
         [step(place) for place in reversed(order)],
         [step(*(int(place) for place in places)) for places in mixed],
+        [replace(step(), rows=1, columns=columns) for columns in widths],
     ]
     for index, first in enumerate(order):
         history = [step(first), step(first)]
