@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
@@ -21,7 +21,20 @@ class Limits(NamedTuple):
     per_ulp: "torch.Tensor"
     """1 / ulp(r), a power of two."""
     limits: "torch.Tensor | None"
-    """The largest error allowed, in ULPs; None if no arithmetic was given."""
+    """The largest error allowed, in ULPs, 0 where the answer is settled; None if no arithmetic was given."""
+    sums: "torch.Tensor | None"
+    """Largest |sum - 1| of each row, float64 [rows]; None if no arithmetic was given."""
+
+
+class OnDevice(Protocol):
+    """Exact values and limits of a [rows, columns] tensor from torch's float64, for many rows at once.
+
+    Rows with special values have no meaning. Without ``strict`` no error seems larger than it is, so that rows can be
+    ranked; with it no error seems smaller, so that what keeps its limit can be passed.
+    """
+
+    def __call__(self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False) -> Limits:
+        """Returns exact values alone if no arithmetic is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +52,8 @@ class Operation:
     bounds: Callable[[Values, Scaled, Values, Model], Bounds]
     """Returns the errors that an arithmetic allows; takes the inputs' values, the exact answer in units of its ULP, the
     exact answer rounded to float64, and the arithmetic's constants."""
-    on_device: "Callable[[torch.Tensor, Format, Model | None], Limits]"
-    """Returns exact values and limits of a [rows, columns] tensor from torch's float64, for ranking many rows at once.
-
-    Rows with special values have no meaning, and ``Model.rounds_logits`` is not covered.
-    """
+    on_device: OnDevice
+    """Returns exact values and limits where a tensor lies: the one door to the device."""
     rules: tuple[Rule, ...]
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
