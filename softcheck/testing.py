@@ -10,7 +10,6 @@ from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.report.probes import probe_command
 from softcheck.report.reproduce import reproduce_command
-from softcheck.run.check import explanation
 from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
 from softcheck.run.probing import ProbeResult, ProbeTask, run_probe
@@ -52,7 +51,7 @@ class _Subject:
 
     def explained(self, result: CaseMeasurement, violation: Violation, declaration: Declaration) -> str | None:
         """The reason of the declared defect behind a violation, or None."""
-        return explanation(violation, result.case.id, self.dtype, declaration, self.session.ready.backend)
+        return declaration.explanation(violation, result.case.id, self.dtype, self.session.ready.backend)
 
     def describe(self, result: CaseMeasurement, violation: Violation) -> str:
         """Returns the kind, the case, the judge's message, and the command that shows the finding again."""
@@ -98,7 +97,7 @@ class _Subject:
         refused: Counter[str] = Counter()
         for each in (*shown, *beside):
             limit = sizes.limit_of(each.violation)
-            reason = explanation(each.violation, each.case_id, self.dtype, declaration, self.session.ready.backend)
+            reason = declaration.explanation(each.violation, each.case_id, self.dtype, self.session.ready.backend)
             if reason is not None:
                 known.append(reason)
             elif limit is None:

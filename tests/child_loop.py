@@ -1,4 +1,4 @@
-"""The children's side of conftest.Child: answers pickled requests from stdin on stdout until stdin ends."""
+"""The children's side of children.Child: answers pickled requests from stdin on stdout until stdin ends."""
 
 import os
 import pickle

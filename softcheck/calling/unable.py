@@ -3,11 +3,13 @@
 Imports no Triton.
 """
 
+import os
 import traceback
 from collections.abc import Iterator
 
 import torch
 
+from softcheck.calling.cuda_only import insists_on_cuda, names_cuda
 from softcheck.errors import UninterpretableError
 
 _NEEDS_GPU = ("/torch/cuda/", "/triton/runtime/driver.py")
@@ -34,7 +36,11 @@ def limit_behind(error: BaseException) -> UninterpretableError | None:
             return uninterpretable(str(cause))
         if not torch.cuda.is_available() and any(place in raised_in for place in _NEEDS_GPU):
             said = " ".join(str(cause).split())[:100]
-            return UninterpretableError(f"this can't run without a GPU: {said}; judge it on one")
+            return UninterpretableError(f"this can't run without a GPU: {said}{names_cuda(cause)}; judge it on one")
+        if os.environ.get("TRITON_INTERPRET") == "1" and (line := insists_on_cuda(cause)) is not None:
+            return UninterpretableError(
+                f"this can't run without a GPU: it insists on CUDA tensors at {line}; judge it on one"
+            )
     return None
 
 

@@ -74,11 +74,13 @@ def rows_with(
     ``chosen`` and ``places`` are int64 [rows, patterns per row], on the generator's device. With ``near`` the logits
     lie around the row's first pattern, if that is finite, so that neither it nor they vanish; else they lie around 0.
     """
-    bits = chosen.to(SIGNED[fmt.width]).view(torch_dtype(fmt))
+    integer = SIGNED[fmt.width]
+    bits = chosen.to(integer)
     wide = torch.float64 if fmt.width == 64 else torch.float32
     logits = torch.randn((len(chosen), columns), generator=generator, device=generator.device, dtype=wide)
     if near:
-        middle = bits[:, :1].to(wide)
+        middle = bits[:, :1].view(torch_dtype(fmt)).to(wide)
         logits += torch.where(middle.isfinite(), middle, 0.0)
     rows = logits.clamp_(-fmt.max, fmt.max).to(torch_dtype(fmt))
-    return rows.scatter_(1, places, bits)
+    # As numbers, signalling NaNs would turn into quiet ones.
+    return rows.view(integer).scatter_(1, places, bits).view(torch_dtype(fmt))

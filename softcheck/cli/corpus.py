@@ -90,7 +90,7 @@ def add_command(
     else:
         case = _from_bits(bits, dtype) if bits is not None else _from_file(str(array_file), dtype, tensor)
     origin = "added by hand"
-    is_shrunk = spec is not None and shrink
+    shrunk: Shrunk | None = None
     if spec is not None and shrink:
         session = Session(device, jobs=1)
         try:
@@ -104,7 +104,7 @@ def add_command(
     try:
         path = add(saved, target, beside=siblings)
     except AlreadySavedError as error:
-        if not is_shrunk:
+        if shrunk is None:
             raise
         click.echo(f"covered by {error.saved_as} at {error.place}: the input shrinks to the same bits")
         click.echo("nothing was saved; --no-shrink saves the input as it is")

@@ -16,7 +16,6 @@ from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build, row_command
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.output import check_writable, display_of, write
-from softcheck.run.check import explanation
 from softcheck.run.exhaust import ROWS_AT_ONCE, Exhausted, ExhaustHeader, Parts, exhaust
 from softcheck.run.fingerprint import fingerprints
 from softcheck.run.first_look import Look, look
@@ -150,7 +149,7 @@ def _tell(session: Session, declaration: Declaration, judged: Domain, first: Loo
         return
     name, backend = first.result.variant, session.ready.backend
     case_id = f"exhaustive/{judged.kind}-of-{judged.columns}/{judged.dtype}"
-    found = [v for v in first.violations if explanation(v, case_id, judged.dtype, declaration, backend) is None]
+    found = [v for v in first.violations if declaration.explanation(v, case_id, judged.dtype, backend) is None]
     for violation in found:
         again = "" if violation.row is None else f"; {row_command(name, judged, violation.row)}"
         click.echo(f"softcheck: {name} {judged.dtype}: {violation.kind}: {violation.message}{again}", err=True)

@@ -22,7 +22,7 @@ from softcheck.probes.playing import Copies, Player
 from softcheck.probes.shortening import shortened
 from softcheck.probes.steps import Step, circumstances, plan
 
-_SECONDS, _SECONDS_ON_GPU = 4.0, 1.5
+_SECONDS, _SECONDS_ON_GPU = 4.0, 1.0
 """Time after which the remaining steps of a plan are left out."""
 _SECONDS_TO_SHORTEN = 4.0
 _SLOW_FIRST_CALL = 0.4

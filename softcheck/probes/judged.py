@@ -19,7 +19,7 @@ from softcheck.calling.call import (
     to_bits,
     to_tensor,
 )
-from softcheck.cases.case import PACKED
+from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import by_contract, judge_call
 from softcheck.judge.device import screen
@@ -56,6 +56,7 @@ class Judged:
 class _Made:
     size: int
     bits: Bits
+    layout: Layout
     launched: Launched
     seconds: float
 
@@ -92,7 +93,7 @@ class _Observed:
 
 
 class Calls:
-    """Calls on packed rows in NaN-poisoned memory, made one after the other and judged in groups of up to ``most``.
+    """Calls in NaN-poisoned memory, made one after the other and judged in groups of up to ``most``.
 
     Within a group nothing waits for the device. Small outputs and the contents of their inputs are copied to the host,
     and checked there when the whole group is done. For a large output the device computes whether the input is
@@ -122,30 +123,32 @@ class Calls:
         is_large = sum(made.bits.nbytes for made in self._made) >= _GROUP_BYTES
         return is_over or is_large or len(self._made) == self._most
 
-    def make(self, bits: Bits, size: int = 0) -> float:
-        """Calls the variant on these rows and returns the seconds that it took.
+    def make(self, bits: Bits, size: int = 0, layout: Layout = PACKED) -> float:
+        """Calls the variant on these rows in a layout and returns the seconds that it took.
 
         ``settle`` returns ``size`` with the result.
         """
         device = self._subject.device
         seconds = 0.0
         try:
-            placed = place(bits, self._subject.setting.fmt, PACKED, device)
+            placed = place(bits, self._subject.setting.fmt, layout, device)
             begun = time.perf_counter()
             with nan_filled():
                 launched = launch(self._function, placed, wait=self._most == 1)
             seconds = time.perf_counter() - begun
-            self._made.append(_Made(size, bits, launched, seconds))
+            self._made.append(_Made(size, bits, layout, launched, seconds))
             if any(violation.kind is FindingKind.CRASH for violation in launched.broken):
                 self._crash = launched.broken[0]
                 return seconds
-            if launched.output is not None and bits.nbytes <= ECHO_BYTES:
+            # The storage of packed rows holds nothing else.
+            is_packed = placed.storage.numel() == bits.size and placed.view.is_contiguous()
+            if launched.output is not None and bits.nbytes <= ECHO_BYTES and is_packed:
                 self._arrivals.send_echo(len(self._made) - 1, launched.output.detach(), placed.storage)
                 return seconds
             self._arrivals.send(len(self._made) - 1, self._flags(launched))
             if launched.output is not None and self._most > 1:
                 kept = replace(launched, output=launched.output.detach().clone())
-                self._made[-1] = _Made(size, bits, kept, seconds)
+                self._made[-1] = _Made(size, bits, layout, kept, seconds)
         except RuntimeError as error:
             # The error of an earlier call shows at the next request to the device.
             violation, is_lost = raised(error, device)
@@ -231,15 +234,31 @@ class Calls:
         violations = (crash, *culprit.launched.changed)
         return [*settled, (culprit.size, Judged(None, violations, fatal=True, seconds=culprit.seconds))]
 
-    def _judge(self, made: _Made, output: Bits) -> Measurement:
+    def _judge(self, made: _Made, output: Bits, rows: Any = slice(None)) -> Measurement:
+        """Judges all rows of a call, or those that an index chooses."""
         subject, of_library = self._subject, made.launched.of_cpu_library
+        fmt = subject.setting.fmt
         return judge_call(
-            subject.variant, made.bits, output, subject.setting.fmt, subject.device, of_cpu_library=of_library
+            subject.variant, made.bits[rows], output[rows], fmt, subject.device, of_cpu_library=of_library
         )
+
+    def _others_pass(self, made: _Made, output: torch.Tensor, output_bits: Bits) -> bool:
+        """True if the judge passes the rows that the screen does not pass, and these are few.
+
+        The screen passes no row with NaN or +inf, and the judge need not read all other rows for one of these.
+        """
+        if not self._subject.setting.on_gpu:
+            return False
+        passed = screen.passing(made.launched.placed.view, output, self._subject.setting.fmt)
+        others = ~passed.cpu().numpy()
+        is_few = int(others.sum()) * made.bits.shape[1] <= _MANY_ELEMENTS and 2 * int(others.sum()) < len(others)
+        return is_few and not self._judge(made, output_bits, others).violations
 
     def _wrong(self, made: _Made, output: torch.Tensor, output_bits: Bits) -> tuple[Violation, ...]:
         """Returns the judge's violations for an output that the screen does not pass."""
         setting, bits = self._subject.setting, made.bits
+        if bits.nbytes > ECHO_BYTES and self._others_pass(made, output, output_bits):
+            return ()
 
         def judge_bits(found: Bits) -> Measurement:
             return self._judge(made, found)
@@ -248,7 +267,7 @@ class Calls:
             function=self._function,
             bits=bits,
             fmt=setting.fmt,
-            layout=PACKED,
+            layout=made.layout,
             device=self._subject.device,
             output=output_bits,
             judge=judge_bits,
@@ -265,8 +284,8 @@ class Calls:
                     (bits.shape[0], bits.shape[1]),
                     self._subject.device,
                     lambda arithmetic: judge_trusted(
-                        made.launched.placed.view,
-                        output,
+                        made.launched.placed.view.contiguous(),
+                        output.contiguous(),
                         setting.fmt,
                         fully_masked=setting.declaration.fully_masked,
                         arithmetic=arithmetic,

@@ -62,7 +62,8 @@ def _matrix(rows: int, columns: int, layout: Layout) -> _Input:
     return _Input((rows, columns), layout.strides(columns), layout.offset)
 
 
-def _strided(rows: int, columns: int) -> dict[str, Layout]:
+def strided_layouts(rows: int, columns: int) -> dict[str, Layout]:
+    """Returns layouts of a matrix of this shape that are not packed, by name."""
     return {
         "row-step": Layout(row_stride=2 * columns),
         "padded-by-1": Layout(row_stride=columns + 1),
@@ -95,7 +96,7 @@ class Layouts(Probe):
             if "strided" in setting.declaration.layouts:
                 found += [
                     Trial(f"strided/{name}-{columns}", _matrix(rows, columns, layout))
-                    for name, layout in _strided(rows, columns).items()
+                    for name, layout in strided_layouts(rows, columns).items()
                 ]
             found += [
                 Trial(f"offset/{offset}-{columns}", _matrix(rows, columns, Layout(offset=offset))) for offset in offsets

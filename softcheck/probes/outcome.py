@@ -60,6 +60,12 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Sizes that a probe over many sizes tried; ``violations`` then holds each kind at its smallest failing size."""
     failing: dict[FindingKind, tuple[int, ...]] = {}
     """Sizes that broke a promise, by kind."""
+    shapes: tuple[tuple[int, int], ...] = ()
+    """Rows and columns that a probe over shapes tried, each once."""
+    failing_shapes: dict[FindingKind, tuple[tuple[int, int], ...]] = {}
+    """Shapes that broke a promise, by kind; ``violations`` holds each kind at the shape of fewest elements."""
+    untried: int = 0
+    """Shapes that a probe over shapes planned and had no time for."""
     arithmetic: KernelArithmetic | None = None
     """The arithmetic of the kernels that the trial called, if it read them."""
     sampled: RandomRows | None = None

@@ -16,7 +16,9 @@ PROBES: dict[str, str] = {
     "layouts": "strides, offsets and base addresses that are ignored",
     "empties": "no rows, no columns, and empty slices of larger matrices",
     "sizes": "widths 1 to 1100, around powers of two to 2^17, and to 2^20: which of them fail, as a predicate",
+    "regimes": "telling rows at the sizes that a kernel's source names: widths, tiles, row counts, elements, magnitudes",
     "grid_limits": "0 rows, 65535, 65536 and 2^20 + 1 rows: the limits of launch grids",
+    "shapes": "1 to 2^20 rows in every layout, wide rows in every layout, 2^24 elements in rows of 1 to 8",
     "determinism": "repeated calls, stale caches, calls under load and on another stream, bit for bit",
     "histories": "calls after, beside and in the circumstances of others: modes, threads, streams, graphs, failures",
     "batch_invariance": "a row alone, first, last and in batches of other sizes: the same bits",
@@ -35,12 +37,15 @@ PROBES: dict[str, str] = {
 EXCLUSIVE: dict[str, int] = {"addresses": 4 * 2**32}
 """Probes that take so much of a GPU's memory that no two may run at once, and the most elements that each needs."""
 
-WIDEST: dict[str, int] = {"sizes": 2**20, "appended_masks": 65537, "volume": 2**17}
+WIDEST: dict[str, int] = {"sizes": 2**20, "regimes": 2**18, "appended_masks": 65537, "volume": 2**17}
 """Columns of the widest rows that a probe tries on a GPU. A probe that is not named tries at most ``WIDE``."""
 
 WIDE = 2**15
 
-TELLING: tuple[str, ...] = ("sizes", "grid_limits")
+LONG: tuple[str, ...] = ("volume", "regimes", "histories", "sizes", "grid_limits")
+"""Probes that take longest. They begin first, so that none runs alone at the end."""
+
+TELLING: tuple[str, ...] = ("sizes", "grid_limits", "regimes")
 """Probes whose findings say for which sizes they hold. If several probes show the same, a reader sees these first.
 Widths come before row counts, since a row count may fail for the contents of its last row."""
 

@@ -47,7 +47,8 @@ class SampleLimits:
     target: int
     """Elements after which a sample ends."""
     seconds: float
-    """Seconds after which a sample ends."""
+    """Seconds after which a sample ends, if it would not reach its target within ``patience`` at this rate."""
+    patience: float
     of_first: float
     """Share of the seconds that counts of each width's first batch, for which kernels are compiled."""
 
@@ -61,6 +62,7 @@ ON_GPU = SampleLimits(
     quick=0.1,
     target=10_000_000_000,
     seconds=3.0,
+    patience=12.0,
     of_first=0.25,
 )
 ON_CPU = SampleLimits(
@@ -72,6 +74,7 @@ ON_CPU = SampleLimits(
     quick=0.15,
     target=1 << 28,
     seconds=2.0,
+    patience=2.0,
     of_first=1.0,
 )
 
@@ -86,6 +89,8 @@ class Batch:
     name: str
     shown: NDArray[np.int64] | None = None
     """Number of bit patterns that each row is the first to show; None if rows are not made for that."""
+    exactly: int | None = None
+    """Rows of a batch that variants get only if they are quick with the most rows of other batches."""
 
 
 @dataclass(slots=True)
@@ -133,23 +138,34 @@ def sample(subject: Subject, batches: Iterable[Batch], limits: SampleLimits) -> 
     seen = _Gathered(subject)
     spent = 0.0
     for batch in batches:
+        if batch.exactly is not None and room.rows < limits.most_rows:
+            continue
         share = 1.0 if batch.columns in seen.sampled.widths else limits.of_first
-        while True:
-            rows = room.rows_of(batch.columns)
-            started = time.perf_counter()
-            try:
-                seen.add(batch, batch.draw(rows))
-            except torch.OutOfMemoryError:
-                if not room.halve(rows, batch.columns):
-                    raise
-            else:
-                break
-        took = time.perf_counter() - started
-        room.note(rows, batch.columns, took)
-        spent += share * took
-        if seen.is_over or seen.sampled.elements >= limits.target or spent > limits.seconds:
+        spent += share * _taken(batch, room, seen)
+        judged = seen.sampled.elements
+        # Other processes may use the GPU too: what is soon done then is worth its time.
+        is_hopeless = spent > limits.seconds and spent * limits.target > limits.patience * judged
+        if seen.is_over or judged >= limits.target or is_hopeless:
             break
     return seen.outcome()
+
+
+def _taken(batch: Batch, room: _Room, seen: "_Gathered") -> float:
+    """Seconds of a batch: of the largest one that there is memory for."""
+    while True:
+        rows = batch.exactly or room.rows_of(batch.columns)
+        started = time.perf_counter()
+        try:
+            seen.add(batch, batch.draw(rows))
+        except torch.OutOfMemoryError:
+            if batch.exactly is not None:
+                return time.perf_counter() - started
+            if not room.halve(rows, batch.columns):
+                raise
+            continue
+        took = time.perf_counter() - started
+        room.note(rows, batch.columns, took)
+        return took
 
 
 class _Gathered:

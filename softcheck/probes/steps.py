@@ -10,6 +10,7 @@ from oracles.formats import FORMATS, Bits, encode
 from softcheck.cases.case import PACKED, Layout
 from softcheck.probes.base import Setting
 from softcheck.probes.helpers import ordinary_rows
+from softcheck.probes.layouts import strided_layouts
 
 BESIDE = ("collect", "one-dimensional", "integers", "undeclared-dtype")
 """Acts beside ordinary calls. Whatever they return or raise is nobody's fault; they must leave no mark."""
@@ -73,15 +74,8 @@ class Step:
 
     def placing(self) -> Layout:
         """Strides and offset of the input."""
-        n = self.columns
-        return {
-            "packed": PACKED,
-            "offset": Layout(offset=1),
-            "transposed": Layout(row_stride=1, column_stride=max(self.rows, 1)),
-            "row-step": Layout(row_stride=2 * n),
-            "every-second-column": Layout(row_stride=2 * n, column_stride=2),
-            "expanded-rows": Layout(row_stride=0),
-        }[self.layout]
+        unusual = strided_layouts(self.rows, self.columns)
+        return {"packed": PACKED, "offset": Layout(offset=1), **unusual}[self.layout]
 
     def bits(self) -> Bits:
         """Bit patterns of the input, [rows, columns]; no two steps of a plan have equal rows."""

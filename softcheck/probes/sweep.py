@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from oracles.formats import Bits
+from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError
 from softcheck.probes.arrivals import MOST
@@ -22,27 +23,29 @@ def sweep(
     sizes: Sequence[int],
     make: Callable[[int], Bits],
     *,
+    layout: Callable[[int], Layout] = lambda _: PACKED,
     dispensable: frozenset[int] = frozenset(),
+    seconds: float = _SECONDS,
 ) -> Outcome:
     """Judges the variant at each size, in order, on the input that ``make`` gives; on a GPU in groups.
 
     Sizes that Triton's interpreter can't run are left out, and the outcome gives the reason. Once calls on dispensable
-    sizes have taken half a second, and 50 ms each on average, the remaining dispensable sizes are left out: some
+    sizes have taken ``seconds``, and 50 ms each on average, the remaining dispensable sizes are left out: some
     kernels are compiled anew for every size.
     """
     calls = Calls(subject, most=MOST if subject.setting.on_gpu else 1)
     seen = _Seen()
     spent, paid = 0.0, 0
     for size in sizes:
-        if size in dispensable and spent > max(_SECONDS, _SECONDS_EACH * paid):
+        if size in dispensable and spent > max(seconds, _SECONDS_EACH * paid):
             continue
         try:
-            seconds = calls.make(make(size), size)
+            taken = calls.make(make(size), size, layout(size))
         except UninterpretableError as error:
             seen.skipped = str(error)
             continue
         if size in dispensable:
-            spent, paid = spent + seconds, paid + 1
+            spent, paid = spent + taken, paid + 1
         if calls.is_full:
             seen.add(calls.settle())
         if seen.fatal:
@@ -68,7 +71,7 @@ class _Seen:
             self.fatal = found.fatal
             for violation in found.violations:
                 known = self._failing.setdefault(violation.kind, [])
-                self._smallest[violation.kind] = _merged(
+                self._smallest[violation.kind] = merged(
                     self._smallest.get(violation.kind), violation, first=size < min(known, default=size + 1)
                 )
                 known.append(size)
@@ -83,7 +86,7 @@ class _Seen:
         )
 
 
-def _merged(known: Violation | None, violation: Violation, *, first: bool) -> Violation:
+def merged(known: Violation | None, violation: Violation, *, first: bool) -> Violation:
     """Merges the violations of two sizes: the witness of the smaller size, the larger share, the sum of the counts."""
     if known is None:
         return violation
@@ -140,7 +143,7 @@ def _kind_over_sizes(
     broken.sort(key=lambda found: found[0])
     least, label, violation = broken[0]
     for _, _, other in broken[1:]:
-        violation = _merged(violation, other, first=False)
+        violation = merged(violation, other, first=False)
     failing = {size for _, outcome in done for size in outcome.failing.get(kind, ())}
     words = describe(tried, failing, symbol)
     answered = max(set(tried) - failing, default=0)

@@ -33,6 +33,8 @@ _UNUSUAL = 3
 _NARROW = 32
 """Columns below which rows are drawn in one turn out of four alone."""
 _ROUNDS = 1 << 16
+_TALL = ((1 << 24) + 1025, 3)
+"""Rows and columns of one batch with more rows than float32 has consecutive whole numbers."""
 
 _DOUBTFUL = ("subnormal-logits", "format-specials")
 """Families whose answers often lie so close to a power of two that only Arb can tell their ULPs."""
@@ -69,7 +71,7 @@ PROBE = _Volume()
 
 
 def _quick(limits: SampleLimits) -> SampleLimits:
-    return replace(limits, target=limits.target // 100, seconds=limits.seconds / 10)
+    return replace(limits, target=limits.target // 100, seconds=limits.seconds / 10, patience=limits.patience / 10)
 
 
 def source_digest(function: Callable[..., Any]) -> int:
@@ -113,8 +115,17 @@ def _random_batches(setting: Setting, device: torch.device, seed: int) -> Iterat
     for turn in range(_ROUNDS):
         # A row costs the judge as much as some dozen elements.
         for columns in wide if turn % 4 else chosen:
-            own = int(np.random.default_rng([seed, turn, columns]).integers(2**62))
-            yield Batch(columns, _drawing(columns, fmt, device, own, every), f"random rows of seed {own}")
+            yield _random_batch(columns, fmt, device, [seed, turn, columns], every)
+        if turn == 0 and setting.on_gpu and fmt.width < 64:
+            columns = min(_TALL[1], max(chosen))
+            yield replace(_random_batch(columns, fmt, device, [seed, turn], every), exactly=_TALL[0])
+
+
+def _random_batch(
+    columns: int, fmt: Format, device: torch.device, entropy: list[int], families: Sequence[str]
+) -> Batch:
+    seed = int(np.random.default_rng(entropy).integers(2**62))
+    return Batch(columns, _drawing(columns, fmt, device, seed, families), f"random rows of seed {seed}")
 
 
 def _drawing(

@@ -3,17 +3,14 @@
 import sys
 from collections.abc import Sequence
 
-from oracles import ball
-from oracles.formats import FORMATS, decode
-from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
-from softcheck.judge.measurement import Extreme
 from softcheck.judge.merge import merge
 from softcheck.report import exhaustive, notes, probes
 from softcheck.report.environment import environment
 from softcheck.report.figures_of import with_figures
+from softcheck.report.findings import finding_of, witness_of
 from softcheck.report.limits import SizeLimits
 from softcheck.report.model import (
     CaseResult,
@@ -28,7 +25,6 @@ from softcheck.report.model import (
 from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
-from softcheck.run.check import explanation
 from softcheck.run.model import GivenUp, Run
 from softcheck.run.probing import ProbeTask
 from softcheck.run.session import CaseMeasurement
@@ -138,7 +134,6 @@ class _Row:
             )
         verdict, reason = self._verdict(declaration, findings)
         together = merge(m for _, m in self.measured) if self.measured else None
-        worst = self._worst()
         speed = self._speed()
         result = VariantResult(
             name=self.name,
@@ -153,7 +148,7 @@ class _Row:
             sampled=probes.sampled_by(self.probed),
             holds=None if self.limits is None else self.limits.holds,
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
-            witness=_witness(*worst, declaration) if worst else None,
+            witness=self._witness(declaration),
             findings=tuple(findings),
             gb_per_s=speed.gb_per_s if speed else None,
             speed_vs_torch=speed.times_faster.mid if speed and speed.times_faster else None,
@@ -176,7 +171,12 @@ class _Row:
         found = [*probes.findings(self.probed, self.run, declaration, self._is_limited)]
         found += [] if self.limits is None else self.limits.findings()
         found += [
-            self._finding(case, violation, declaration)
+            self._finding(
+                violation,
+                case.id,
+                reproduce_command(self.name, case, self.run.ready.backend, self.corpora),
+                declaration,
+            )
             for case, measurement in self.measured
             for violation in measurement.violations
             if not self._is_limited(violation, case.id)
@@ -200,31 +200,25 @@ class _Row:
         if any(f.kind is FindingKind.OUT_OF_BOUNDS_WRITE for f in found):
             return []
         return [
-            Finding(
-                id=finding_id(self.name, self.dtype, blame.violation.kind, blame.case),
-                kind=blame.violation.kind,
-                case=blame.case,
-                message=blame.violation.message,
-                reproduce=in_order_command(blame.command, self.run.ready.backend, self.corpora),
-                known=explanation(blame.violation, blame.case, self.dtype, declaration, self.run.ready.backend),
+            self._finding(
+                blame.violation,
+                blame.case,
+                in_order_command(blame.command, self.run.ready.backend, self.corpora),
+                declaration,
             )
             for blame in self.run.blames
             if (blame.variant, blame.dtype) == (self.name, self.dtype)
         ]
 
-    def _finding(self, case: Case, violation: Violation, declaration: Declaration) -> Finding:
-        return Finding(
-            id=finding_id(self.name, self.dtype, violation.kind, case.id),
-            kind=violation.kind,
-            case=case.id,
-            message=violation.message,
-            reproduce=reproduce_command(self.name, case, self.run.ready.backend, self.corpora),
-            count=violation.count,
-            row=violation.row,
-            column=violation.column,
-            input_bits=violation.input_bits,
-            output_bits=violation.output_bits,
-            known=explanation(violation, case.id, self.dtype, declaration, self.run.ready.backend),
+    def _finding(self, violation: Violation, case_id: str, again: str, declaration: Declaration) -> Finding:
+        return finding_of(
+            violation,
+            case_id,
+            again,
+            variant=self.name,
+            dtype=self.dtype,
+            declaration=declaration,
+            backend=self.run.ready.backend,
         )
 
     def _not_run(self, given_up: GivenUp) -> Finding:
@@ -299,25 +293,16 @@ class _Row:
             return probes.had_their_chance(defect, self.probed, quick=options.quick)
         return options.whole_corpus and bool(could_show)
 
-    def _worst(self) -> tuple[Case, Extreme] | None:
+    def _witness(self, declaration: Declaration) -> Witness | None:
         candidates = [(c, m.max_ulp) for c, m in self.measured if m.max_ulp is not None]
-        return max(candidates, key=lambda item: item[1].value, default=None)
+        if not candidates:
+            return None
+        case, worst = max(candidates, key=lambda item: item[1].value)
+        return witness_of(worst, case.id, case.bits(worst.row + 1)[worst.row], case.format, declaration)
 
     def _speed(self) -> SpeedFigures | None:
         shapes = (shape for shape in self.timings if shape.dtype == self.dtype)
         return next((f for shape in shapes for f in shape.variants if f.variant == self.name), None)
-
-
-def _witness(case: Case, extreme: Extreme, declaration: Declaration) -> Witness:
-    row = case.bits(extreme.row + 1)[extreme.row]
-    return Witness(
-        case=case.id,
-        row=extreme.row,
-        column=extreme.column,
-        input_bits=extreme.input_bits,
-        output_bits=extreme.output_bits,
-        exact=ball.decimal(decode(row, FORMATS[case.dtype]), extreme.column, fully_masked=declaration.fully_masked),
-    )
 
 
 def _cases(run: Run) -> tuple[CaseResult, ...]:

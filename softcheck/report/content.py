@@ -61,15 +61,23 @@ class FindingGroup:
 def heading(report: Report) -> list[str]:
     """Lines that tell where and with what software the figures were measured; the first is about the backend."""
     e = report.environment
-    driver = "" if e.driver is None else f", driver {e.driver}"
-    device = f"{one_line(e.device)}{driver}"
-    commit = "" if e.git_commit is None else f" ({e.git_commit[:12]})"
-    versions = f"softcheck {e.softcheck}{commit}, torch {e.torch}, triton {e.triton}, python {e.python}"
     return [
-        *([INTERPRETER_HEADING, f"device {device}"] if e.backend == "interpreter" else [f"cuda: {device}"]),
-        versions,
+        *([INTERPRETER_HEADING, f"device {device(e)}"] if e.backend == "interpreter" else [f"cuda: {device(e)}"]),
+        versions(e),
         f"{counted(report)}; seed {e.seed}; command: {command(e.command)}",
     ]
+
+
+def device(environment: Environment) -> str:
+    """``NVIDIA H200, driver 570.86.15``."""
+    driver = "" if environment.driver is None else f", driver {environment.driver}"
+    return f"{one_line(environment.device)}{driver}"
+
+
+def versions(e: Environment) -> str:
+    """``softcheck 0.1.0 (0123456789ab), torch 2.11.0, triton 3.6.0, python 3.11.9``."""
+    commit = "" if e.git_commit is None else f" ({e.git_commit[:12]})"
+    return f"softcheck {e.softcheck}{commit}, torch {e.torch}, triton {e.triton}, python {e.python}"
 
 
 def counted(report: Report) -> str:
@@ -336,6 +344,18 @@ def save_lines(finding: Finding) -> list[str]:
         return []
     known = len(finding.save) <= _LONGEST_COMMAND
     return [f"$ {command(finding.save)}" if known else "# the command that keeps the row is in --format json"]
+
+
+def details(report: Report) -> dict[str, list[str]]:
+    """Titles and lines of what is known beside the verdicts, in the order in which every format shows it."""
+    return {
+        "probes": probe_lines(report),
+        "arithmetic": [one_line(line, 1000) for line in arithmetic_lines(report)],
+        "exhaustive": exhaustive_lines(report),
+        "search": search_lines(report),
+        "speed of copy and torch": speed_lines(report),
+        "notes": [one_line(note) for note in report.notes],
+    }
 
 
 def speed_lines(report: Report) -> list[str]:

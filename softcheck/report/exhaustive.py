@@ -4,8 +4,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Literal
 
-from oracles import ball
-from oracles.formats import bits_hex, decode
+from oracles.formats import bits_hex
 from softcheck.cases.exhaustive import Domain
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
@@ -13,9 +12,9 @@ from softcheck.report.bins import octaves
 from softcheck.report.environment import environment
 from softcheck.report.figures import plural
 from softcheck.report.figures_of import with_figures
+from softcheck.report.findings import finding_of, witness_of
 from softcheck.report.model import CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import bits_command, finding_id
-from softcheck.run.check import explanation
 from softcheck.run.exhaust import Exhausted, LeftOut
 from softcheck.run.protocol import Ready
 
@@ -62,21 +61,19 @@ def findings(result: Exhausted, ready: Ready, *, of_row: bool) -> tuple[Finding,
 
 
 def _finding(result: Exhausted, violation: Violation, ready: Ready, *, of_row: bool) -> Finding:
-    dtype = result.domain.dtype
-    return Finding(
-        id=finding_id(result.variant, dtype, violation.kind, result.case_id),
-        kind=violation.kind,
-        case=result.case_id,
-        message=violation.message,
-        reproduce=_save_row(result, violation.row)
+    again = (
+        row_command(result.variant, result.domain, violation.row)
         if of_row and violation.row is not None
-        else _run_again(result, ready),
-        count=violation.count,
-        row=violation.row,
-        column=violation.column,
-        input_bits=violation.input_bits,
-        output_bits=violation.output_bits,
-        known=explanation(violation, result.case_id, dtype, result.declaration, ready.backend),
+        else _run_again(result, ready)
+    )
+    return finding_of(
+        violation,
+        result.case_id,
+        again,
+        variant=result.variant,
+        dtype=result.domain.dtype,
+        declaration=result.declaration,
+        backend=ready.backend,
     )
 
 
@@ -116,10 +113,6 @@ def _ulp_is(result: Exhausted) -> Literal["exact", "at least"]:
     return "exact" if _is_complete(result) and not unjudged else "at least"
 
 
-def _save_row(result: Exhausted, row: int) -> str:
-    return row_command(result.variant, result.domain, row)
-
-
 def _run_again(result: Exhausted, ready: Ready) -> str:
     judged = result.domain
     words = ["softcheck", "exhaust", result.variant, "--dtype", judged.dtype, "--columns", str(judged.columns)]
@@ -137,19 +130,8 @@ def row_command(variant: str, judged: Domain, row: int) -> str:
 
 
 def _witness(result: Exhausted, extreme: Extreme) -> Witness:
-    return Witness(
-        case=result.case_id,
-        row=extreme.row,
-        column=extreme.column,
-        # The whole row: its number alone would tell a reader nothing.
-        input_bits=extreme.input_bits,
-        output_bits=extreme.output_bits,
-        exact=ball.decimal(
-            decode(result.domain.bits(extreme.row, 1)[0], result.domain.format),
-            extreme.column,
-            fully_masked=result.declaration.fully_masked,
-        ),
-    )
+    row = result.domain.bits(extreme.row, 1)[0]
+    return witness_of(extreme, result.case_id, row, result.domain.format, result.declaration)
 
 
 def _case(result: Exhausted) -> CaseResult:

@@ -6,7 +6,6 @@ from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
 from softcheck.report.model import Finding
 from softcheck.report.reproduce import finding_id, reproduce_command
-from softcheck.run.check import explanation
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
 from softcheck.run.session import CaseMeasurement
@@ -48,7 +47,7 @@ class SizeLimits:
 
     def _is_declared(self, violation: Violation, case_id: str) -> bool:
         declaration = self._run.declarations[self._name]
-        return explanation(violation, case_id, self._dtype, declaration, self._run.ready.backend) is not None
+        return declaration.explanation(violation, case_id, self._dtype, self._run.ready.backend) is not None
 
     @property
     def holds(self) -> str | None:

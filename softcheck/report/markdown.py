@@ -50,14 +50,15 @@ def cell(markdown: str) -> str:
 
 def _table(report: Report, results: list[VariantResult]) -> Iterator[str]:
     columns = content.columns(report.environment, report.variants)
-    yield _row([escape(c.title.replace("/ ", "/")) for c in columns])
-    yield _row(["---:" if c.numeric else "---" for c in columns])
+    yield table_row([escape(c.title.replace("/ ", "/")) for c in columns])
+    yield table_row(["---:" if c.numeric else "---" for c in columns])
     for result in results:
         texts = {"variant": cell(code(content.one_line(result.name))), "verdict": _verdict(result)}
-        yield _row([texts.get(c.title, escape(c.cell(result))) for c in columns])
+        yield table_row([texts.get(c.title, escape(c.cell(result))) for c in columns])
 
 
-def _row(cells: list[str]) -> str:
+def table_row(cells: list[str]) -> str:
+    """A line of a table."""
     return f"| {' | '.join(cells)} |"
 
 
@@ -76,13 +77,9 @@ def _blocks(report: Report) -> Iterator[tuple[str, list[str]]]:
         ],
         "Cases that could not be run": [f"- {escape(content.one_line(error))}" for error in report.errors],
         "Worst elements": [f"- {_subject(result)}: {escape(text)}" for result, text in worst if text],
-        "Probes": [f"- {escape(line)}" for line in content.probe_lines(report)],
-        "Arithmetic": [f"- {escape(line)}" for line in content.arithmetic_lines(report)],
-        "Exhaustive": [f"- {escape(line.strip())}" for line in content.exhaustive_lines(report)],
-        "Search": [f"- {escape(line.strip())}" for line in content.search_lines(report)],
-        "Speed of copy and torch": [f"- {escape(line)}" for line in content.speed_lines(report)],
-        "Notes": [f"- {escape(content.one_line(note))}" for note in report.notes],
     }
+    for title, found in content.details(report).items():
+        blocks[title.capitalize()] = [f"- {escape(line.strip())}" for line in found]
     yield from ((title, lines) for title, lines in blocks.items() if lines)
 
 

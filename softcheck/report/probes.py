@@ -8,9 +8,9 @@ from functools import reduce
 from softcheck.contract import Violation
 from softcheck.probes.outcome import KernelArithmetic, RandomRows
 from softcheck.probes.registry import PROBES
+from softcheck.report.findings import finding_of
 from softcheck.report.model import Finding
-from softcheck.report.reproduce import bits_command, finding_id
-from softcheck.run.check import explanation
+from softcheck.report.reproduce import bits_command
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.variants.declaration import Declaration, KnownDefect
@@ -31,18 +31,14 @@ def findings(
             violation, case_id = shown.violation, result.case_id(shown.label)
             if is_limited(violation, case_id):
                 continue
-            yield Finding(
-                id=finding_id(task.variant, task.dtype, violation.kind, case_id),
-                kind=violation.kind,
-                case=case_id,
-                message=violation.message,
-                reproduce=probe_command(task, run.ready.backend),
-                count=violation.count,
-                row=violation.row,
-                column=violation.column,
-                input_bits=violation.input_bits,
-                output_bits=violation.output_bits,
-                known=explanation(violation, case_id, task.dtype, declaration, run.ready.backend),
+            yield finding_of(
+                violation,
+                case_id,
+                probe_command(task, run.ready.backend),
+                variant=task.variant,
+                dtype=task.dtype,
+                declaration=declaration,
+                backend=run.ready.backend,
                 save=None if shown.witness is None else bits_command(task.variant, task.dtype, shown.witness),
             )
 

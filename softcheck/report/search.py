@@ -4,15 +4,13 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from oracles import ball
-from oracles.formats import decode
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
 from softcheck.report.environment import environment
+from softcheck.report.findings import finding_of, witness_of
 from softcheck.report.model import CaseResult, Finding, Report, SearchResult, VariantResult, Verdict, Witness
-from softcheck.report.reproduce import add_command, bits_command, finding_id
-from softcheck.run.check import explanation
+from softcheck.report.reproduce import add_command, bits_command
 from softcheck.run.protocol import Ready
 from softcheck.run.search import FAMILY, Row, SearchOutcome
 from softcheck.search.objective import badness, extreme
@@ -105,18 +103,14 @@ def _finding(outcome: SearchOutcome, violation: Violation, case: Case | None, re
     """A finding on a case, or on a launch of the search that no single row shows."""
     options = outcome.options
     case_id = f"{FAMILY}/search-{options.columns}-columns/{options.dtype}" if case is None else case.id
-    return Finding(
-        id=finding_id(options.variant, options.dtype, violation.kind, case_id),
-        kind=violation.kind,
-        case=case_id,
-        message=violation.message,
-        reproduce=_again(outcome, ready) if case is None else add_command(options.variant, case),
-        count=violation.count,
-        row=violation.row,
-        column=violation.column,
-        input_bits=violation.input_bits,
-        output_bits=violation.output_bits,
-        known=explanation(violation, case_id, options.dtype, outcome.declaration, ready.backend),
+    return finding_of(
+        violation,
+        case_id,
+        _again(outcome, ready) if case is None else add_command(options.variant, case),
+        variant=options.variant,
+        dtype=options.dtype,
+        declaration=outcome.declaration,
+        backend=ready.backend,
     )
 
 
@@ -131,17 +125,8 @@ def _again(outcome: SearchOutcome, ready: Ready) -> str:
 
 
 def _witness(case: Case, worst: Extreme, outcome: SearchOutcome) -> Witness:
-    return Witness(
-        case=case.id,
-        # In its case it is the only row, whatever it was in its launch.
-        row=0,
-        column=worst.column,
-        input_bits=worst.input_bits,
-        output_bits=worst.output_bits,
-        exact=ball.decimal(
-            decode(case.bits()[0], case.format), worst.column, fully_masked=outcome.declaration.fully_masked
-        ),
-    )
+    # In its case it is the only row, whatever it was in its launch.
+    return witness_of(worst, case.id, case.bits()[0], case.format, outcome.declaration, number=0)
 
 
 def _search(outcome: SearchOutcome) -> SearchResult:

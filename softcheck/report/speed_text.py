@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from io import StringIO
 
 from softcheck.report import content, figures
-from softcheck.report.markdown import escape
+from softcheck.report.markdown import escape, table_row
 from softcheck.report.model import SpeedReport
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures, SpeedMean
 from softcheck.speed.statistics import Interval
@@ -54,11 +54,9 @@ def tables(report: SpeedReport) -> list[TextTable]:
 def heading(report: SpeedReport) -> list[str]:
     """Lines about the device and software of the measurement."""
     e = report.environment
-    driver = "" if e.driver is None else f", driver {e.driver}"
-    commit = "" if e.git_commit is None else f" ({e.git_commit[:12]})"
     return [
-        f"cuda: {content.one_line(e.device)}{driver}",
-        f"softcheck {e.softcheck}{commit}, torch {e.torch}, triton {e.triton}, python {e.python}",
+        f"cuda: {content.device(e)}",
+        content.versions(e),
         f"seed {e.seed}; command: {content.command(e.command)}",
     ]
 
@@ -92,69 +90,48 @@ def render_markdown(report: SpeedReport) -> str:
     """GitHub-flavoured Markdown."""
     lines = ["## softcheck bench", "", *(f"{escape(line)}  " for line in heading(report))]
     for table in tables(report):
-        lines += ["", f"### {escape(table.title)}", "", markdown_row(table.heading)]
-        lines += [markdown_row(["---", *["---:"] * (len(table.heading) - 1)])]
-        lines += [markdown_row([escape(cell) for cell in row]) for row in table.rows]
+        lines += ["", f"### {escape(table.title)}", "", table_row(table.heading)]
+        lines += [table_row(["---", *["---:"] * (len(table.heading) - 1)])]
+        lines += [table_row([escape(cell) for cell in row]) for row in table.rows]
     noted = remarks(report)
     lines += ["", *(f"- {escape(line)}" for line in noted)] if noted else []
     return "\n".join([*lines, "", escape(_closing(report))]) + "\n"
+
+
+_Cell = Callable[[ShapeSpeed, SpeedFigures], object]
+_CSV: dict[str, _Cell] = {
+    "dtype": lambda shape, _: shape.dtype,
+    "rows": lambda shape, _: shape.rows,
+    "columns": lambda shape, _: shape.columns,
+    "variant": lambda _, f: f.variant,
+    "seconds": lambda _, f: f.seconds and f.seconds.mid,
+    "seconds_low": lambda _, f: f.seconds and f.seconds.low,
+    "seconds_high": lambda _, f: f.seconds and f.seconds.high,
+    "launch_seconds": lambda _, f: f.launch_seconds and f.launch_seconds.mid,
+    "method": lambda _, f: f.method,
+    "gb_per_s": lambda _, f: f.gb_per_s,
+    "copy_gb_per_s": lambda shape, _: shape.copy_gb_per_s,
+    "copy_share": lambda _, f: f.copy_share and f.copy_share.mid,
+    "roofline_share": lambda _, f: f.roofline_share,
+    "reference": lambda shape, _: shape.reference,
+    "times_faster": lambda _, f: f.times_faster and f.times_faster.mid,
+    "times_faster_low": lambda _, f: f.times_faster and f.times_faster.low,
+    "times_faster_high": lambda _, f: f.times_faster and f.times_faster.high,
+    "word": lambda _, f: f.word,
+    "max_ulp": lambda _, f: f.max_ulp,
+    "cache": lambda shape, _: shape.cache,
+    "rounds": lambda shape, _: shape.rounds,
+    "reason": lambda _, f: f.reason,
+}
 
 
 def render_csv(report: SpeedReport) -> str:
     """Returns one line per shape and variant, seconds and bytes in SI units; empty if nothing was measured."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        [
-            "dtype",
-            "rows",
-            "columns",
-            "variant",
-            "seconds",
-            "seconds_low",
-            "seconds_high",
-            "launch_seconds",
-            "method",
-            "gb_per_s",
-            "copy_gb_per_s",
-            "copy_share",
-            "roofline_share",
-            "reference",
-            "times_faster",
-            "times_faster_low",
-            "times_faster_high",
-            "word",
-            "max_ulp",
-            "cache",
-            "rounds",
-            "reason",
-        ]
-    )
+    writer.writerow(_CSV)
     for shape in report.shapes:
-        for f in shape.variants:
-            s, t = f.seconds, f.times_faster
-            writer.writerow(
-                [
-                    shape.dtype,
-                    shape.rows,
-                    shape.columns,
-                    f.variant,
-                    *((s.mid, s.low, s.high) if s else ("",) * 3),
-                    f.launch_seconds.mid if f.launch_seconds else "",
-                    f.method,
-                    f.gb_per_s,
-                    shape.copy_gb_per_s,
-                    f.copy_share.mid if f.copy_share else "",
-                    f.roofline_share,
-                    shape.reference,
-                    *((t.mid, t.low, t.high) if t else ("",) * 3),
-                    f.word,
-                    f.max_ulp,
-                    shape.cache,
-                    shape.rounds,
-                    f.reason,
-                ]
-            )
+        writer.writerows([cell(shape, f) for cell in _CSV.values()] for f in shape.variants)
     return text.getvalue()
 
 
@@ -183,11 +160,6 @@ def times(ratio: Interval | None) -> str:
 def percent(share: float | None) -> str:
     """``87 %``."""
     return figures.NOT_MEASURED if share is None else f"{share * 100:.0f} %"
-
-
-def markdown_row(cells: Row) -> str:
-    """A line of a table."""
-    return f"| {' | '.join(cells)} |"
 
 
 def _rows(shape: ShapeSpeed) -> list[Row]:

@@ -156,12 +156,7 @@ def _blocks(report: Report, *, details: bool) -> Iterator[tuple[str, list[str]]]
         ],
         "cases that could not be run": [content.one_line(error) for error in report.errors],
         "worst elements": [f"{content.subject(result)}: {text}" for result, text in worst if text],
-        "probes": content.probe_lines(report),
-        "arithmetic": [content.one_line(line, 1000) for line in content.arithmetic_lines(report)],
-        "exhaustive": content.exhaustive_lines(report),
-        "search": content.search_lines(report),
-        "speed of copy and torch": content.speed_lines(report),
-        "notes": [content.one_line(note) for note in report.notes],
+        **content.details(report),
     }
     yield from ((title, lines) for title, lines in blocks.items() if lines and (details or title in _NOT_PASSED))
 

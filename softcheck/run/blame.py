@@ -11,19 +11,18 @@ crashes after it.
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import SoftcheckError
 from softcheck.run.blames import Blame, Command
 from softcheck.run.calls import load, make
 from softcheck.run.pool import Pool
 from softcheck.run.process import Worker, WorkerDiedError, can_check_heap
-from softcheck.run.protocol import Call, Failed, Measured, Probed, RunCase, RunProbe, TrialDone
+from softcheck.run.protocol import Call, Measured, Probed, RunCase, RunProbe, TrialDone
 
 SECONDS = 60.0
 """Seconds within which a culprit must be found."""
@@ -35,12 +34,12 @@ counted."""
 _PROBE = "guard_bands"
 _CORRUPTED = "memory was corrupted by an earlier call"
 
-Reply = TypeVar("Reply", Measured, TrialDone)
+Answer = TypeVar("Answer", Measured, TrialDone)
 
 
 def again_alone(
-    pool: Pool, worker: Worker, call: Call, died: WorkerDiedError, expected: type[Reply]
-) -> Reply | WorkerDiedError:
+    pool: Pool, worker: Worker, call: Call, died: WorkerDiedError, expected: type[Answer]
+) -> Answer | WorkerDiedError:
     """Repeats alone, in a fresh process, a call that ended its worker, and returns its answer or its second death.
 
     If the call answers, the culprit is searched for and recorded in ``pool.blames``. ``worker`` is the dead worker; the
@@ -55,23 +54,39 @@ def again_alone(
     if died.timed_out and pool.patience.over(call.variant, call.dtype) is not None:
         pool.blames.confirm(call.variant, kind)
         return died
-    fresh = pool.take(fresh=True)
-    try:
-        load(fresh, call.variant, (call.dtype,), lambda: pool.waits(call.variant))
-        answer = make(fresh, call, lambda: pool.waits(call.variant))
-    except WorkerDiedError as same:
-        pool.bury(fresh, same, call.variant)
-        pool.blames.confirm(call.variant, kind_of(same))
-        return same
-    except SoftcheckError:
-        pool.retire(fresh)
-        raise
-    pool.retire(fresh)
-    assert isinstance(answer, expected)
-    if not died.is_early:
+    answer = alone(pool, call, expected, is_loaded_first=True)
+    if isinstance(answer, expected) and not died.is_early:
         # An early death shows only that the call is slow.
         lay(pool, worker.calls[:-1], call, died)
     return answer
+
+
+def alone(pool: Pool, call: Call, expected: type[Answer], *, is_loaded_first: bool = False) -> Answer | WorkerDiedError:
+    """Makes a call in a fresh process, and returns its answer or the death of that process, which confirms the blame.
+
+    With ``is_loaded_first`` the variant is loaded, and so called once, before the call. Raises SoftcheckError if the
+    call can't be made.
+    """
+    with _fresh(pool.take(fresh=True), pool) as worker:
+        try:
+            if is_loaded_first:
+                load(worker, call.variant, (call.dtype,), lambda: pool.waits(call.variant))
+            answer = make(worker, call, lambda: pool.waits(call.variant))
+        except WorkerDiedError as died:
+            pool.bury(worker, died)
+            pool.blames.confirm(call.variant, kind_of(died))
+            return died
+    assert isinstance(answer, expected)
+    return answer
+
+
+@contextlib.contextmanager
+def _fresh(worker: Worker, pool: Pool) -> Iterator[Worker]:
+    """A worker for one purpose, ended after it."""
+    try:
+        yield worker
+    finally:
+        pool.retire(worker)
 
 
 def kind_of(died: WorkerDiedError) -> FindingKind:
@@ -179,17 +194,17 @@ class _Search:
         dtype = self._crashed.dtype if self._crashed.dtype in dtypes else dtypes[-1]
         variant = mine[0].variant
         shown = None
-        with _Fresh(self._pool.take(fresh=True), self._pool) as worker:
+        with _fresh(self._pool.take(fresh=True), self._pool) as worker:
             try:
                 request = RunProbe(variant, _PROBE, dtype, quick=False, seed=0)
                 load(worker, variant, (dtype,), self._left())
-                for reply in worker.ask(request, until=(Probed, Failed), seconds=self._left()):
+                for reply in worker.ask(request, self._left()):
                     if isinstance(reply, Probed):
                         findings = reply.conclusion.findings
                         shown = next((s for s in findings if s.violation.kind is FindingKind.OUT_OF_BOUNDS_WRITE), None)
             except WorkerDiedError:
                 # The probe's own trials may crash; the other two ways find the cause of such a crash.
-                self._refuse_if_closed()
+                self._pool.refuse_if_closed()
         if shown is None:
             return None
         message = f"{_CORRUPTED}, as a later crash showed: {shown.violation.message}"
@@ -289,14 +304,14 @@ class _Search:
         Returns None if the process survives.
         """
         index = 0
-        with _Fresh(take(), self._pool) as worker:
+        with _fresh(take(), self._pool) as worker:
             try:
                 for index, call in enumerate(calls):  # noqa: B007 - needed where it raises
                     if call.variant not in worker.loaded:
                         load(worker, call.variant, (call.dtype,), self._left())
                     make(worker, call, self._left())
             except WorkerDiedError as died:
-                self._refuse_if_closed()
+                self._pool.refuse_if_closed()
                 if died.timed_out:
                     raise _OutOfTimeError from None
                 return _End(index, died)
@@ -310,24 +325,6 @@ class _Search:
         if left <= 0.0:
             raise _OutOfTimeError
         return min(left, self._pool.seconds)
-
-    def _refuse_if_closed(self) -> None:
-        if self._pool.closed:
-            raise WorkerDiedError("the session is closed", timed_out=False)
-
-
-class _Fresh:
-    """A worker for one purpose, ended after it."""
-
-    def __init__(self, worker: Worker, pool: Pool) -> None:
-        self._worker = worker
-        self._pool = pool
-
-    def __enter__(self) -> Worker:
-        return self._worker
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.retire(self._worker)
 
 
 def _size(call: Call) -> tuple[bool, int, str]:

@@ -4,31 +4,18 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.run.process import Waits, Worker, WorkerDiedError
 from softcheck.run.protocol import (
     Call,
-    Done,
     Failed,
     Load,
     Loaded,
     Measured,
-    Probed,
-    Refused,
     RunCase,
     RunProbe,
     TrialDone,
 )
-
-
-class DeviceRuinedError(WorkerDiedError):
-    """The device can't be used any more in a worker's process, though the process itself still answered."""
-
-    def __init__(self, message: str, reply: Measured | TrialDone) -> None:
-        super().__init__(message, timed_out=False)
-        self.reply = reply
-        """The last answer. It tells more of the crash than the message does, such as the sizes of the trial."""
 
 
 def on_case(request: RunCase, variant: str) -> Call:
@@ -46,7 +33,7 @@ def in_trial(request: RunProbe, index: int, label: str) -> Call:
 def load(worker: Worker, variant: str, dtypes: Sequence[str], seconds: float | Callable[[], Waits]) -> None:
     """Loads a variant, which calls it once, as every command does first. Raises WorkerDiedError if the process ends."""
     worker.loaded.add(variant)
-    for reply in worker.ask(Load(variant, tuple(dtypes)), until=(Loaded, Refused, Failed), seconds=seconds):
+    for reply in worker.ask(Load(variant, tuple(dtypes)), seconds):
         if isinstance(reply, Loaded) and reply.fatal:
             # Another process must show what only the first call changes; here the next request would be lost.
             raise WorkerDiedError("the first call left the process unusable", timed_out=False)
@@ -60,29 +47,15 @@ def make(worker: Worker, call: Call, seconds: float | Callable[[], Waits]) -> Me
     """
     worker.calls.append(call)
     found: Measured | TrialDone | None = None
-    for reply in worker.ask(call.request, until=(Done, Probed, Failed), seconds=seconds):
+    for reply in worker.ask(call.request, seconds):
         if isinstance(reply, Failed):
-            kind = TooLittleMemoryError if reply.for_memory else SoftcheckError
-            raise kind(f"{call.name} on {call.variant}: {reply.message}")
+            raise failure(reply, f"{call.name} on {call.variant}")
         if isinstance(reply, Measured | TrialDone):
-            refuse_ruin(reply)
             found = reply
-            if is_fatal(reply):
-                break
     return found
 
 
-def is_fatal(reply: Measured | TrialDone) -> bool:
-    """True if the worker ends after this reply."""
-    return reply.fatal if isinstance(reply, Measured) else reply.outcome.fatal
-
-
-def refuse_ruin(reply: Measured | TrialDone) -> None:
-    """Raises DeviceRuinedError if a reply reports a crash that the process outlived but can't continue after.
-
-    An illegal access on a GPU ends this way.
-    """
-    violations = reply.measurement.violations if isinstance(reply, Measured) else reply.outcome.violations
-    for violation in violations if is_fatal(reply) else ():
-        if violation.kind is FindingKind.CRASH:
-            raise DeviceRuinedError(violation.message.removesuffix("; expected an output"), reply)
+def failure(failed: Failed, name: str) -> SoftcheckError:
+    """Returns the error for a request, named ``name``, that a worker could not carry out."""
+    kind = TooLittleMemoryError if failed.for_memory else SoftcheckError
+    return kind(f"{name}: {failed.message}")

@@ -5,17 +5,16 @@ import signal
 import time
 from collections.abc import Callable
 
-from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
 from softcheck.run.every_pair import WORKERS, EveryPair, wanted
 from softcheck.run.generate import generate
 from softcheck.run.model import Events, GivenUp, Run, RunOptions
 from softcheck.run.plan import covered
-from softcheck.run.record import Asked, Keeping, Record, SearchRecord, digest_of, header_of
+from softcheck.run.record import Asked, Keeping, Kept, Record, SearchRecord, digest_of, header_of
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.run.stages import Standings, cases_and_probes, load
 from softcheck.speed.shapes import DEFAULT
-from softcheck.variants.declaration import Backend, Declaration
+from softcheck.variants.declaration import Declaration
 
 TIMED_SHAPE = DEFAULT[0]
 """Rows and columns of the timed input."""
@@ -112,46 +111,19 @@ def _most_at_once(options: RunOptions) -> int:
     return max(len(options.variants), len(options.cases) + len(options.probes) * len(options.variants))
 
 
-def unexplained(violation: Violation, case_id: str, dtype: str, declaration: Declaration, backend: Backend) -> bool:
-    """True if no declared defect accounts for a violation."""
-    return explanation(violation, case_id, dtype, declaration, backend) is None
-
-
-def explanation(
-    violation: Violation, case_id: str, dtype: str, declaration: Declaration, backend: Backend
-) -> str | None:
-    """The reason of the declared defect that accounts for a violation, or None."""
-    return declaration.explanation(violation, case_id, dtype, backend)
-
-
 def _open(options: RunOptions, session: Session, keeping: Keeping | None) -> Record:
     """Opens the run's record. Timeouts from before a kill still count."""
     if keeping is None:
         return Record(None, None)
-    asked = Asked(
-        variants=options.variants,
-        dtypes=options.dtypes,
-        cases=digest_of(options.cases),
-        whole_corpus=options.whole_corpus,
-        probes=options.probes,
-        quick=options.quick,
-        seed=options.seed,
-        generate=options.generate,
-        exhaustive=options.exhaustive,
-        speed=options.speed,
-        seconds_per_call=options.seconds_per_call,
-        in_order=options.in_order,
-        check_heap=options.check_heap,
-        compile_seconds=options.compile_seconds,
-    )
-    record = Record(keeping, header_of(asked, session.ready, keeping), options.cases)
+    asked = {name: getattr(options, name) for name in Asked.__struct_fields__} | {"cases": digest_of(options.cases)}
+    record = Record(keeping, header_of(Asked(**asked), session.ready, keeping), options.cases)
     record.remind(session.patience)
     for (variant, dtype), blame in record.blames.items():
         session.blames.add(variant, dtype, blame)
-    session.blames.on_found = record.add_blame
+    session.blames.on_found = lambda variant, dtype, blame: record.add(Kept(blame=(variant, dtype, blame)))
     for limit in record.width_limits:
         session.widths.know(limit)
-    session.widths.on_found = record.add_width_limit
+    session.widths.on_found = lambda limit: record.add(Kept(width_limit=limit))
     return record
 
 
@@ -236,7 +208,7 @@ def _generate(session: Session, run: Run, events: Events, record: Record) -> Non
 
         def is_failure(result: CaseMeasurement, dtype: str = dtype, declaration: Declaration = declaration) -> bool:
             return any(
-                unexplained(violation, result.case.id, dtype, declaration, run.ready.backend)
+                declaration.explanation(violation, result.case.id, dtype, run.ready.backend) is None
                 for violation in result.measurement.violations
             )
 
@@ -254,7 +226,7 @@ def _generate(session: Session, run: Run, events: Events, record: Record) -> Non
         if found.failure is not None:
             standings.add_result(found.failure)
             run.results.append(found.failure)
-        record.add_search(SearchRecord(found, tuple(run.results[before:])))
+        record.add(Kept(search=SearchRecord(found, tuple(run.results[before:]))))
         events.progress(done, len(searches))
 
 
@@ -278,6 +250,6 @@ def _time(session: Session, run: Run, events: Events, record: Record) -> None:
             if isinstance(speeds, str):
                 run.notes.append(f"{dtype}: no speed: {speeds}")
             else:
-                record.add_speeds(speeds)
+                record.add(Kept(speeds=speeds))
                 run.speeds.append(speeds)
         events.progress(done, len(run.options.dtypes))

@@ -10,7 +10,7 @@ from oracles.formats import FORMATS
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.errors import SoftcheckError
 from softcheck.run.exhaust import Exhausted, exhaust_within
-from softcheck.run.record import Record
+from softcheck.run.record import Kept, Record
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 
@@ -101,7 +101,7 @@ class EveryPair:
         try:
             found = exhaust_within(self._own.session, variant, each.declaration, each.domain, SECONDS)
             if found.ended is None:
-                self._record.add_exhausted(found)
+                self._record.add(Kept(exhausted=found))
                 return found, None
         except SoftcheckError as error:
             return None, None if self._session.closed else f"{name}: {error}"

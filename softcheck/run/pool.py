@@ -6,22 +6,27 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
 from softcheck.errors import SoftcheckError
 from softcheck.run.blames import Blames
+from softcheck.run.calls import failure
 from softcheck.run.cores import Share
 from softcheck.run.patience import HANG_SECONDS, Patience
 from softcheck.run.process import DeviceChoice, Waits, Worker, WorkerDiedError, waits
-from softcheck.run.protocol import Ready
+from softcheck.run.protocol import LAST, Failed, Ready, Reply, Request, is_fatal
 from softcheck.run.widths import COMPILE_SECONDS, WidthLimit, Widths
 from softcheck.variants.declaration import Backend
 
 Progress = Callable[[int, int], None]
 """Called with (jobs done, jobs in all) as jobs end."""
+
+
+class SessionClosedError(SoftcheckError):
+    """Raised where a worker is wanted, or has ended, after all workers were ended for good."""
 
 
 @dataclass(slots=True)
@@ -153,7 +158,7 @@ class Pool:
                 if not self._shared.coming:
                     break
                 self._shared.changed.wait()
-            self._refuse_if_closed()
+            self.refuse_if_closed()
         return self._added(self._new_worker())
 
     def take_checked(self) -> Worker:
@@ -166,14 +171,10 @@ class Pool:
             self._idle.append(worker)
             self._shared.changed.notify_all()
 
-    def forget(self, worker: Worker) -> None:
-        """Drops a worker that has ended."""
-        with self._shared.changed:
-            self._shared.workers.discard(worker)
-
     def retire(self, worker: Worker) -> None:
         """Ends a worker that has answered but can't continue."""
-        self.forget(worker)
+        with self._shared.changed:
+            self._shared.workers.discard(worker)
         worker.close()
 
     def retire_idle(self) -> None:
@@ -188,16 +189,37 @@ class Pool:
             self._shared.workers.difference_update(retired)
         _close_all(retired)
 
-    def bury(self, worker: Worker, died: WorkerDiedError, variant: str | None = None) -> None:
-        """Drops a worker that died, and counts the seconds that it kept the called variant's caller waiting.
+    def ask(
+        self, worker: Worker, request: Request, seconds: float | Callable[[], Waits], name: str | None = None
+    ) -> Iterator[Reply]:
+        """Yields a worker's replies to one request, and takes the worker back before the last one.
 
-        Raises the error itself if the pool was closed, since the worker was then killed.
+        A worker that can't continue, or is doubted, is ended. Raises WorkerDiedError if the worker dies, after it is
+        buried. Raises TooLittleMemoryError or SoftcheckError, with the request's ``name``, if the request could not be
+        carried out; without a name the reply that says so is yielded. ``seconds`` are as in ``Worker.ask``.
+        """
+        try:
+            for reply in worker.ask(request, seconds):
+                if is_fatal(reply) or (isinstance(reply, LAST) and worker.is_doubted):
+                    self.retire(worker)
+                elif isinstance(reply, LAST):
+                    self.give(worker)
+                if isinstance(reply, Failed) and name is not None:
+                    raise failure(reply, name)
+                yield reply
+        except WorkerDiedError as died:
+            self.bury(worker, died)
+            raise
+
+    def bury(self, worker: Worker, died: WorkerDiedError) -> None:
+        """Drops a worker that died, and counts the seconds that it kept the running variant's caller waiting.
+
+        Raises SessionClosedError if the pool was closed, since the worker was then killed.
         """
         self.retire(worker)
-        if self.closed:
-            raise died
-        if died.timed_out and variant is not None:
-            self.patience.hung(variant, died.waited)
+        self.refuse_if_closed()
+        if died.timed_out and worker.running is not None:
+            self.patience.hung(worker.running, died.waited)
 
     def _new_worker(self) -> Worker:
         return Worker(self._choice, check_heap=True) if self._checks_heap else Worker(self._choice)
@@ -206,13 +228,14 @@ class Pool:
         with self._shared.changed:
             if self.closed:
                 worker.close()
-            self._refuse_if_closed()
+            self.refuse_if_closed()
             self._shared.workers.add(worker)
         return worker
 
-    def _refuse_if_closed(self) -> None:
+    def refuse_if_closed(self) -> None:
+        """Raises SessionClosedError if every worker has been ended for good."""
         if self.closed:
-            raise WorkerDiedError("the session is closed", timed_out=False)
+            raise SessionClosedError("the session is closed")
 
     def _start_ahead(self, count: int) -> None:
         for _ in range(count):

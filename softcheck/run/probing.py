@@ -9,10 +9,10 @@ from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.registry import EXCLUSIVE, WIDE, WIDEST
 from softcheck.run.blame import again_alone, lay_idle
-from softcheck.run.calls import DeviceRuinedError, in_trial, refuse_ruin
+from softcheck.run.calls import in_trial
 from softcheck.run.pool import Job, Pool
-from softcheck.run.process import Worker, WorkerDiedError
-from softcheck.run.protocol import Failed, Probed, ProbePlanned, Ready, RunProbe, TrialDone, TrialStarted
+from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
+from softcheck.run.protocol import Probed, ProbePlanned, Ready, RunProbe, TrialDone, TrialStarted
 from softcheck.run.session import death
 
 MOST_DEATHS_IN_A_PROBE = 3
@@ -80,9 +80,8 @@ def run_probe(
         progress.widest = _widest(pool, task)
         worker = pool.take()
         try:
-            _ask(pool, worker, task, progress, keep)
+            _make_trials(pool, worker, task, progress, keep)
         except WorkerDiedError as died:
-            pool.bury(worker, died, task.variant)
             blamed = progress.running
             if blamed is not None:
                 keep(blamed, _ended(pool, worker, died))
@@ -185,27 +184,19 @@ class _Progress:
         self.outcomes += [Outcome(skipped=f"given up: {why}")] * (len(self.labels) - len(self.outcomes))
 
 
-def _ask(
+def _make_trials(
     pool: Pool, worker: Worker, task: ProbeTask, progress: _Progress, keep: Callable[[int, Outcome], None]
 ) -> None:
     request = RunProbe(
         task.variant, task.probe, task.dtype, task.quick, task.seed, tuple(progress.outcomes), widest=progress.widest
     )
-    for reply in worker.ask(request, until=(Probed, Failed), seconds=lambda: pool.waits(task.variant)):
+    for reply in pool.ask(worker, request, lambda: pool.waits(task.variant), str(task)):
         if isinstance(reply, ProbePlanned):
             progress.labels, progress.planned = reply.labels, True
         elif isinstance(reply, TrialStarted):
             progress.running = reply.index
             worker.calls.append(in_trial(request, reply.index, progress.labels[reply.index]))
         elif isinstance(reply, TrialDone):
-            refuse_ruin(reply)
             keep(reply.index, reply.outcome)
-            if reply.outcome.fatal:
-                pool.retire(worker)
-                return
         elif isinstance(reply, Probed):
             progress.conclusion = reply.conclusion
-        elif isinstance(reply, Failed):
-            pool.give(worker)
-            raise SoftcheckError(f"{task}: {reply.message}")
-    pool.give(worker)

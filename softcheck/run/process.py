@@ -19,9 +19,24 @@ from typing import Literal, Self
 
 from softcheck.calling import activity
 from softcheck.calling.activity import Phase
+from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.forking import ForkedWorker, fork_worker
-from softcheck.run.protocol import Call, NoDevice, Ready, Reply, Request, decode_reply, encode_request
+from softcheck.run.protocol import (
+    LAST,
+    Call,
+    Load,
+    Measured,
+    NoDevice,
+    Ready,
+    Reply,
+    Request,
+    Started,
+    TrialDone,
+    decode_reply,
+    encode_request,
+    is_fatal,
+)
 
 DeviceChoice = Literal["auto", "cuda", "interpreter"]
 
@@ -55,6 +70,15 @@ class WorkerDiedError(SoftcheckError):
         """True if the timeout came during an import, a first call or a compilation."""
         self.is_early = is_early
         """True if the call was given less time than a slow call may need."""
+
+
+class DeviceRuinedError(WorkerDiedError):
+    """The device can't be used any more in a worker's process, though the process itself still answered."""
+
+    def __init__(self, message: str, reply: Measured | TrialDone) -> None:
+        super().__init__(message, timed_out=False)
+        self.reply = reply
+        """The last answer. It tells more of the crash than the message does, such as the sizes of the trial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +137,10 @@ class Worker:
         """Variants that were loaded, and called once, in this process."""
         self.calls: list[Call] = []
         """Calls that have begun in this process, in order: each may have left damage that ends it later."""
+        self.running: str | None = None
+        """The variant that runs, as far as the replies to the latest request tell."""
+        self.is_doubted = False
+        """True if the process may not serve another request, since a variant may have left something behind."""
 
     @property
     def served(self) -> set[str]:
@@ -127,27 +155,29 @@ class Worker:
     ) -> None:
         self.close()
 
-    def ask(
-        self,
-        request: Request,
-        *,
-        until: type[Reply] | tuple[type[Reply], ...],
-        seconds: float | Callable[[], Waits],
-    ) -> Iterator[Reply]:
-        """Sends a request and yields replies up to and including the first of the ``until`` types.
+    def ask(self, request: Request, seconds: float | Callable[[], Waits]) -> Iterator[Reply]:
+        """Sends a request and yields the replies to it, of which the last is one of ``LAST`` or fatal.
 
         ``seconds`` limits each call, or is a function that returns new limits before each reply. Raises WorkerDiedError
-        if the process ends or a limit passes; the process is then dead.
+        if the process ends or a limit passes; the process is then dead. Raises DeviceRuinedError in place of a reply
+        that reports a crash which the process outlived but can't continue after, as an illegal access on a GPU ends.
         """
         limits = waits(seconds) if isinstance(seconds, int | float) else None
+        self.running = request.spec if isinstance(request, Load) else getattr(request, "variant", None)
         try:
             self._connection.send_bytes(encode_request(request))
         except OSError:
             raise self._died() from None
         while True:
             reply = self._receive(limits or seconds())  # type: ignore[operator]
+            if isinstance(reply, Started):
+                self.running = reply.variant
+            elif isinstance(reply, Measured | TrialDone):
+                _refuse_ruin(reply)
+            if isinstance(reply, Measured):
+                self.running = None
             yield reply
-            if isinstance(reply, until):
+            if isinstance(reply, LAST) or is_fatal(reply):
                 return
 
     def interrupt(self) -> None:
@@ -219,6 +249,13 @@ class Worker:
         assert stream is not None
         while line := stream.readline(4096):
             self._stderr.append(line)
+
+
+def _refuse_ruin(reply: Measured | TrialDone) -> None:
+    violations = reply.measurement.violations if isinstance(reply, Measured) else reply.outcome.violations
+    for violation in violations if is_fatal(reply) else ():
+        if violation.kind is FindingKind.CRASH:
+            raise DeviceRuinedError(violation.message.removesuffix("; expected an output"), reply)
 
 
 _HEAP_CHECKER = "libc_malloc_debug.so.0"

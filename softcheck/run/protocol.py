@@ -264,6 +264,17 @@ Reply = (
     | Failed
 )
 
+LAST = (Done, Loaded, Refused, Probed, WidthTried, Searched, Failed)
+"""Replies that end a request."""
+
+
+def is_fatal(reply: Reply) -> bool:
+    """True if the worker's process can't continue after a reply, which is then its last."""
+    return (isinstance(reply, Measured | Loaded | Searched | WidthTried) and reply.fatal) or (
+        isinstance(reply, TrialDone) and reply.outcome.fatal
+    )
+
+
 encode_request = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode
 encode_reply = msgspec.msgpack.Encoder().encode

@@ -57,52 +57,28 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Options as the user gave them, so that ``--resume`` alone repeats them."""
 
 
-class _CaseKept(msgspec.Struct, frozen=True, tag="case"):
-    variant: str
-    case: str
-    measurement: Measurement
-    seconds: float
-
-
-class _TrialKept(msgspec.Struct, frozen=True, tag="trial"):
-    task: ProbeTask
-    index: int
-    outcome: Outcome
-
-
-class _ProbeKept(msgspec.Struct, frozen=True, tag="probe"):
-    result: ProbeResult
-
-
-class SearchRecord(msgspec.Struct, frozen=True, tag="search"):
+class SearchRecord(msgspec.Struct, frozen=True):
     """A finished search and the examples that it judged."""
 
     generated: Generated
     results: tuple[CaseMeasurement, ...]
 
 
-class _ExhaustedKept(msgspec.Struct, frozen=True, tag="exhausted"):
-    result: Exhausted
+class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """One entry of a journal, in one of these fields."""
 
-
-class _SpeedsKept(msgspec.Struct, frozen=True, tag="speeds"):
-    speeds: ShapeSamples
-
-
-class _BlameKept(msgspec.Struct, frozen=True, tag="blame"):
-    variant: str
-    dtype: str
-    """The variant and dtype that crashed; ``blame`` tells the cause."""
-    blame: Blame
-
-
-class _WidthLimitKept(msgspec.Struct, frozen=True, tag="width_limit"):
-    limit: WidthLimit
-
-
-_Entry = (
-    _WidthLimitKept | _BlameKept | _CaseKept | _TrialKept | _ProbeKept | _ExhaustedKept | SearchRecord | _SpeedsKept
-)
+    result: tuple[str, str, Measurement, float] | None = None
+    """Variant, id of a saved case, measurement, seconds."""
+    outcome: tuple[ProbeTask, int, Outcome] | None = None
+    """A trial's outcome, with the trial's index."""
+    probed: ProbeResult | None = None
+    exhausted: Exhausted | None = None
+    search: SearchRecord | None = None
+    """A search that was cut short is not kept: it is repeated from its seed."""
+    speeds: ShapeSamples | None = None
+    blame: tuple[str, str, Blame] | None = None
+    """The variant and dtype that crashed, and the cause; it takes the place of the cause kept before."""
+    width_limit: WidthLimit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +95,7 @@ class Record:
 
     def __init__(self, keeping: Keeping | None, header: RunHeader | None, cases: tuple[Case, ...] = ()) -> None:
         """Opens the journal. Raises UsageError if the journal can't be written or belongs to another run."""
-        self._journal: Journal[RunHeader, _Entry] | None = None
+        self._journal: Journal[RunHeader, Kept] | None = None
         self.results: dict[tuple[str, str], CaseMeasurement] = {}
         """Results by variant and case id."""
         self.outcomes: dict[ProbeTask, list[Outcome]] = {}
@@ -135,7 +111,7 @@ class Record:
         self.width_limits: list[WidthLimit] = []
         if keeping is None or header is None:
             return
-        self._journal = Journal(keeping.path, header, _Entry, resume=keeping.resume, refusal=refusal)
+        self._journal = Journal(keeping.path, header, Kept, resume=keeping.resume, refusal=refusal)
         by_id = {case.id: case for case in cases}
         try:
             for entry in self._journal.entries:
@@ -163,38 +139,12 @@ class Record:
 
     def add_result(self, result: CaseMeasurement) -> None:
         """Keeps a measurement on a saved case."""
-        self._add(_CaseKept(result.variant, result.case.id, result.measurement, result.seconds))
+        self.add(Kept(result=(result.variant, result.case.id, result.measurement, result.seconds)))
 
-    def add_outcome(self, task: ProbeTask, index: int, outcome: Outcome) -> None:
-        """Keeps a trial's outcome; any thread may call it."""
-        self._add(_TrialKept(task, index, outcome))
-
-    def add_probed(self, result: ProbeResult) -> None:
-        """Keeps a probe's result."""
-        self._add(_ProbeKept(result))
-
-    def add_exhausted(self, result: Exhausted) -> None:
-        """Keeps a variant's measurement on all rows of two columns."""
-        self._add(_ExhaustedKept(result))
-
-    def add_search(self, search: SearchRecord) -> None:
-        """Keeps a finished search. A search that was cut short is repeated from its seed."""
-        self._add(search)
-
-    def add_speeds(self, speeds: ShapeSamples) -> None:
-        """Keeps the times of one dtype."""
-        self._add(_SpeedsKept(speeds))
-
-    def add_blame(self, variant: str, dtype: str, blame: Blame) -> None:
-        """Keeps the cause found for a crash of the variant in the dtype, in place of the cause kept before.
-
-        Any thread may call it.
-        """
-        self._add(_BlameKept(variant, dtype, blame))
-
-    def add_width_limit(self, limit: WidthLimit) -> None:
-        """Keeps the limit of a variant's row width. Any thread may call it."""
-        self._add(_WidthLimitKept(limit))
+    def add(self, kept: Kept) -> None:
+        """Writes an entry to the journal, if there is one. Any thread may call it."""
+        if self._journal is not None:
+            self._journal.add(kept)
 
     def close(self, *, is_complete: bool) -> None:
         """Closes the journal, and removes it after a complete run."""
@@ -203,32 +153,34 @@ class Record:
             if is_complete:
                 self._journal.path.unlink(missing_ok=True)
 
-    def _add(self, entry: _Entry) -> None:
-        if self._journal is not None:
-            self._journal.add(entry)
+    def _take_up(self, kept: Kept, cases: dict[str, Case]) -> None:
+        if kept.result is not None:
+            variant, case_id, measurement, seconds = kept.result
+            self.results[variant, case_id] = CaseMeasurement(variant, _found(case_id, cases), measurement, seconds)
+        if kept.outcome is not None:
+            task, index, outcome = kept.outcome
+            outcomes = self.outcomes.setdefault(task, [])
+            if index == len(outcomes):
+                outcomes.append(outcome)
+        if kept.probed is not None:
+            self.probed[kept.probed.task] = kept.probed
+        if kept.exhausted is not None:
+            self.exhausted[kept.exhausted.variant, kept.exhausted.domain.dtype] = kept.exhausted
+        if kept.search is not None:
+            self.searches[kept.search.generated.variant, kept.search.generated.dtype] = kept.search
+        if kept.speeds is not None:
+            self.speeds[kept.speeds.dtype] = kept.speeds
+        if kept.blame is not None:
+            variant, dtype, blame = kept.blame
+            self.blames[variant, dtype] = blame
+        if kept.width_limit is not None:
+            self.width_limits.append(kept.width_limit)
 
-    def _take_up(self, entry: _Entry, cases: dict[str, Case]) -> None:
-        if isinstance(entry, _CaseKept):
-            if entry.case not in cases:
-                raise UsageError(f"the journal holds a result on {entry.case!r}, which is no case of this run")
-            result = CaseMeasurement(entry.variant, cases[entry.case], entry.measurement, entry.seconds)
-            self.results[entry.variant, entry.case] = result
-        elif isinstance(entry, _WidthLimitKept):
-            self.width_limits.append(entry.limit)
-        elif isinstance(entry, _BlameKept):
-            self.blames[entry.variant, entry.dtype] = entry.blame
-        elif isinstance(entry, _TrialKept):
-            outcomes = self.outcomes.setdefault(entry.task, [])
-            if entry.index == len(outcomes):
-                outcomes.append(entry.outcome)
-        elif isinstance(entry, _ProbeKept):
-            self.probed[entry.result.task] = entry.result
-        elif isinstance(entry, _ExhaustedKept):
-            self.exhausted[entry.result.variant, entry.result.domain.dtype] = entry.result
-        elif isinstance(entry, SearchRecord):
-            self.searches[entry.generated.variant, entry.generated.dtype] = entry
-        else:
-            self.speeds[entry.speeds.dtype] = entry.speeds
+
+def _found(case_id: str, cases: dict[str, Case]) -> Case:
+    if case_id not in cases:
+        raise UsageError(f"the journal holds a result on {case_id!r}, which is no case of this run")
+    return cases[case_id]
 
 
 def header_of(asked: Asked, ready: Ready, keeping: Keeping) -> RunHeader:

@@ -14,14 +14,14 @@ from oracles.formats import FORMATS, Bits, Format
 from softcheck.cases.case import Case
 from softcheck.cases.families import FAMILIES, cases_of
 from softcheck.cases.importing import case_from_bits
-from softcheck.contract import FindingKind, Violation
-from softcheck.errors import SoftcheckError, UsageError
+from softcheck.contract import Violation
+from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.run.drawing import no_constants
 from softcheck.run.interruption import Interruption
 from softcheck.run.process import WorkerDiedError
-from softcheck.run.protocol import Candidate, Failed, RunSearch, Searched, Searching
-from softcheck.run.session import Session
+from softcheck.run.protocol import Candidate, RunSearch, Searched, Searching
+from softcheck.run.session import Session, death
 from softcheck.run.shrink import shrink
 from softcheck.search.objective import Objective, badness
 from softcheck.variants.declaration import Declaration
@@ -180,25 +180,17 @@ def _evolved(
     worker = session.take()
     rounds = 0
     try:
-        for reply in worker.ask(request, until=(Searched, Failed), seconds=session.seconds):
+        for reply in session.ask(worker, request, session.seconds, request.variant):
             if isinstance(reply, Searching):
                 rounds = reply.rounds
                 progress(reply)
                 if interruption.is_set:
                     # Checked at each reply, also if the interruption came before the worker had begun to listen.
                     worker.interrupt()
-            elif isinstance(reply, Failed):
-                session.give(worker)
-                raise SoftcheckError(f"{request.variant}: {reply.message}")
             elif isinstance(reply, Searched):
-                (session.retire if reply.fatal else session.give)(worker)
                 return reply
     except WorkerDiedError as died:
-        session.forget(worker)
-        if session.closed:
-            raise
-        kind = FindingKind.TIMEOUT if died.timed_out else FindingKind.CRASH
-        violation = Violation(kind, f"{died}; expected an output in round {rounds + 1} of the search")
+        violation = death(died, f"expected an output in round {rounds + 1} of the search")
         return Searched(rounds, rounds * request.rows * request.columns, None, None, (violation,), fatal=True)
     raise AssertionError("ask() always ends with one of the awaited replies")
 

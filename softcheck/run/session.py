@@ -3,23 +3,21 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import msgspec
 from msgspec.structs import replace
 
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import SoftcheckError, TooLittleMemoryError
+from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.run.blame import again_alone, kind_of, lay_idle
-from softcheck.run.calls import make, on_case, refuse_ruin
+from softcheck.run.blame import again_alone, alone, kind_of, lay_idle
+from softcheck.run.calls import on_case
 from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Waits, Worker, WorkerDiedError, waits
 from softcheck.run.protocol import (
     Call,
     Declared,
-    Done,
     Failed,
     Load,
     Loaded,
@@ -72,19 +70,16 @@ class Session(Pool):
         declared: Declaration | None = None
         try:
             request = Load(spec, tuple(dtypes))
-            for reply in worker.ask(request, until=(Loaded, Refused, Failed), seconds=lambda: self.waits(spec)):
+            for reply in self.ask(worker, request, lambda: self.waits(spec)):
                 if isinstance(reply, Declared):
                     declared = reply.declaration
                 elif isinstance(reply, Loaded):
-                    (self.retire if reply.fatal else self.give)(worker)
                     on_first_call(reply.first_call_seconds)
                     self.widths.declare(spec, reply.declaration)
                     return reply.declaration
                 elif isinstance(reply, Refused | Failed):
-                    self.give(worker)
                     return reply.message
         except WorkerDiedError as died:
-            self.bury(worker, died, spec)
             if worker.served - {spec} and not died.timed_out:
                 # Another variant may have ended or ruined the process; a new process shows whether this variant dies
                 # alone.
@@ -125,70 +120,59 @@ class Session(Pool):
             on_result(result)
 
         waiting = [name for name in variants if self.patience.over(name, case.dtype) is None]
-        for name in tuple(waiting):
-            limit = self.width_limit(name, case.dtype, case.shape[1])
-            if limit is not None:
-                why = f"{limit} (--compile-seconds {self.widths.budget:g})"
-                keep(CaseMeasurement(name, case, replace(unmeasured(case.shape, ()), skipped=why), 0.0))
+        for result in self._too_wide(case, waiting):
+            keep(result)
         fresh = False
         while waiting:
             before = len(results)
-            under_way: list[str] = []
             doubtful: list[CaseMeasurement] = []
             worker = self.take(fresh=fresh)
             request = RunCase(case, tuple(waiting), first_rows)
             try:
-                self._run_on(worker, request, under_way, doubtful, keep)
+                self._run_on(worker, request, doubtful, keep)
                 fresh = False
             except WorkerDiedError as died:
-                self.bury(worker, died, under_way[0] if under_way else None)
-                if under_way:
-                    keep(self._ended(worker, on_case(request, under_way[0]), died))
+                if worker.running is not None:
+                    keep(self._ended(worker, on_case(request, worker.running), died))
                 elif worker.calls:
                     lay_idle(self, worker.calls, died)
                 elif len(results) == before:
                     # No variant had started in this process: the case is to blame, and would end the next process too.
                     raise SoftcheckError(f"case {case.id}: {died}") from None
-                fresh = not under_way and len(results) == before
-            self._run_again(worker, request, doubtful, keep)
+                fresh = worker.running is None and len(results) == before
+            for result in doubtful:
+                keep(self._again(worker, on_case(request, result.variant), result))
         return sorted(results, key=lambda result: variants.index(result.variant))
+
+    def _too_wide(self, case: Case, variants: Sequence[str]) -> list[CaseMeasurement]:
+        """Results that say which of the variants' kernels would take too long to compile for the case's width."""
+        limits = {name: self.width_limit(name, case.dtype, case.shape[1]) for name in variants}
+        whys = {name: f"{limit} (--compile-seconds {self.widths.budget:g})" for name, limit in limits.items() if limit}
+        return [CaseMeasurement(n, case, replace(unmeasured(case.shape, ()), skipped=w), 0.0) for n, w in whys.items()]
 
     def _run_on(
         self,
         worker: Worker,
         request: RunCase,
-        under_way: list[str],
         doubtful: list[CaseMeasurement],
         keep: Callable[[CaseMeasurement], None],
     ) -> None:
-        """Asks a worker. If this raises, ``under_way`` holds the running variant, if any.
-
-        A result that another variant may have caused goes to ``doubtful``. That process then gets no further request.
-        """
+        """Asks a worker. A result that another variant may have caused goes to ``doubtful``, whatever is raised later."""
         rows, columns = request.case.shape
 
         def limits() -> Waits:
-            return self.waits(under_way[0], rows * columns) if under_way else waits(self.seconds)
+            return waits(self.seconds) if worker.running is None else self.waits(worker.running, rows * columns)
 
-        for reply in worker.ask(request, until=(Done, Failed), seconds=limits):
+        for reply in self.ask(worker, request, limits, f"case {request.case.id}"):
             if isinstance(reply, Started):
-                under_way[:] = [reply.variant]
                 worker.calls.append(on_case(request, reply.variant))
             elif isinstance(reply, Measured):
-                refuse_ruin(reply)
-                under_way.clear()
                 result = CaseMeasurement(reply.variant, request.case, reply.measurement, reply.seconds)
                 if self._may_be_anothers(worker, result):
+                    worker.is_doubted = True
                     doubtful.append(result)
                 else:
                     keep(result)
-                if reply.fatal:
-                    self.retire(worker)
-                    return
-            elif isinstance(reply, Failed):
-                self.give(worker)
-                raise SoftcheckError(f"case {request.case.id}: {reply.message}")
-        (self.retire if doubtful else self.give)(worker)
 
     def _may_be_anothers(self, worker: Worker, result: CaseMeasurement) -> bool:
         """True if the result has a finding that a variant which ran in the same process before may have caused.
@@ -201,34 +185,14 @@ class Session(Pool):
             for violation in result.measurement.violations
         )
 
-    def _run_again(
-        self,
-        worker: Worker,
-        request: RunCase,
-        doubtful: Sequence[CaseMeasurement],
-        keep: Callable[[CaseMeasurement], None],
-    ) -> None:
-        """Repeats the calls of doubtful results alone and keeps the new results in their place."""
-        for result in doubtful:
-            keep(self._again(worker, on_case(request, result.variant), result))
-
     def _again(self, worker: Worker, call: Call, doubtful: CaseMeasurement) -> CaseMeasurement:
         """Repeats a doubtful result's call alone in a new process.
 
         A note tells which findings did not show there again.
         """
-        fresh = self.take(fresh=True)
-        try:
-            answer = make(fresh, call, lambda: self.waits(call.variant))
-        except WorkerDiedError as died:
-            self.bury(fresh, died, call.variant)
-            self.blames.confirm(call.variant, kind_of(died))
-            return _dead(call, died)
-        except SoftcheckError:
-            self.retire(fresh)
-            raise
-        self.retire(fresh)
-        assert isinstance(answer, Measured)
+        answer = alone(self, call, Measured)
+        if isinstance(answer, WorkerDiedError):
+            return _dead(call, answer)
         shown = {violation.kind for violation in answer.measurement.violations}
         for violation in doubtful.measurement.violations:
             if violation.kind in shown:
@@ -260,24 +224,15 @@ class Session(Pool):
         found: Measurement | None = None
         while found is None:
             worker = self.take()
-            has_begun = is_over = False
+            has_begun = False
             try:
-                for reply in worker.ask(request, until=(Done, Failed), seconds=self.seconds):
+                for reply in self.ask(worker, request, self.seconds, variant):
                     if isinstance(reply, Started):
                         has_begun = True
                         worker.calls.append(call)
                     elif isinstance(reply, Measured):
-                        refuse_ruin(reply)
-                        found, is_over = reply.measurement, reply.fatal
-                        if is_over:
-                            break
-                    elif isinstance(reply, Failed):
-                        self.give(worker)
-                        kind = TooLittleMemoryError if reply.for_memory else SoftcheckError
-                        raise kind(f"{variant}: {reply.message}")
-                (self.retire if is_over else self.give)(worker)
+                        found = reply.measurement
             except WorkerDiedError as died:
-                self.bury(worker, died, variant)
                 if found is None and (has_begun or not worker.calls):
                     found = self._part(worker, call, died, (count, domain.columns))
                 elif found is None:
@@ -315,37 +270,21 @@ class Session(Pool):
         refused: dict[str, Sampled] = {}
         while True:
             rest = tuple(name for name in variants if name not in refused)
-            under_way: list[str] = []
+            worker = self.take()
+            request = Time(rest, dtype, *shape, seed, seconds, within)
             try:
-                timed = self._time(Time(rest, dtype, *shape, seed, seconds, within), under_way)
+                for reply in self.ask(worker, request, self.seconds + seconds):
+                    if isinstance(reply, Failed):
+                        return reply.message
+                    if isinstance(reply, Timed):
+                        by_name = {**refused, **{s.name: s for s in reply.samples.variants}}
+                        timed = replace(reply.samples, variants=tuple(by_name[name] for name in variants))
             except WorkerDiedError as died:
-                if self.closed or not under_way or under_way[0] not in rest:
+                if worker.running not in rest:
                     return str(died)
-                refused[under_way[0]] = Sampled(name=under_way[0], reason=str(died))
-                continue
-            if isinstance(timed, str):
+                refused[worker.running] = Sampled(name=worker.running, reason=str(died))
+            else:
                 return timed
-            by_name = {**refused, **{s.name: s for s in timed.variants}}
-            return msgspec.structs.replace(timed, variants=tuple(by_name[name] for name in variants))
-
-    def _time(self, request: Time, under_way: list[str]) -> ShapeSamples | str:
-        worker = self.take()
-        timed: ShapeSamples | None = None
-        try:
-            for reply in worker.ask(request, until=(Done, Failed), seconds=self.seconds + request.seconds):
-                if isinstance(reply, Started):
-                    under_way[:] = [reply.variant]
-                elif isinstance(reply, Timed):
-                    timed = reply.samples
-                elif isinstance(reply, Failed):
-                    self.give(worker)
-                    return reply.message
-        except WorkerDiedError:
-            self.forget(worker)
-            raise
-        self.give(worker)
-        assert timed is not None
-        return timed
 
 
 _INTERPRETER_ROWS = 40

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.registry import TELLING
+from softcheck.probes.registry import LONG
 from softcheck.run.model import Events, FirstFinding, Run, RunOptions, Standing
 from softcheck.run.plan import left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
 from softcheck.run.probing import ProbeResult, ProbeTask, is_exclusive, needs_the_device, probe_job
-from softcheck.run.record import Record
+from softcheck.run.record import Kept, Record
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
@@ -212,7 +212,7 @@ def cases_and_probes(
             done[item.task] = large.pop(item.task).kept
             alone.append(item.task)
         else:
-            record.add_probed(item)
+            record.add(Kept(probed=item))
             run.probed.append(item)
             standings.add_probed(item)
 
@@ -220,7 +220,7 @@ def cases_and_probes(
         shares = [(case, [name for name in takers if name in names]) for case, takers in cases]
         on_cases = [own.job(case, takers) for case, takers in shares if takers]
         mine = [task for task in small if task.variant in names]
-        probes = [(task.probe in TELLING, _journalled(own, task, record, done[task])) for task in mine]
+        probes = [(task.probe in LONG, _journalled(own, task, record, done[task])) for task in mine]
         if run.options.in_order:
             return Lane([*on_cases, *(job for _, job in probes)], most)
         # Long probes come first, so that none runs alone at the end while the other workers are idle.
@@ -285,7 +285,7 @@ class _Attempt:
         self._has_skipped |= outcome.skipped is not None
         if not self._has_skipped:
             self.kept.append(outcome)
-            self._record.add_outcome(self._task, index, outcome)
+            self._record.add(Kept(outcome=(self._task, index, outcome)))
 
 
 def _journalled(session: Session, task: ProbeTask, record: Record, done: Sequence[Outcome]) -> Job[ProbeResult]:
@@ -293,5 +293,5 @@ def _journalled(session: Session, task: ProbeTask, record: Record, done: Sequenc
         session,
         task,
         done=done,
-        on_outcome=lambda index, outcome: record.add_outcome(task, index, outcome),
+        on_outcome=lambda index, outcome: record.add(Kept(outcome=(task, index, outcome))),
     )

@@ -18,18 +18,13 @@ _ROWS = 2
 
 
 def try_width(request: TryWidth, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
-    """Calls the variant on two rows of zeros, no wider than it declares. Cases and probes judge the call, not this.
+    """Calls the variant on two rows of zeros. Cases and probes judge the call, not this.
 
     The seconds are those that its Triton kernels took to compile. If it launches no Triton kernel, they are the seconds
     by which the first call took longer than the second.
     """
     fmt = FORMATS[request.dtype]
-    promised = variant.declaration.column_limit(request.dtype)
-    columns = request.columns if promised is None else min(request.columns, promised)
-    if 2 * columns <= request.columns:
-        yield WidthTried(seconds=None)
-        return
-    placed = place(np.zeros((_ROWS, columns), dtype=fmt.storage), fmt, PACKED, device)
+    placed = place(np.zeros((_ROWS, request.columns), dtype=fmt.storage), fmt, PACKED, device)
 
     def call() -> tuple[Launched | None, float]:
         begun = time.perf_counter()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from softcheck.run.process import Waits, WorkerDiedError
-from softcheck.run.protocol import Failed, TryWidth, WidthTried
+from softcheck.run.protocol import TryWidth, WidthTried
 from softcheck.variants.declaration import Declaration
 
 if TYPE_CHECKING:
@@ -127,8 +127,6 @@ class Widths:
                 asked = columns if promised is None else min(columns, promised)
                 climb.took.append((columns, _tried(pool, TryWidth(variant, dtype, asked), waited)))
             except WorkerDiedError as died:
-                if pool.closed:
-                    raise
                 if died.was_preparing:
                     limit = WidthLimit(variant=variant, dtype=dtype, columns=columns, seconds=None, waited=waited)
                 # Cases and probes report a call that ends its process, at any width.
@@ -165,17 +163,10 @@ class _Climb:
 
 
 def _tried(pool: "Pool", request: TryWidth, seconds: float) -> float | None:
+    """Returns the seconds that a width took; None if they are unknown, as where there is no memory for the input."""
     worker = pool.take()
     worker.loaded.add(request.variant)
-    try:
-        limits = Waits(calling=pool.seconds, preparing=seconds)
-        for reply in worker.ask(request, until=(WidthTried, Failed), seconds=lambda: limits):
-            if isinstance(reply, WidthTried):
-                (pool.retire if reply.fatal else pool.give)(worker)
-                return reply.seconds
-    except WorkerDiedError as died:
-        pool.bury(worker, died, request.variant)
-        raise
-    # There is no memory for so wide an input; the case or probe that needs it reports that.
-    pool.give(worker)
-    return None
+    limits = Waits(calling=pool.seconds, preparing=seconds)
+    *_, reply = pool.ask(worker, request, lambda: limits)
+    # The case or probe that needs so much memory reports that there is too little.
+    return reply.seconds if isinstance(reply, WidthTried) else None

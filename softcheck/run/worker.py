@@ -15,17 +15,13 @@ from softcheck.calling.call import is_out_of_memory
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.run.protocol import (
     Failed,
-    Loaded,
-    Measured,
     NoDevice,
     Ready,
     Reply,
     Request,
-    Searched,
-    TrialDone,
-    WidthTried,
     decode_request,
     encode_reply,
+    is_fatal,
 )
 from softcheck.run.serving import Server
 from softcheck.toolchain import compile_seconds
@@ -68,13 +64,6 @@ def _driver_version() -> str | None:
     return next((word for word in words if word[:1].isdigit() and "." in word), None)
 
 
-def _is_fatal(reply: Reply) -> bool:
-    """True if the process can't continue after a reply."""
-    return (isinstance(reply, Measured | Loaded | Searched | WidthTried) and reply.fatal) or (
-        isinstance(reply, TrialDone) and reply.outcome.fatal
-    )
-
-
 def _serve(connection: Connection, answer: Callable[[Request], Iterator[Reply]]) -> None:
     while True:
         try:
@@ -84,7 +73,7 @@ def _serve(connection: Connection, answer: Callable[[Request], Iterator[Reply]])
         try:
             for reply in answer(decode_request(message)):
                 connection.send_bytes(encode_reply(reply))
-                if _is_fatal(reply):
+                if is_fatal(reply):
                     return
         except SoftcheckError as error:
             connection.send_bytes(encode_reply(Failed(str(error), isinstance(error, TooLittleMemoryError))))

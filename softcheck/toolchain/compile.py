@@ -92,7 +92,7 @@ def compiling(target: str) -> Iterator[list[CompiledKernel]]:
     driver = triton.runtime.driver
     recorder = _Recorder(target)
     active, run = driver._active, JITFunction.run  # noqa: SLF001 - reading the active driver would start a real one
-    driver.set_active(_StandInDriver(_gpu_target(target), _DEVICES[target]))
+    driver.set_active(stand_in_driver(target))
     JITFunction.run = recorder.wrap(run)
     # Cached by device number alone, so a real GPU's limit would be taken for this target's, and the other way round.
     triton_compiler.max_shared_mem.cache_clear()
@@ -156,13 +156,18 @@ class _Recorder:
         return f"kernel {kernel.fn.__name__} does not compile for {self.target}: {type(error).__name__}: {detail[:600]}"
 
 
+def stand_in_driver(target: str) -> Any:
+    """A driver for Triton that answers as a GPU does and has none; ``target`` is one of ``TARGETS``."""
+    return _StandInDriver(_gpu_target(target), _DEVICES[target])
+
+
 class _StandInUtilities:
     """Device properties and loading, without a device."""
 
     def __init__(self, device: _Device) -> None:
         self._device = device
 
-    def get_device_properties(self, _device: int) -> dict[str, int]:
+    def get_device_properties(self, _device: int | None = None) -> dict[str, int]:
         return {
             "max_shared_mem": self._device.shared_bytes,
             "max_num_regs": 65536,

@@ -16,6 +16,7 @@ import triton.language as tl
 from softcheck.calling import launches
 from softcheck.calling.unable import uninterpretable
 from softcheck.toolchain import _interpreter_builder, _interpreter_folds, _interpreter_source
+from softcheck.toolchain.stand_in_device import StandInKernel
 
 _MARK = "_softcheck_wrapped"
 
@@ -111,20 +112,11 @@ def _wrap_launch(original: Any) -> Any:
     return launch
 
 
-class _NotCompiled:
-    """The result of an interpreted launch. On a GPU a launch returns the compiled kernel; here there is none."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise uninterpretable(f"{name} of a compiled kernel")
-
-
 def _wrap_run(original: Any) -> Any:
     @wraps(original)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        original(*args, **kwargs)
-        return _NotCompiled()
+    def run(function: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        original(function, *args, grid=grid, warmup=warmup, **kwargs)
+        return StandInKernel(function, kwargs, uninterpretable)
 
     return run
 

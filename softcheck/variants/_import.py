@@ -132,7 +132,13 @@ def _as_usage_error(what: str) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{what} raised on import: {_describe(error)}; run it with Python to see more") from error
+        from softcheck.calling.unable import limit_behind
+
+        limit = limit_behind(error)
+        more = (
+            "run it with Python to see more" if limit is None else f"{limit}, or do it below if __name__ == '__main__'"
+        )
+        raise UsageError(f"{what} raised on import: {_describe(error)}; {more}") from error
 
 
 def _describe(error: BaseException) -> str:

@@ -95,6 +95,8 @@ class Adapted:
         """The first call that answers on a small matrix; None if none does."""
         import torch
 
+        from softcheck.calling.unable import limit_behind
+
         if not hasattr(x, "dtype"):
             return None
         generator = torch.Generator().manual_seed(0)
@@ -109,8 +111,9 @@ class Adapted:
                         continue
                     if guess.sure or float((value.double() - expected).abs().max()) < _CLOSE:
                         return form
-                except Exception:  # noqa: BLE001, S112 - a call that is not the function's may raise anything
-                    continue
+                except Exception as error:  # noqa: BLE001 - a call that is not the function's may raise anything
+                    if (limit := limit_behind(error)) is not None:
+                        raise limit from None
         return None
 
     def _all_ways(self) -> Iterator[Guess]:

@@ -11,20 +11,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oracles.formats import FORMATS
-from softcheck.calling.call import TORCH_DTYPES, Placed, call_on_device
+from softcheck.calling.call import TORCH_DTYPES, Placed, Returned, call_on_device
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.toolchain.ptx import Compiled, read_arithmetic, shown_arithmetic
 from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
 from softcheck.variants.registry import LoadedVariant
 
-_Key = tuple[int, str, tuple[int, int]]
-
-_known: dict[_Key, tuple[Callable[..., Any], Arithmetic | None]] = {}
-"""The arithmetic that each function, by its identity, showed for a dtype and a shape. The function is kept, so that no
+_known: dict[tuple[str, int, str, tuple[int, int]], tuple[Callable[..., Any], Any]] = {}
+"""The answer to each question about a function, by its identity, a dtype and a shape. The function is kept, so that no
 other function gets its id."""
-
-_summed: dict[_Key, tuple[Callable[..., Any], bool]] = {}
-"""True if torch summed in a call of a function; kept as in ``_known``."""
 
 _SUMS = frozenset(
     {
@@ -46,19 +41,19 @@ def shown(
     variant is called once on zeros on ``device``; otherwise its host code runs in another process. Each question is
     answered once per process.
     """
-    key = (id(variant.function), dtype, shape)
+    key = ("shown", id(variant.function), dtype, shape)
     if key not in _known:
         kernels = _launched(variant, dtype, shape, device) if on_gpu else _compiled(variant, dtype, shape)
         _known[key] = (variant.function, _read(kernels, dtype))
-    return _known[key][1]
+    found: Arithmetic | None = _known[key][1]
+    return found
 
 
 def _launched(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> Sequence[Compiled]:
     from softcheck.toolchain.capture import launched
 
-    x = torch.zeros(shape, dtype=TORCH_DTYPES[dtype], device=device)
     with launched() as kernels:
-        returned = call_on_device(variant.function, Placed(x, x.view(-1), FORMATS[dtype]))
+        returned = _call_on_zeros(variant, dtype, shape, device)
     # After a failed call the kernels seen may not be all.
     return [] if returned.output is None else kernels
 
@@ -99,10 +94,14 @@ def torch_sums(variant: LoadedVariant, dtype: str, shape: tuple[int, int], devic
 
     The variant is called once on zeros on ``device``. Each question is answered once per process.
     """
-    key = (id(variant.function), dtype, shape)
-    if key not in _summed:
-        x = torch.zeros(shape, dtype=TORCH_DTYPES[dtype], device=device)
+    key = ("summed", id(variant.function), dtype, shape)
+    if key not in _known:
         with _Watching() as watching:
-            call_on_device(variant.function, Placed(x, x.view(-1), FORMATS[dtype]))
-        _summed[key] = (variant.function, watching.has_summed)
-    return _summed[key][1]
+            _call_on_zeros(variant, dtype, shape, device)
+        _known[key] = (variant.function, watching.has_summed)
+    return bool(_known[key][1])
+
+
+def _call_on_zeros(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> Returned:
+    x = torch.zeros(shape, dtype=TORCH_DTYPES[dtype], device=device)
+    return call_on_device(variant.function, Placed(x, x.view(-1), FORMATS[dtype]))

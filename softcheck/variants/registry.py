@@ -115,6 +115,10 @@ def load(spec: str) -> LoadedVariant:
     message says what was found and expected.
     """
     where = resolve(spec)
+    _stand_in_for_a_gpu()
+    # Before the import, since a module may launch its kernels while it is imported, and after it, since it may switch the
+    # interpreter on.
+    _correct_interpreter()
     module = _import.from_file(Path(where.location)) if where.kind == "file" else _import.by_name(where.location)
     found = _import.function_of(module, where.function, where.name)
     _correct_interpreter()
@@ -197,6 +201,12 @@ def _resolve_entry_point(name: str) -> Spec:
 def _entry_points() -> dict[str, str]:
     """Value by name of every entry point in the group."""
     return {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+
+
+def _stand_in_for_a_gpu() -> None:
+    from softcheck.toolchain import stand_in_device
+
+    stand_in_device.install()
 
 
 def _correct_interpreter() -> None:

@@ -30,9 +30,11 @@ PROBES = ("--probe", "determinism", "--probe", "sizes", "--probe", "guard_bands"
     [
         ("inline_assembly", "inline assembly"),
         ("inline_assembly_wrapped", "inline assembly"),
-        ("asks_the_compiled_kernel", "n_regs of a compiled kernel"),
-        pytest.param("asks_the_device", "can't run without a GPU", marks=needs_no_gpu),
-        pytest.param("asks_the_driver", "can't run without a GPU", marks=needs_no_gpu),
+        ("asks_for_the_code", "asm of a compiled kernel"),
+        ("asserts_cuda", '(assert x.is_cuda, "a tensor on the device"); to judge the logic here'),
+        ("refuses_the_cpu", '(raise ValueError("wrong device")); to judge the logic here'),
+        pytest.param("asks_for_memory", "can't run without a GPU", marks=needs_no_gpu),
+        pytest.param("names_the_device", "take the device of the input: device=x.device", marks=needs_no_gpu),
     ],
 )
 def test_what_the_interpreter_cant_run_is_a_note_and_nothing_was_run(function, operation):
@@ -46,6 +48,14 @@ def test_what_the_interpreter_cant_run_is_a_note_and_nothing_was_run(function, o
     said = [note for note in notes if operation in note]
     assert any("cases not run" in note for note in said)
     assert any("probe determinism" in note for note in said)
+
+
+@needs_no_gpu
+def test_a_stand_in_answers_for_the_device_and_the_compiled_kernel():
+    done, row, _ = report("asks_the_device", *CASES, *PROBES)
+    assert done.returncode == 0, done.stderr
+    assert row["verdict"] == "pass"
+    assert row["cases_run"] > 0
 
 
 def test_a_kernel_that_is_only_read_is_not_called_right():

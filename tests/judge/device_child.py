@@ -121,7 +121,7 @@ def _tolerant():
     ]
 
 
-def trusted(bits, output, dtype, fully_masked="nan", constants=(), functions=()):
+def trusted(bits, output, dtype, fully_masked="nan", constants=(), functions=(), *, scans=True):
     """The trusted judge's measurement, with compile-time constants and functions replaced; DistrustedError passes through."""
     import torch
     import triton.language as tl
@@ -135,7 +135,7 @@ def trusted(bits, output, dtype, fully_masked="nan", constants=(), functions=())
     trust._found.clear()
     replaced = [(f"softcheck.judge.device.{name}", tl.constexpr(value)) for name, value in constants]
     with _patched([*replaced, *functions]):
-        return trust.judge_trusted(x, y, fmt, fully_masked=fully_masked)
+        return trust.judge_trusted(x, y, fmt, fully_masked=fully_masked, scans=scans)
 
 
 def judged_twice(bits, dtype):

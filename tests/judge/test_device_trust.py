@@ -8,6 +8,7 @@ from judge_helpers import kinds, matrix, rounded
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FORMATS, decode
 from softcheck.contract import FindingKind
 from softcheck.judge.device import builtin_rows
+from softcheck.judge.device.agreement import differing, without_order
 from softcheck.judge.device.trust import DistrustedError
 from softcheck.judge.judge import judge
 
@@ -50,6 +51,22 @@ def test_right_kernels_are_believed_where_rows_are_too_wide_for_one_program(chil
     found = child.submit(device_child.trusted, bits, output, "float32", functions=tiles).result()
     assert found.violations == ()
     assert found.elements == bits.size
+
+
+@pytest.mark.parametrize(("fmt", "columns"), [(FLOAT16, 1), (BFLOAT16, 9), (FLOAT32, 33), (FLOAT16, 1025)], ids=str)
+def test_tables_alone_give_the_numpy_judges_figures(child, fmt, columns):
+    bits, output = some(fmt, columns)
+    output[1, 0] ^= 16
+    found = child.submit(device_child.trusted, bits, output, fmt.name, scans=False).result()
+    assert differing(without_order(found), without_order(judge(bits, output, fmt))) == ""
+    assert kinds(found) == kinds(judge(bits, output, fmt))
+
+
+def test_planted_faults_show_in_tables_alone(child):
+    bits, output = some(FLOAT32, 33)
+    fault = ("bins._FIRST", 1013 * 64 - 3)
+    with pytest.raises(DistrustedError, match="float32 rows of 33 columns"):
+        child.submit(device_child.trusted, bits, output, "float32", constants=[fault], scans=False).result()
 
 
 FAULTS = {

@@ -48,20 +48,55 @@ def assembly_for_even_widths_else_wrong(x):
     return _softmax(x, x.shape[1] % 2 == 0, share=0.5)
 
 
-def asks_the_compiled_kernel(x):
+def asks_for_the_code(x):
     compiled = softmax_kernel.warmup(x, x, 1, 1, 1, False, 1.0, 1, grid=(1,))
-    assert compiled.n_regs < 200
+    assert compiled.asm["ptx"]
     return _softmax(x, is_assembly=False)
+
+
+def asks_for_memory(x):
+    assert torch.cuda.mem_get_info()[0] > 0
+    return _softmax(x, is_assembly=False)
+
+
+def asserts_cuda(x):
+    assert x.is_cuda, "a tensor on the device"
+    return _softmax(x, is_assembly=False)
+
+
+def refuses_the_cpu(x):
+    if x.device.type != "cuda":
+        raise ValueError("wrong device")
+    return _softmax(x, is_assembly=False)
+
+
+def names_the_device(x):
+    out = torch.empty(x.shape, device="cuda")
+    return out.copy_(_softmax(x, is_assembly=False))
+
+
+DEVICE = triton.runtime.driver.active.get_active_torch_device()
+MULTIPROCESSORS = triton.runtime.driver.active.utils.get_device_properties(DEVICE.index)["multiprocessor_count"]
+assert torch.cuda.get_device_properties(0).multi_processor_count > 0
 
 
 def asks_the_device(x):
-    assert torch.cuda.get_device_properties(x.device).multi_processor_count > 0
-    return _softmax(x, is_assembly=False)
-
-
-def asks_the_driver(x):
-    assert triton.runtime.driver.active.get_current_device() >= 0
-    return _softmax(x, is_assembly=False)
+    """Launches what was compiled ahead on as many programs as the device holds, as Triton's tutorial 02 does."""
+    with torch.cuda.device(x.device):
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        rows, columns = x.shape
+        if not out.numel():
+            return out
+        block = triton.next_power_of_2(columns)
+        compiled = softmax_kernel.warmup(
+            out, x, *x.stride(), columns, IS_ASSEMBLY=False, SHARE=1.0, N=block, num_warps=8, grid=(1,)
+        )
+        compiled._init_handles()
+        occupancy = 65536 // (compiled.n_regs * 32 * 8)
+        assert occupancy * MULTIPROCESSORS // max(1, compiled.metadata.shared) >= 0
+        compiled[(rows, 1, 1)](out, x, *x.stride(), columns)
+        torch.cuda.synchronize()
+        return out
 
 
 def raises_not_implemented(x):

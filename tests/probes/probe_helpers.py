@@ -8,13 +8,14 @@ from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import LoadedVariant
 
 
-def conclusion(probe, function, dtype="float32", *, quick=False, seed=0):
-    """Conclusion of a probe on a function on the CPU."""
+def conclusion(probe, function, dtype="float32", *, quick=False, seed=0, labels=None):
+    """Conclusion of a probe, or of its trials with these labels, on a function on the CPU."""
     found = registry.load(probe)
     declaration = declaration_of(function)
     setting = Setting(declaration=declaration, dtype=dtype, backend="interpreter", quick=quick, seed=seed)
     subject = Subject(LoadedVariant(function.__name__, function, declaration), setting, torch.device("cpu"))
-    return found.conclude([(trial, found.run(subject, trial)) for trial in found.trials(setting)])
+    trials = [trial for trial in found.trials(setting) if labels is None or trial.label in labels]
+    return found.conclude([(trial, found.run(subject, trial)) for trial in trials])
 
 
 def kinds(found):

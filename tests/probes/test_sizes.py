@@ -167,7 +167,7 @@ def test_costly_widths_are_left_out_and_counted(monkeypatch):
     from softcheck.probes import sizes
 
     class Costly(sweep.Calls):
-        def make(self, bits, size):
+        def make(self, bits, size, layout):
             super().make(bits[:1, :1], size)
             return 0.6
 

@@ -10,7 +10,8 @@ from sample_reports import BROKEN, FAILING, INTERPRETED, MEASURED, PASSING, PROB
 
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
-from softcheck.report import content, formats, markdown
+from softcheck.probes.outcome import RandomRows
+from softcheck.report import content, formats, json_format, markdown
 from softcheck.report.output import PLAIN, Display
 
 DASH = "\N{EN DASH}"
@@ -219,6 +220,30 @@ def test_probe_lines_join_variants_of_which_the_same_can_be_said():
         "1 probe, 10 trials; batch_invariant yes: a (float16, float32); b (float16)",
         "1 probe, 10 trials; batch_invariant no: c (float16, float32)",
     ]
+
+
+@pytest.mark.parametrize("name", ["table", "markdown"])
+def test_random_rows_have_a_column_and_their_witness_a_command(name):
+    shown = finding(FindingKind.SUM_VIOLATION, "probe/volume/random-rows", "row 7: sum 1.5")
+    save = "softcheck corpus add --variant a --dtype float16 --bits '3c00 0001'"
+    sampled = RandomRows(elements=12_345_678_901, rows=34_567_890, widths=(1, 7, 129), patterns=65536)
+    result = msgspec.structs.replace(PROBED, sampled=sampled, findings=(msgspec.structs.replace(shown, save=save),))
+    report = msgspec.structs.replace(INTERPRETED, variants=(result,))
+    assert content.columns(report.environment, report.variants)[-2].cell(result) == "1.2e10"
+    drawn = formats.render(report, name, PLAIN)
+    assert f"$ {save}\n" in drawn
+    assert "sampled 1.2e10 elements in 3.4e7 rows of 3 widths, 65,536 bit patterns among others" in drawn
+    assert json_format.parse(formats.render(report, "json", PLAIN)) == report
+    wide = msgspec.structs.replace(shown, save=save + "0" * 600)
+    report = msgspec.structs.replace(report, variants=(msgspec.structs.replace(result, findings=(wide,)),))
+    drawn = formats.render(report, name, PLAIN)
+    assert save not in drawn
+    assert "# the command that keeps the row is in --format json\n" in drawn
+
+
+def test_without_random_rows_there_is_no_column_for_them():
+    titles = [column.title for column in content.columns(INTERPRETED.environment, INTERPRETED.variants)]
+    assert "sampled" not in titles
 
 
 @pytest.mark.parametrize("name", ["table", "markdown"])

@@ -212,7 +212,7 @@ def test_two_are_judged_at_once_each_in_a_process_of_its_own(shared, variants, s
 
 def test_an_interruption_ends_the_worker_and_keeps_what_it_judged(own, variants, small_parts, one_at_a_time):
     record = Record(None, None)
-    record.add_exhausted = lambda _: pytest.fail("a resumed run would take it for all")
+    record.add = lambda _: pytest.fail("a resumed run would take it for all")
     pairs = begun(own, wanted(variants.stops_beyond_row_1024), wanted(variants.healthy), record=record)
     limit = time.monotonic() + 60
     while len(variants.calls()) < 2:

@@ -189,7 +189,7 @@ def test_a_report_shows_what_was_judged_as_a_part_and_names_what_could_not_be(cl
 def test_a_resumed_run_tries_again_what_ended_early(clock, refuses_at, kept):
     added = []
     record = Record(None, None)
-    record.add_exhausted = added.append
+    record.add = lambda kept: added.append(kept.exhausted)
     run_of(Pretending(clock, refuses_at=refuses_at), record=record)
     assert len(added) == kept
 

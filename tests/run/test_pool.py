@@ -8,8 +8,7 @@ import pytest
 
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run import pool
-from softcheck.run.pool import Job, Lane, Pool, spread
-from softcheck.run.process import WorkerDiedError
+from softcheck.run.pool import Job, Lane, Pool, SessionClosedError, spread
 
 
 @dataclass(eq=False)
@@ -75,7 +74,7 @@ def test_what_comes_after_the_end_is_ended_too(started):
     opened = Pool("cuda", jobs=3, ahead=2)
     opened.close()
     until(lambda: len(started) == 3 and all(worker.ended for worker in started))
-    with pytest.raises(WorkerDiedError, match="closed"):
+    with pytest.raises(SessionClosedError, match="closed"):
         opened.take()
 
 

@@ -1,5 +1,7 @@
 """Probes on workers: a hostile trial costs one finding, and the trials around it are made all the same."""
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 from test_session import TWO, hostile
@@ -8,10 +10,10 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.run.blames import Blames
 from softcheck.run.patience import MOST_TIMEOUTS, Patience
-from softcheck.run.pool import Lane, spread
+from softcheck.run.pool import Lane, Pool, spread
 from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, ProbeTask, needs_the_device, probe_job, run_probe
-from softcheck.run.process import Waits
-from softcheck.run.protocol import Load, Probed, ProbePlanned, Ready, TrialDone, TrialStarted
+from softcheck.run.process import Worker
+from softcheck.run.protocol import Load, Probed, ProbePlanned, Ready, Refused, TrialDone, TrialStarted, decode_request
 from softcheck.run.session import Session
 
 ALL = 10
@@ -81,13 +83,12 @@ def test_a_trial_that_ruins_its_device_keeps_the_sizes_at_which_it_did():
     assert kept == [ruined], "the outcome with its sizes, not only the message of the crash"
 
 
-class RuinedPool:
+class RuinedPool(Pool):
     """A pool whose workers answer a probe's only trial with one outcome, in which the device is ruined."""
 
-    closed, seconds = False, 60.0
-
     def __init__(self, outcome):
-        self.outcome, self.patience, self.blames = outcome, Patience(), Blames()
+        self.outcome, self.patience, self.blames, self.seconds = outcome, Patience(), Blames(), 60.0
+        self._shared = SimpleNamespace(closed=False)
 
     def take(self, *, fresh=False):
         return RuinedWorker(self.outcome)
@@ -97,29 +98,27 @@ class RuinedPool:
 
     retire = give
 
-    def bury(self, worker, died, variant=None):
-        """Nothing to do, likewise."""
-
-    def waits(self, variant, elements=None):
-        return Waits(calling=60.0, preparing=60.0)
-
     def width_limit(self, variant, dtype, columns):
         return None
 
 
-class RuinedWorker:
+class RuinedWorker(Worker):
     def __init__(self, outcome):
-        self.outcome, self.loaded, self.calls = outcome, set(), []
+        self.outcome, self.loaded, self.calls, self.is_doubted = outcome, set(), [], False
+        self._connection = SimpleNamespace(send_bytes=self.receive)
 
-    def ask(self, request, *, until, seconds):
+    def receive(self, message):
+        request = decode_request(message)
+        planned = ProbePlanned(("columns-31-33",))
         if isinstance(request, Load):
-            return
-        yield ProbePlanned(("columns-31-33",))
-        if request.done:
-            yield Probed(Conclusion())
-            return
-        yield TrialStarted(0)
-        yield TrialDone(0, self.outcome)
+            self.replies = [Refused("healthy", "")]
+        elif request.done:
+            self.replies = [planned, Probed(Conclusion())]
+        else:
+            self.replies = [planned, TrialStarted(0), TrialDone(0, self.outcome)]
+
+    def _receive(self, limits):
+        return self.replies.pop(0)
 
 
 def test_outcomes_that_are_there_already_are_not_made_again(session):

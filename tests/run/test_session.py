@@ -12,6 +12,7 @@ from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.patience import MOST_TIMEOUTS
 from softcheck.run.pool import Lane, spread
 from softcheck.run.process import WorkerDiedError
+from softcheck.run.protocol import Timed
 from softcheck.run.session import Session, rows_to_run
 from softcheck.speed.samples import Sampled, ShapeSamples
 
@@ -176,19 +177,21 @@ def test_closed_session_starts_no_more_workers():
 def test_variant_that_ends_the_worker_while_timed_is_left_out_and_the_others_are_timed(monkeypatch):
     asked = []
 
-    def timed(request, under_way):
+    def timed(worker, request, seconds):
         asked.append(request.variants)
+        worker.running = request.variants[0]
         if "bad" in request.variants:
-            under_way[:] = ["bad"]
             raise WorkerDiedError("the worker process ended with exit status 1", timed_out=False)
         one = Sampled(name="good", seconds=(1.0,))
-        return ShapeSamples(
-            dtype="float16", rows=4, columns=4, variants=(one,), copy=one, torch=one, cache="cold", stopped="budget"
+        yield Timed(
+            ShapeSamples(
+                dtype="float16", rows=4, columns=4, variants=(one,), copy=one, torch=one, cache="cold", stopped="budget"
+            )
         )
 
     session = Session("interpreter", jobs=1)
     try:
-        monkeypatch.setattr(session, "_time", timed)
+        monkeypatch.setattr(session, "ask", timed)
         samples = session.time(["bad", "good"], "float16", (4, 4), seed=0)
     finally:
         session.close()

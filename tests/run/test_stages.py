@@ -90,11 +90,13 @@ class Probes:
 def probes(monkeypatch):
     found = Probes()
     monkeypatch.setattr(stages, "probe_job", found.job)
-    monkeypatch.setattr(
-        Record,
-        "add_outcome",
-        lambda _, task, index, outcome: found.journal.append((task.variant, index, outcome.tried)),
-    )
+
+    def add(_record, kept):
+        if kept.outcome is not None:
+            task, index, outcome = kept.outcome
+            found.journal.append((task.variant, index, outcome.tried))
+
+    monkeypatch.setattr(Record, "add", add)
     return found
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from oracles.formats import Bits, Format, Values, encode
 from softcheck.cases.case import PACKED, Case, Layout, digest, format_rows
+from softcheck.cases.families.provenance import field_report
 from softcheck.cases.recipe import AnyGenerator, AnyModifier, Recipe
 
 MAX_STORED_ELEMENTS = 300
@@ -47,21 +48,28 @@ def made(
     columns: int,
     start: AnyGenerator,
     *then: AnyModifier,
-    why: str,
-    tags: tuple[str, ...] = (),
-    layout: Layout | None = None,
+    why: int | str,
+    tags: str = "",
+    layout: Layout = PACKED,
 ) -> Draft:
-    """A draft of a generator and its modifiers."""
-    return Draft(name, (rows, columns), Recipe(start, then), why, tags, layout or PACKED)
+    """A draft of a generator and its modifiers.
+
+    ``why`` is the provenance, or the number of the field report that asks for the case. ``tags`` are parted by spaces.
+    """
+    return _draft(name, (rows, columns), Recipe(start, then), why, tags, layout)
 
 
-def listed(
-    name: str, values: Values | list[list[float]], fmt: Format, *, why: str, tags: tuple[str, ...] = ()
-) -> Draft:
+def listed(name: str, values: Values | list[list[float]], fmt: Format, *, why: int | str, tags: str = "") -> Draft:
     """A draft of values written out, shape [rows, columns], each rounded once to the format."""
     return from_bits(name, encode(np.array(values, dtype=np.float64), fmt), why=why, tags=tags)
 
 
-def from_bits(name: str, bits: Bits, *, why: str, tags: tuple[str, ...] = ()) -> Draft:
+def from_bits(name: str, bits: Bits, *, why: int | str, tags: str = "") -> Draft:
     """A draft of bit patterns, shape [rows, columns]."""
-    return Draft(name, (bits.shape[0], bits.shape[1]), bits, why, tags, PACKED)
+    return _draft(name, (bits.shape[0], bits.shape[1]), bits, why, tags)
+
+
+def _draft(
+    name: str, shape: tuple[int, int], content: Recipe | Bits, why: int | str, tags: str, layout: Layout = PACKED
+) -> Draft:
+    return Draft(name, shape, content, field_report(why) if isinstance(why, int) else why, tuple(tags.split()), layout)

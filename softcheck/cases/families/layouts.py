@@ -5,88 +5,27 @@ from collections.abc import Iterator
 from oracles.formats import Format
 from softcheck.cases.case import Layout
 from softcheck.cases.families.draft import Draft, made
-from softcheck.cases.families.provenance import field_report
 from softcheck.cases.recipe import Cycle, Normal
-
-_ROW_STEP, _COLUMN_SLICE, _TRANSPOSED, _EVERY_SECOND, _OFFSET, _PADDED = range(200_000, 800_000, 100_000)
-"""First seeds of each layout. A width alone is the seed of the packed case of that width."""
 
 
 def layout(_fmt: Format) -> Iterator[Draft]:
     """Row steps, column slices, transposed and expanded matrices, odd offsets."""
     for columns in (129, 513, 1025):
-        strided = Layout(row_stride=2 * columns)
-        yield made(
-            f"row-step-{columns}",
-            3,
-            columns,
-            Normal(_ROW_STEP + columns, 2.0, -5.0),
-            layout=strided,
-            why=field_report(39),
-            tags=("strided",),
-        )
+        yield _normal(0, f"row-step-{columns}", 3, columns, Layout(2 * columns), 39, "strided")
     for columns, stride, offset in ((129, 200, 5), (385, 781, 64), (781, 1024, 100)):
-        sliced = Layout(row_stride=stride, offset=offset)
-        yield made(
-            f"column-slice-{columns}",
-            3,
-            columns,
-            Normal(_COLUMN_SLICE + columns, 2.0, -5.1),
-            layout=sliced,
-            why=field_report(41),
-            tags=("strided", "offset"),
-        )
+        yield _normal(1, f"column-slice-{columns}", 3, columns, Layout(stride, 1, offset), 41, "strided offset")
     for columns in (5, 129, 641):
-        turned = Layout(row_stride=1, column_stride=4)
-        yield made(
-            f"transposed-{columns}",
-            4,
-            columns,
-            Normal(_TRANSPOSED + columns, 2.0, -5.2),
-            layout=turned,
-            why=field_report(40),
-            tags=("strided", "transposed"),
-        )
-    for columns in (33,):
-        every_second = Layout(row_stride=2 * columns, column_stride=2)
-        yield made(
-            f"every-second-column-{columns}",
-            3,
-            columns,
-            Normal(_EVERY_SECOND + columns, 2.0, -5.3),
-            layout=every_second,
-            why=field_report(40),
-            tags=("strided",),
-        )
-    same = Layout(row_stride=0)
-    yield made(
-        "expanded-513",
-        3,
-        513,
-        Cycle((-8.0, -7.5, -9.25)),
-        layout=same,
-        why=field_report(41),
-        tags=("strided", "expanded"),
-    )
+        yield _normal(2, f"transposed-{columns}", 4, columns, Layout(1, 4), 40, "strided transposed")
+    yield _normal(3, "every-second-column-33", 3, 33, Layout(66, 2), 40, "strided")
+    cycle = Cycle((-8.0, -7.5, -9.25))
+    yield made("expanded-513", 3, 513, cycle, layout=Layout(0), why=41, tags="strided expanded")
     for offset in (1, 2, 3):
-        columns = 128 + offset
-        yield made(
-            f"offset-{offset}",
-            3,
-            columns,
-            Normal(_OFFSET + columns, 2.0, -5.4),
-            layout=Layout(offset=offset),
-            why=field_report(31),
-            tags=("offset",),
-        )
+        yield _normal(4, f"offset-{offset}", 3, 128 + offset, Layout(offset=offset), 31, "offset")
     for columns, extra in ((127, 1), (1023, 9)):
-        padded = Layout(row_stride=columns + extra)
-        yield made(
-            f"padded-rows-{columns}",
-            3,
-            columns,
-            Normal(_PADDED + columns, 2.0, -5.5),
-            layout=padded,
-            why=field_report(41),
-            tags=("strided",),
-        )
+        yield _normal(5, f"padded-rows-{columns}", 3, columns, Layout(columns + extra), 41, "strided")
+
+
+def _normal(kind: int, name: str, rows: int, columns: int, laid: Layout, why: int, tags: str) -> Draft:
+    """Normal logits; a width alone is the seed of the packed case of that width, so each kind of layout has its own."""
+    start = Normal(200_000 + 100_000 * kind + columns, 2.0, round(-5.0 - kind / 10, 1))
+    return made(name, rows, columns, start, layout=laid, why=why, tags=tags)

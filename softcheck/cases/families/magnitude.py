@@ -6,7 +6,6 @@ import numpy as np
 
 from oracles.formats import FLOAT16, FLOAT32, FLOAT64, Format
 from softcheck.cases.families.draft import Draft, listed, made
-from softcheck.cases.families.provenance import field_report
 from softcheck.cases.recipe import Constant, Cycle, Mask, Normal, OneHot, Put, RowConstants, Shift, Uniform
 
 _NO_OVERFLOW = "x - max must not overflow to NaN before exp turns it into 0"
@@ -21,25 +20,20 @@ def huge(fmt: Format) -> Iterator[Draft]:
         2,
         33,
         RowConstants((min(1e8, fmt.max), -min(1e8, fmt.max))),
-        why=field_report(12),
-        tags=("equal", "shift"),
+        why=12,
+        tags="equal shift",
     )
     yield made("one-hot-to-max-7", 7, 7, OneHot("min", "max"), why=_NO_OVERFLOW)
     yield made("last-column-max-513", 2, 513, OneHot("min", "max", 512), why=_NO_OVERFLOW)
-    yield made("mixed-signs-129", 2, 129, Cycle(("max", "min", 0.0, 1.0, -1.0)), why=_NO_OVERFLOW, tags=("ties",))
+    yield made("mixed-signs-129", 2, 129, Cycle(("max", "min", 0.0, 1.0, -1.0)), why=_NO_OVERFLOW, tags="ties")
     yield listed("every-scale-4", [[sign * v, 0.0, -v, v / 2] for v in top for sign in (1, -1)], fmt, why=_NO_OVERFLOW)
     yield made(
         "spread-above-88-513", 3, 513, Uniform(11, -100.0, 100.0), why="differences beyond the range of exp in float32"
     )
-    yield made(
-        "spread-above-745-257",
-        2,
-        257,
-        Uniform(12, -1000.0, 1000.0),
-        why="differences beyond the range of exp in float64",
-    )
-    yield made("fusion-1e14-257", 3, 257, Normal(13, large), why=field_report(11), tags=("fusion",))
-    yield made("fusion-1e14-1025", 2, 1025, Normal(14, large), why=field_report(11), tags=("fusion",))
+    reason = "differences beyond the range of exp in float64"
+    yield made("spread-above-745-257", 2, 257, Uniform(12, -1000.0, 1000.0), why=reason)
+    yield made("fusion-1e14-257", 3, 257, Normal(13, large), why=11, tags="fusion")
+    yield made("fusion-1e14-1025", 2, 1025, Normal(14, large), why=11, tags="fusion")
 
 
 def shifted(fmt: Format) -> Iterator[Draft]:
@@ -51,13 +45,13 @@ def shifted(fmt: Format) -> Iterator[Draft]:
         # One maximum, so that what lies far below it still has a normal probability.
         below = spacing * np.where(np.arange(33) == 0, 0, 1 + np.arange(33) * 7 % (steps - 1))
         rows = np.array([2 * base - spacing - below, -base - below, 1.5 * base - below])
-        yield listed(f"spacing-{spacing:g}-33", rows, fmt, why=why, tags=("shift",))
+        yield listed(f"spacing-{spacing:g}-33", rows, fmt, why=why, tags="shift")
     top = 8 * 2.0**fmt.precision - 8
     below = np.array([0, 8, 16, 8, 0, 8, 24, 16, 8])
     same = np.array([top, 24 - top, top / 2 + 4, -top / 2 - 4, 64.0, 0.0])[:, None] - below
-    yield listed("same-row-9", same, fmt, why=why, tags=("shift",))
+    yield listed("same-row-9", same, fmt, why=why, tags="shift")
     yield made(
-        "normal-513", 2, 513, Normal(21, 2.0), Shift(0.25 * 2.0 ** (fmt.precision - 1) * 1.5), why=why, tags=("shift",)
+        "normal-513", 2, 513, Normal(21, 2.0), Shift(0.25 * 2.0 ** (fmt.precision - 1) * 1.5), why=why, tags="shift"
     )
     yield made(
         "spacing-8-1025",
@@ -65,78 +59,51 @@ def shifted(fmt: Format) -> Iterator[Draft]:
         1025,
         Cycle(tuple(float(top - 8 * j) for j in (0, 1, 2, 1, 0, 3, 1))),
         why=why,
-        tags=("shift",),
+        tags="shift",
     )
 
 
 def finfo_min(fmt: Format) -> Iterator[Draft]:
     """Rows filled with the format's most negative finite value, as additive masks do."""
     least = -fmt.max
-    yield made("all-129", 2, 129, Constant("min"), why=field_report(2), tags=("equal",))
-    yield made("all-but-one-129", 2, 129, Normal(31), Mask("all_but", 77, "min"), why=field_report(17), tags=("mask",))
-    yield made(
-        "additive-mask-385", 2, 385, Normal(32, 2.0), Mask("trailing", 200, "min"), why=field_report(17), tags=("mask",)
-    )
-    yield made(
-        "additive-mask-1025",
-        2,
-        1025,
-        Normal(33, 2.0),
-        Mask("leading", 1000, "min"),
-        why=field_report(17),
-        tags=("mask",),
-    )
+    yield made("all-129", 2, 129, Constant("min"), why=2, tags="equal")
+    yield made("all-but-one-129", 2, 129, Normal(31), Mask("all_but", 77, "min"), why=17, tags="mask")
+    yield made("additive-mask-385", 2, 385, Normal(32, 2.0), Mask("trailing", 200, "min"), why=17, tags="mask")
+    yield made("additive-mask-1025", 2, 1025, Normal(33, 2.0), Mask("leading", 1000, "min"), why=17, tags="mask")
     yield listed(
-        "minus-16-5",
-        [[least - 16, least - 16, least, least, least - 16], [least - 16] * 5],
-        fmt,
-        why=field_report(18),
-        tags=("mask",),
+        "minus-16-5", [[least - 16, least - 16, least, least, least - 16], [least - 16] * 5], fmt, why=18, tags="mask"
     )
     yield listed(
         "plus-min-5",
         [[2 * least, -1.0, 2 * least, 0.0, least], [2 * least, least, least, least, least]],
         fmt,
-        why=field_report(18),
-        tags=("mask",),
+        why=18,
+        tags="mask",
     )
-    yield made("with-minus-inf-65", 2, 65, Cycle(("min", "-inf")), why=field_report(7), tags=("mask",))
+    yield made("with-minus-inf-65", 2, 65, Cycle(("min", "-inf")), why=7, tags="mask")
 
 
 def temperature(fmt: Format) -> Iterator[Draft]:
     """Logits divided by a very small or very large temperature."""
-    why = field_report(19)
+    why = 19
     yield made("scale-1e4-129", 3, 129, Normal(41, 1e4), why=why)
     yield made("scale-1e4-1025", 2, 1025, Normal(42, 1e4), why=why)
     # In float16 some of these overflow to infinity, and the answer of such rows is NaN.
-    yield made("scale-4e4-257", 3, 257, Normal(43, 4e4), why=why, tags=("special",) if fmt is FLOAT16 else ())
-    yield made(
-        "scale-1e-4-513",
-        2,
-        513,
-        Normal(44, 1e-4),
-        why="an almost uniform row: the differences are below exp's last digit",
-    )
+    yield made("scale-4e4-257", 3, 257, Normal(43, 4e4), why=why, tags="special" if fmt is FLOAT16 else "")
+    reason = "an almost uniform row: the differences are below exp's last digit"
+    yield made("scale-1e-4-513", 2, 513, Normal(44, 1e-4), why=reason)
 
 
 def negative(_fmt: Format) -> Iterator[Draft]:
     """Rows whose every logit is far below zero, where padding with 0 takes the whole mass."""
-    wide = field_report(29)
-    yield made("minus-100-129", 2, 129, Normal(51, 1.0, -100.0), why=field_report(27), tags=("padding",))
-    yield made("minus-100-513", 2, 513, Normal(52, 1.0, -100.0), why=field_report(27), tags=("padding",))
+    wide = 29
+    yield made("minus-100-129", 2, 129, Normal(51, 1.0, -100.0), why=27, tags="padding")
+    yield made("minus-100-513", 2, 513, Normal(52, 1.0, -100.0), why=27, tags="padding")
     yield made(
         "minus-9000-385", 2, 385, Uniform(53, -9064.0, -9000.0), why="far below zero, with a spacing of 8 in float16"
     )
-    yield made("minus-100-65537", 2, 65537, Constant(-100.0), why=wide, tags=("padding", "wide"))
-    yield made(
-        "peak-minus-50-129920",
-        1,
-        129920,
-        Constant(-80.0),
-        Put(129919, -50.0),
-        why=field_report(28),
-        tags=("padding", "wide"),
-    )
+    yield made("minus-100-65537", 2, 65537, Constant(-100.0), why=wide, tags="padding wide")
+    yield made("peak-minus-50-129920", 1, 129920, Constant(-80.0), Put(129919, -50.0), why=28, tags="padding wide")
 
 
 def positive(fmt: Format) -> Iterator[Draft]:
@@ -145,8 +112,6 @@ def positive(fmt: Format) -> Iterator[Draft]:
     why = "exp overflows unless the maximum is subtracted first"
     yield made("overflow-129", 3, 129, Uniform(61, threshold, threshold + 8), why=why)
     yield made("overflow-1023", 2, 1023, Uniform(62, threshold, 2 * threshold), why=why)
-    yield made(
-        "around-overflow-7", 2, 7, Cycle((88.72283, 88.72284, 88.7229, 88.0, 89.0, 87.5, 90.0)), why=field_report(15)
-    )
+    yield made("around-overflow-7", 2, 7, Cycle((88.72283, 88.72284, 88.7229, 88.0, 89.0, 87.5, 90.0)), why=15)
     sums = {FLOAT16: 65504.0, FLOAT32: 3e38, FLOAT64: 1e308}.get(fmt, 3e38)
-    yield made("sum-of-maximum-257", 2, 257, Constant(sums), why=field_report(16), tags=("equal",))
+    yield made("sum-of-maximum-257", 2, 257, Constant(sums), why=16, tags="equal")

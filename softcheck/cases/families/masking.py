@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from oracles.formats import Format
 from softcheck.cases.families.draft import Draft, listed, made
-from softcheck.cases.families.provenance import field_report
 from softcheck.cases.recipe import Constant, Mask, Normal, Number, Put
 
 _TRAILING = ((1, 3), (3, 129), (1, 385), (300, 513), (513, 1025))
@@ -13,15 +12,8 @@ _NEGATIVE = -3.0
 """Mean of the logits that stay: padding counted as 0 would outweigh them."""
 
 _SPECIALS: tuple[tuple[Number, int], ...] = (
-    ("inf", 63),
-    ("inf", 64),
-    ("nan", 64),
-    ("nan", 65),
-    ("inf", 127),
-    ("nan", 128),
-    ("inf", 129),
-    ("nan", 129),
-    ("nan", 513),
+    *(("inf", 63), ("inf", 64), ("nan", 64), ("nan", 65), ("inf", 127)),
+    *(("nan", 128), ("inf", 129), ("nan", 129), ("nan", 513)),
 )
 """A special value and the width of its case: around the widths of vectors and warps."""
 
@@ -32,95 +24,35 @@ NAN = float("nan")
 def padding(_fmt: Format) -> Iterator[Draft]:
     """Logits of -inf: leading, trailing, alternating, all but one, all; crossed with odd widths."""
     for seed, (count, columns) in enumerate(_TRAILING, 100):
-        yield made(
-            f"trailing-{count}-of-{columns}",
-            2,
-            columns,
-            Normal(seed, 2.0, _NEGATIVE),
-            Mask("trailing", count),
-            why=field_report(27),
-            tags=("mask",),
-        )
+        start, mask = Normal(seed, 2.0, _NEGATIVE), Mask("trailing", count)
+        yield made(f"trailing-{count}-of-{columns}", 2, columns, start, mask, why=27, tags="mask")
     for seed, (count, columns) in enumerate(_LEADING, 120):
-        yield made(
-            f"leading-{count}-of-{columns}",
-            2,
-            columns,
-            Normal(seed, 2.0, _NEGATIVE),
-            Mask("leading", count),
-            why=field_report(7),
-            tags=("mask",),
-        )
-    yield made("even-of-127", 2, 127, Normal(130, 2.0), Mask("even"), why="every second logit masked", tags=("mask",))
-    yield made(
-        "all-but-one-of-1025",
-        2,
-        1025,
-        Normal(133),
-        Mask("all_but", 1024),
-        why="one logit left, alone in the last tile",
-        tags=("mask",),
-    )
-    yield made(
-        "two-masks-of-65",
-        2,
-        65,
-        Normal(134),
-        Mask("leading", 40),
-        Mask("trailing", 30),
-        Put(64, 0.5, row=1),
-        why=field_report(5),
-        tags=("mask",),
-    )
+        start, mask = Normal(seed, 2.0, _NEGATIVE), Mask("leading", count)
+        yield made(f"leading-{count}-of-{columns}", 2, columns, start, mask, why=7, tags="mask")
+    yield made("even-of-127", 2, 127, Normal(130, 2.0), Mask("even"), why="every second logit masked", tags="mask")
+    alone = "one logit left, alone in the last tile"
+    yield made("all-but-one-of-1025", 2, 1025, Normal(133), Mask("all_but", 1024), why=alone, tags="mask")
+    masks = (Mask("leading", 40), Mask("trailing", 30), Put(64, 0.5, row=1))
+    yield made("two-masks-of-65", 2, 65, Normal(134), *masks, why=5, tags="mask")
     for columns, report in ((3, 4), (127, 3), (128, 3), (385, 6), (1025, 7)):
         start = Normal(140 + columns, 2.0, _NEGATIVE)
-        yield made(
-            f"all-of-{columns}",
-            3,
-            columns,
-            start,
-            Mask("all", row=0),
-            why=field_report(report),
-            tags=("mask", "special"),
-        )
-    yield made("all-of-1", 1, 1, Constant("-inf"), why=field_report(1), tags=("mask", "special"))
+        yield made(f"all-of-{columns}", 3, columns, start, Mask("all", row=0), why=report, tags="mask special")
+    yield made("all-of-1", 1, 1, Constant("-inf"), why=1, tags="mask special")
 
 
 def special(fmt: Format) -> Iterator[Draft]:
     """Rows that hold +inf or NaN, at every kind of place, between ordinary rows."""
-    tags = ("special",)
+    tags = "special"
     for seed, (word, columns) in enumerate(_SPECIALS, 200):
         places = (Put(-1, word, row=0), Put(0, word, row=1), Put(columns // 2, word, row=2))
-        yield made(f"{word}-in-{columns}", 4, columns, Normal(seed), *places, why=field_report(10), tags=tags)
-    yield listed("one-column", [[INF], [NAN], [0.0], [-INF]], fmt, why=field_report(9), tags=tags)
-    yield listed("inf-and-0", [[0.0, INF], [INF, 0.0], [INF, INF], [0.0, 1.0]], fmt, why=field_report(8), tags=tags)
-    yield listed(
-        "inf-and-minus-inf",
-        [[-INF, INF, 0.0], [-INF, -INF, INF], [-INF, NAN, -INF], [NAN, INF, -INF]],
-        fmt,
-        why=field_report(20),
-        tags=tags,
-    )
-    yield made(
-        "several-inf-129",
-        3,
-        129,
-        Normal(210),
-        Put(3, "inf", row=0),
-        Put(128, "inf", row=0),
-        Put(64, "nan", row=2),
-        why=field_report(20),
-        tags=tags,
-    )
-    yield made("all-nan-33", 2, 33, Constant("nan"), why=field_report(10), tags=tags)
-    yield made("masked-and-inf-385", 2, 385, Constant("-inf"), Put(384, "inf"), why=field_report(20), tags=tags)
-    yield made(
-        "nan-in-tail-1025",
-        3,
-        1025,
-        Normal(211),
-        Put(1024, "nan", row=0),
-        Put(1023, "inf", row=2),
-        why=field_report(10),
-        tags=tags,
-    )
+        yield made(f"{word}-in-{columns}", 4, columns, Normal(seed), *places, why=10, tags=tags)
+    yield listed("one-column", [[INF], [NAN], [0.0], [-INF]], fmt, why=9, tags=tags)
+    yield listed("inf-and-0", [[0.0, INF], [INF, 0.0], [INF, INF], [0.0, 1.0]], fmt, why=8, tags=tags)
+    mixed = [[-INF, INF, 0.0], [-INF, -INF, INF], [-INF, NAN, -INF], [NAN, INF, -INF]]
+    yield listed("inf-and-minus-inf", mixed, fmt, why=20, tags=tags)
+    several = (Put(3, "inf", row=0), Put(128, "inf", row=0), Put(64, "nan", row=2))
+    yield made("several-inf-129", 3, 129, Normal(210), *several, why=20, tags=tags)
+    yield made("all-nan-33", 2, 33, Constant("nan"), why=10, tags=tags)
+    yield made("masked-and-inf-385", 2, 385, Constant("-inf"), Put(384, "inf"), why=20, tags=tags)
+    last = (Put(1024, "nan", row=0), Put(1023, "inf", row=2))
+    yield made("nan-in-tail-1025", 3, 1025, Normal(211), *last, why=10, tags=tags)

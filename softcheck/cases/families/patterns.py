@@ -50,12 +50,8 @@ def format_specials(fmt: Format) -> Iterator[Draft]:
         [quiet | 1, infinity, negative_infinity],
         [0, 0, 0],
     ]
-    yield from_bits(
-        "nan-payloads",
-        _rows(fmt, *payloads),
-        why="signalling, negative and filled NaN patterns are NaN too",
-        tags=("special",),
-    )
+    reason = "signalling, negative and filled NaN patterns are NaN too"
+    yield from_bits("nan-payloads", _rows(fmt, *payloads), why=reason, tags="special")
     powers = tuple(sign_of * 2.0**e for e in range(-4, 8) for sign_of in (1.0, -1.0))
     yield made("powers-of-two", 2, 129, Cycle(powers), why="logits at the edges of binades")
 
@@ -65,8 +61,8 @@ def random_bits(_fmt: Format) -> Iterator[Draft]:
     why = "every pattern of the format alike, so that all magnitudes meet"
     yield made("finite-129", 4, 129, RandomBits(1), why=why)
     yield made("finite-513", 2, 513, RandomBits(2), why=why)
-    yield made("any-33", 8, 33, RandomBits(3, specials=True), Put(0, "nan", row=1), why=why, tags=("special",))
-    yield made("any-257", 3, 257, RandomBits(4, specials=True), Put(200, "-inf"), why=why, tags=("special",))
+    yield made("any-33", 8, 33, RandomBits(3, specials=True), Put(0, "nan", row=1), why=why, tags="special")
+    yield made("any-257", 3, 257, RandomBits(4, specials=True), Put(200, "-inf"), why=why, tags="special")
 
 
 def _rows(fmt: Format, *rows: list[int]) -> Bits:

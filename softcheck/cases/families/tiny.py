@@ -6,7 +6,6 @@ import numpy as np
 
 from oracles.formats import Format
 from softcheck.cases.families.draft import Draft, listed, made
-from softcheck.cases.families.provenance import field_report
 from softcheck.cases.recipe import Choice, Cycle, Mask, Normal, OneHot, Put, Ramp, Uniform
 
 LN2 = 0.6931471805599453
@@ -35,7 +34,7 @@ def subnormal_logits(fmt: Format) -> Iterator[Draft]:
 def subnormal_results(fmt: Format) -> Iterator[Draft]:
     """Probabilities that are subnormal in the format, down to probabilities that round to zero."""
     normal, zero = least_normal_distance(fmt), zero_distance(fmt)
-    tags = ("subnormal",)
+    tags = "subnormal"
     why = "results between 2^emin and half the least subnormal, where a flush to zero shows"
     yield made("ramp-129", 2, 129, Ramp(0.0, -zero / 120), why=why, tags=tags)
     around_zero = np.concatenate([[0.0], -zero + np.arange(-16, 16) / 16])
@@ -44,39 +43,22 @@ def subnormal_results(fmt: Format) -> Iterator[Draft]:
     yield made("one-peak-513", 2, 513, OneHot(-(normal + zero) / 2, 0.0, 0), why=why, tags=tags)
     yield made("spread-257", 3, 257, Uniform(1, -zero, 0.0), why=why, tags=tags)
     yield made("spread-1025", 2, 1025, Uniform(2, -zero, -normal), Put(7, 0.0), why=why, tags=tags)
-    yield made("vanish-65", 2, 65, OneHot(-2 * zero, 0.0, 64), why=field_report(14), tags=tags)
+    yield made("vanish-65", 2, 65, OneHot(-2 * zero, 0.0, 64), why=14, tags=tags)
 
 
 def cancellation(_fmt: Format) -> Iterator[Draft]:
     """Sums and differences that lose digits, and arguments of exp at its thresholds."""
     absorbed = "terms that a running sum absorbs one by one, though together they count"
-    yield made("absorbed-4097", 2, 4097, OneHot(-17.5, 0.0, 0), why=absorbed, tags=("sum",))
-    yield made("absorbed-65537", 1, 65537, OneHot(-16.75, 0.0, 0), why=absorbed, tags=("sum", "wide"))
+    yield made("absorbed-4097", 2, 4097, OneHot(-17.5, 0.0, 0), why=absorbed, tags="sum")
+    yield made("absorbed-65537", 1, 65537, OneHot(-16.75, 0.0, 0), why=absorbed, tags="sum wide")
     thresholds = (0.0, -87.0, -87.33, -87.34, -87.4, -88.0, -88.73, -103.0, -103.27, -103.28, -103.97, -103.98, -104.0)
-    yield made(
-        "float32-exp-thresholds-13",
-        2,
-        13,
-        Cycle(thresholds),
-        why="exp in float32 turns subnormal at -87.34 and zero at -103.97",
-    )
+    reason = "exp in float32 turns subnormal at -87.34 and zero at -103.97"
+    yield made("float32-exp-thresholds-13", 2, 13, Cycle(thresholds), why=reason)
     wide_thresholds = (0.0, -708.0, -708.39, -708.4, -745.0, -745.13, -745.14, -746.0)
-    yield made(
-        "float64-exp-thresholds-8",
-        2,
-        8,
-        Cycle(wide_thresholds),
-        why="exp in float64 turns subnormal at -708.4 and zero at -745.13",
-    )
-    yield made(
-        "far-peak-513",
-        2,
-        513,
-        Normal(71, 0.01),
-        Put(511, 20.0),
-        why="x - max drops the last digits of small x",
-        tags=("difference",),
-    )
+    reason = "exp in float64 turns subnormal at -708.4 and zero at -745.13"
+    yield made("float64-exp-thresholds-8", 2, 8, Cycle(wide_thresholds), why=reason)
+    reason = "x - max drops the last digits of small x"
+    yield made("far-peak-513", 2, 513, Normal(71, 0.01), Put(511, 20.0), why=reason, tags="difference")
     yield made(
         "two-scales-1025",
         2,
@@ -84,5 +66,5 @@ def cancellation(_fmt: Format) -> Iterator[Draft]:
         Normal(72, 1000.0),
         Mask("odd", value=1000.125),
         why="large and small differences in one row",
-        tags=("difference",),
+        tags="difference",
     )

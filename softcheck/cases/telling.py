@@ -1,0 +1,298 @@
+"""Rows that show faults which ordinary rows hide, for any number of columns and any width of a tile.
+
+A fault shows only if it moves an output by more than rounding may. A dropped column must therefore carry a visible
+share of its row's sum, and the maximum must grow and fall between tiles by as much as a wrong rescaling needs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles.formats import Bits, Format, Values, encode
+from softcheck.cases.families.tiny import LN2, least_normal_distance, zero_distance
+
+_STEPS = (1.0, 20.0, 50.0, 88.0, 89.0, 104.0, 150.0, 1e4)
+"""Growth of the maximum between tiles: within one rounding, across half of float32's range, at exp's thresholds of
+underflow and overflow, and far beyond."""
+
+_DISTANCES = (8.0, 16.0, 17.5, 20.0, 30.0, 64.0, 87.0, 87.4, 88.0, 88.8, 103.0, 103.9, 104.1, 126 * LN2, 149 * LN2)
+"""Distances from the maximum at which exponentials are cut off or change their form."""
+
+_RESIDUES = 64
+_MOST_PEAKS = 8
+_MOST_TILES = 32
+"""Tiles whose first and last columns are places of interest, evenly spread over the row."""
+
+_MOST_COVERING = 48
+"""Rows that together give columns a visible share: enough for all columns of most rows, and for some of wide ones."""
+
+_Row = Callable[[], Values]
+_Group = list[_Row]
+
+
+def telling_batch(
+    columns: int,
+    tile: int,
+    fmt: Format,
+    rng: np.random.Generator,
+    *,
+    values: Sequence[float] = (),
+    places: Sequence[int] = (),
+    most: int | None = None,
+) -> Bits:
+    """Bits of telling rows, shape [rows, columns]; at most ``most`` rows, of as many kinds as possible.
+
+    ``tile`` is the number of columns that a kernel takes at once. ``values`` are numbers at which a kernel may change
+    its ways: they appear as logits, as the maximum and as distances from it. ``places`` are columns of interest besides
+    those at the ends of tiles. Without ``most`` there are 150 to 250 rows. The first rows show dropped tiles, columns
+    and rescalings; the other rows come in an order that is drawn. The last bits of NaN patterns are random.
+    """
+    drawing = _Drawing(columns, max(1, min(tile, columns)), fmt, rng, values, places)
+    chosen = [*drawing.structural(), *_dealt(drawing.groups(), rng)][:most]
+    bits = encode(np.stack([row() for row in chosen]), fmt)
+    return _with_payloads(bits, fmt, rng)
+
+
+def _dealt(groups: Sequence[_Group], rng: np.random.Generator) -> Iterator[_Row]:
+    """Yields one row of each group in turn, so that any first part holds rows of as many kinds as possible.
+
+    The order within a group and the order of groups are drawn, so that two batches begin with other rows.
+    """
+    shuffled = [[group[i] for i in rng.permutation(len(group))] for group in groups]
+    order = [shuffled[i] for i in rng.permutation(len(shuffled))]
+    return (row for dealt in zip_longest(*order) for row in dealt if row is not None)
+
+
+def _with_payloads(bits: Bits, fmt: Format, rng: np.random.Generator) -> Bits:
+    """Gives each NaN a random payload and sign."""
+    mask = fmt.storage.type(fmt.exponent_mask)
+    quiet = fmt.storage.type(1 << (fmt.precision - 2))
+    where = (bits & (mask | quiet)) == (mask | quiet)
+    if where.any():
+        sign = fmt.storage.type(1 << (fmt.width - 1))
+        drawn = rng.integers(0, 1 << (fmt.precision - 2), int(where.sum()), dtype=np.uint64).astype(fmt.storage)
+        signs = np.where(rng.random(len(drawn)) < 0.5, sign, fmt.storage.type(0))
+        bits[where] = mask | quiet | drawn | signs
+    return bits
+
+
+class _Drawing:
+    """Draws rows as float64 values. Rows are made only when they are asked for: wide rows cost milliseconds."""
+
+    def __init__(
+        self,
+        columns: int,
+        tile: int,
+        fmt: Format,
+        rng: np.random.Generator,
+        values: Sequence[float],
+        places: Sequence[int],
+    ) -> None:
+        self.columns = columns
+        self.fmt = fmt
+        self.rng = rng
+        # A row of one tile is cut in four, as a program of several warps does.
+        self.tile = tile if tile < columns else max(1, columns // 4)
+        self.tiles = -(-columns // self.tile)
+        self.values = [float(v) for v in values if abs(v) <= fmt.max]
+        self.places = self._of_interest(places)
+        self._noise = 2.0 * rng.standard_normal(columns)
+
+    def structural(self) -> _Group:
+        """The few rows that show most: peaks at the ends of tiles, growth and fall of the maximum, padding."""
+        starts = np.arange(self.tiles) * self.tile
+        ends = np.minimum(starts + self.tile, self.columns) - 1
+        some = self.rng.permutation(self.tiles - 1)[: min(self._visible, _MOST_PEAKS) - 1]
+        return [
+            self._peaked(np.append(ends[some], self.columns - 1)),
+            self._padding_shows,
+            lambda: self._jump(float(self.rng.choice(_STEPS))),
+            self._peaked(np.append(starts[some], starts[-1])),
+            lambda: self._jump(-float(self.rng.choice(_STEPS))),
+            lambda: self._put_in_last_tile(float(self.rng.choice((np.nan, np.inf)))),
+        ]
+
+    def groups(self) -> list[_Group]:
+        """All rows, by kind."""
+        return [
+            [lambda: np.full(self.columns, -np.inf)],
+            [lambda place=place: self._one_finite(place) for place in self._lone_places()],  # type: ignore[misc]
+            self._peaks(),
+            self._covering(),
+            [lambda step=step: self._jump(step) for step in (*_STEPS, *(-s for s in _STEPS))],  # type: ignore[misc]
+            [lambda step=step: self._staircase(step) for step in (0.7, -0.7, 20.0, -20.0, 100.0, -100.0)],  # type: ignore[misc]
+            [lambda value=v: self._one_tile_holds(value) for v in (-np.inf, -np.inf, -np.inf, np.nan, np.inf)],  # type: ignore[misc]
+            [lambda value=v: self._put_somewhere(value) for v in 3 * (np.nan, np.inf, -np.inf)],  # type: ignore[misc]
+            [lambda: self._every_second_tile(-np.inf), lambda: self._every_second_tile(-self.fmt.max)],
+            [self._ties, self._ties],
+            [self._subnormal_results, self._around_subnormal, self._distances, self._distances],
+            [self._equal, lambda: self._equal(-80.0), self._signed_zeros, lambda: np.full(self.columns, self.fmt.max)],
+            [lambda: np.sort(self.noise()), lambda: -np.sort(self.noise()), self._alternating],
+            [lambda: self.noise(-30.0), lambda: self.noise(60.0), self._far_below, self._wild],
+            [lambda v=v: self._around(v) for v in chain.from_iterable((c, -c) for c in self.values)],  # type: ignore[misc]
+        ]
+
+    def noise(self, mean: float = 0.0) -> Values:
+        """Ordinary logits of standard deviation 2 that differ from row to row."""
+        return np.roll(self._noise, int(self.rng.integers(self.columns))) * self.rng.uniform(0.8, 1.2) + mean
+
+    def _of_interest(self, places: Sequence[int]) -> list[int]:
+        last = self.columns - 1
+        of_tiles = np.unique(np.linspace(0, self.tiles - 1, min(self.tiles, _MOST_TILES)).astype(int)) * self.tile
+        found: set[int] = {0, 1, last - 1, last, self.columns // 2}
+        for first in of_tiles.tolist():
+            found |= {first, first - 1, min(first + self.tile - 1, last)}
+        for place in places:
+            found |= {place - 1, place, place + 1}
+        found |= {2**k + d for k in range(3, 20) for d in (-1, 0)}
+        return sorted(p for p in found if 0 <= p <= last)
+
+    def _lone_places(self) -> list[int]:
+        residues = [
+            int(self.rng.integers(0, 1 + (self.columns - 1 - r) // _RESIDUES)) * _RESIDUES + r
+            for r in range(min(_RESIDUES, self.columns))
+        ]
+        return [*self.places, *residues]
+
+    def _one_finite(self, place: int) -> Values:
+        row = np.full(self.columns, -np.inf)
+        row[place] = self.rng.choice((0.0, 3.0, -200.0, 50.0))
+        return row
+
+    def _peaks(self) -> _Group:
+        """Rows in which a few columns of interest and random columns carry half of the sum, in equal parts."""
+        each = min(self._visible, _MOST_PEAKS)
+        random = self.rng.integers(0, self.columns, 4 * each)
+        wanted = self.rng.permutation(np.concatenate([self.places, random]).astype(int))
+        return [self._peaked(wanted[i : i + each]) for i in range(0, len(wanted), each)]
+
+    def _covering(self) -> _Group:
+        """Rows which together give every column a visible share in one of them."""
+        each = min(self._visible, self.columns)
+        order = self.rng.permutation(self.columns)
+        return [self._peaked(order[i : i + each]) for i in range(0, self.columns, each)][:_MOST_COVERING]
+
+    @property
+    def _visible(self) -> int:
+        """Columns that can share half a sum so that the loss of one shows well beyond the format's rounding."""
+        return int(2 ** min(self.fmt.precision - 4, 20))
+
+    def _peaked(self, places: NDArray[np.int64]) -> _Row:
+        def row() -> Values:
+            found: Values = 0.3 * self._noise + np.log(len(places) / self.columns)
+            found[places] = 0.15 * self.rng.standard_normal(len(places))
+            found += self.rng.choice((0.0, -30.0, 40.0))
+            return found
+
+        return row
+
+    def _padding_shows(self) -> Values:
+        """Padding that is read as 0 outweighs all logits, the largest of which is the last."""
+        row = self.noise(-30.0)
+        row[-1] = -22.0
+        return row
+
+    def _jump(self, step: float) -> Values:
+        """From some tile on, all logits are larger by ``step``."""
+        row = self.noise()
+        row[self._tile_start(first=1) :] += step
+        return self._finite(row)
+
+    def _staircase(self, step: float) -> Values:
+        return self._finite(self.noise() + step * (np.arange(self.columns) // self.tile))
+
+    def _one_tile_holds(self, value: float) -> Values:
+        """One tile is -inf throughout; if ``value`` is another value, the tile holds that value at one column."""
+        row = self.noise()
+        start = self._tile_start()
+        row[start : start + self.tile] = -np.inf
+        if value != -np.inf:
+            row[min(start + int(self.rng.integers(self.tile)), self.columns - 1)] = value
+        return row
+
+    def _tile_start(self, first: int = 0) -> int:
+        """The first, the second, the last or any tile's first column."""
+        tile = int(self.rng.choice((first, self.tiles - 1, int(self.rng.integers(self.tiles)))))
+        return min(tile, self.tiles - 1) * self.tile
+
+    def _put_somewhere(self, value: float) -> Values:
+        row = self.noise()
+        row[self.rng.choice(self.places)] = value
+        return row
+
+    def _put_in_last_tile(self, value: float) -> Values:
+        row = self.noise()
+        row[self.rng.integers((self.tiles - 1) * self.tile, self.columns)] = value
+        return row
+
+    def _every_second_tile(self, value: float) -> Values:
+        row = self.noise()
+        row[np.arange(self.columns) // self.tile % 2 == self.rng.integers(2)] = value
+        return row
+
+    def _ties(self) -> Values:
+        """Each tile holds the maximum once, at the same distance above the other logits."""
+        row = np.minimum(self.noise(-3.0), 0.0)
+        starts = np.arange(0, self.columns, self.tile)
+        row[np.minimum(starts + int(self.rng.integers(self.tile)), self.columns - 1)] = 2.0
+        return row
+
+    def _subnormal_results(self) -> Values:
+        normal, zero = least_normal_distance(self.fmt), zero_distance(self.fmt)
+        return self._under_a_peak(-self.rng.uniform(normal, zero, self.columns))
+
+    def _around_subnormal(self) -> Values:
+        around = self.rng.choice((least_normal_distance(self.fmt), zero_distance(self.fmt)), self.columns)
+        return self._under_a_peak(-around + self.rng.uniform(-1.0, 1.0, self.columns))
+
+    def _under_a_peak(self, row: Values) -> Values:
+        row[self.rng.choice(self.places)] = 0.0
+        return row
+
+    def _distances(self) -> Values:
+        """Logits at all distances of interest from the maximum, around them, and at their next neighbours."""
+        distances = np.array([*_DISTANCES, *chain.from_iterable(map(_distances_of, self.values))])
+        offsets = (0.0, 1.0, -1.0, 2.0**-5, -(2.0**-5))
+        each = np.abs(np.concatenate([distances + offset for offset in offsets]))
+        row = np.minimum(self.noise(-6.0), -0.5)
+        at = self.rng.permutation(self.columns)[: len(each)]
+        row[at] = -self.rng.permutation(each)[: len(at)]
+        return self._finite(self._under_a_peak(row) + self.rng.choice((0.0, 1.0, 16.0, -64.0)))
+
+    def _equal(self, value: float = 0.0) -> Values:
+        return np.full(self.columns, value)
+
+    def _signed_zeros(self) -> Values:
+        return np.where(self.rng.random(self.columns) < 0.5, -0.0, 0.0)
+
+    def _alternating(self) -> Values:
+        return np.where(np.arange(self.columns) % 2 == 0, 5.0, -5.0) + 0.1 * self._noise
+
+    def _far_below(self) -> Values:
+        """Masked logits are the format's lowest finite value."""
+        return np.where(self.rng.random(self.columns) < 0.5, -self.fmt.max, self.noise())
+
+    def _wild(self) -> Values:
+        return self._finite(self.noise() * self.fmt.max / 8.0)
+
+    def _around(self, value: float) -> Values:
+        """Logits at, beside and near one value, between others that lie below."""
+        step = max(abs(value) * 2.0 ** (1 - self.fmt.precision), self.fmt.least_subnormal)
+        near = value + np.array([0.0, 0.0, step, -step, 1.0, -1.0, 0.5, -0.5, 2.0])
+        row = value - 3.0 - np.abs(self.noise())
+        at = self.rng.permutation(self.columns)[: len(near)]
+        row[at] = self.rng.permutation(near)[: len(at)]
+        return self._finite(row)
+
+    def _finite(self, row: Values) -> Values:
+        return np.clip(row, -self.fmt.max, self.fmt.max)
+
+
+def _distances_of(value: float) -> Iterable[float]:
+    """Distances from the maximum that a number may stand for: in base e or 2, or as a probability."""
+    size = abs(value)
+    yield from (size, size * LN2, size / LN2)
+    if 0.0 < size < 1.0:
+        yield from (-np.log(size), -np.log2(size))

@@ -1,0 +1,156 @@
+"""Shapes on both sides of the sizes at which a kernel may change its ways. Imports no torch.
+
+A number in a kernel's source may be a width, a row count or a number of elements from which another path is taken, or
+the columns of a tile. Each is tried as each.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise, zip_longest
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+COMMON = (32, 128, 1024, 4096)
+"""Widths of tiles and limits of paths that many kernels have, for numbers that stand in another package's source."""
+
+WIDTHS_OF_MODELS = (
+    *(96, 192, 384, 768, 1536, 2304, 3072, 5120, 12288, 32000, 32064, 49152, 50257, 65024, 128256, 151936, 256000),
+)
+"""Hidden sizes in multiples of 96, and vocabularies of language models."""
+
+ROW_COUNTS = (*range(1, 10), *(15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 131, 132, 133, 263, 264, 265))
+"""Row counts around powers of two, and around the multiprocessors of an H100 and their double."""
+
+_TILES = 8
+"""Numbers of tiles from 1 to 8 leave every remainder modulo 2, 3, 4 and 8."""
+
+_LEAST_TILE, _MOST_TILE = 16, 16384
+_LEAST_OF_ELEMENTS = 2048
+_MOST_NUMBERS = 28
+
+
+class Shape(NamedTuple):
+    """An input's size."""
+
+    rows: int
+    columns: int
+
+    @property
+    def elements(self) -> int:
+        """Rows times columns."""
+        return self.rows * self.columns
+
+    def __str__(self) -> str:
+        return f"{self.rows} x {self.columns}"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The numbers to plan with, and the sizes that may be tried."""
+
+    numbers: tuple[int, ...]
+    """Ascending; ``numbers_of`` makes them."""
+    most_columns: int
+    most_elements: int
+
+    @property
+    def tiles(self) -> list[int]:
+        """Numbers that may be widths of tiles."""
+        return [n for n in self.numbers if _LEAST_TILE <= n <= _MOST_TILE and n % _LEAST_TILE == 0]
+
+    @property
+    def boundaries(self) -> list[int]:
+        """Numbers that may be widths or row counts from which another path is taken."""
+        return [n for n in self.numbers if n < self.most_columns]
+
+    def tile_below(self, columns: int) -> int:
+        """The largest tile of which a row has at least two, or a quarter of the row."""
+        return max((t for t in self.tiles if 2 * t <= columns), default=max(1, columns // 4))
+
+    def fits(self, shape: Shape) -> bool:
+        """True if the shape has elements, and no more than may be tried."""
+        return shape.rows > 0 and 0 < shape.columns <= self.most_columns and shape.elements <= self.most_elements
+
+    def representatives(self, rng: np.random.Generator) -> list[int]:
+        """Columns on both sides of each boundary, and a random width between any two boundaries; ascending."""
+        edges = [1, *self.boundaries, self.most_columns]
+        between = (int(rng.integers(low, high)) for low, high in pairwise(edges) if low < high)
+        return sorted({n for n in chain(between, _around(self.boundaries), (1, 2)) if n <= self.most_columns})
+
+
+def numbers_of(sizes: Iterable[int], *, largest: int) -> tuple[int, ...]:
+    """Returns the numbers to plan with: the sizes in a source, and if there is room, common sizes."""
+    own = [n for n in sizes if n <= largest]
+    return tuple(sorted(dict.fromkeys([*own, *COMMON][:_MOST_NUMBERS])))
+
+
+def around_boundaries(space: Space) -> Iterator[int]:
+    """Widths one below, at and one above each boundary, and around its double."""
+    yield from _interleaved([(n, n + 1, n - 1) for n in space.boundaries])
+    yield from _interleaved([(2 * n, 2 * n + 1) for n in space.boundaries])
+
+
+def tiled(space: Space, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+    """Widths of 1 to 8 tiles beyond each boundary, each with the tile's columns. The last tile is whole or not."""
+    plans = []
+    for start in (0, *space.boundaries):
+        for tile in space.tiles:
+            if (start and tile > start) or start + tile > space.most_columns:
+                continue
+            counts = rng.permutation(_TILES) + start // tile
+            ends = rng.permuted(np.resize([1, tile, tile - 1, tile // 2 + 1], (2, _TILES)), axis=1)
+            widths = [int(count * tile + end) for of_each in ends for count, end in zip(counts, of_each, strict=True)]
+            plans.append([(width, tile) for width in widths if width > start])
+    yield from _interleaved(plans)
+
+
+def tall(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
+    """Row counts around each boundary and around powers of two, with few columns and with many."""
+    counts = [*_interleaved([(n, n + 1, n - 1) for n in space.boundaries]), *ROW_COUNTS]
+    few = [Shape(rows, int(rng.choice((5, 8, 40, 130)))) for rows in counts]
+    # One boundary of rows and another one of columns, the smallest first.
+    edges = [n for n in space.boundaries if n >= _LEAST_TILE]
+    both = sorted((Shape(rows, columns + 1) for rows in edges for columns in edges), key=lambda shape: shape.elements)
+    yield from _interleaved([few, both])
+    widths = [1, 3, 8, *space.representatives(rng)]
+    between = [*space.representatives(rng), *ROW_COUNTS]
+    yield from (Shape(rows, columns) for columns in rng.permutation(widths).tolist() for rows in between)
+
+
+def many_elements(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
+    """Shapes with as many elements as a number says, with fewer and with more; of few long rows first."""
+    numbers = [n for n in space.numbers if _LEAST_OF_ELEMENTS <= n <= space.most_elements // 2]
+    widths = sorted({space.most_columns, *space.representatives(rng), 8}, reverse=True)
+    plans = []
+    for number in numbers:
+        of_number = []
+        for width in [w for w in widths if w <= number // 2] or [1]:
+            rows = -(-number // width)
+            of_number += [Shape(rows + 1, width), Shape(rows, width), Shape(rows - 1, width), Shape(2 * rows, width)]
+        plans.append(of_number)
+    yield from _interleaved(plans)
+
+
+def anywhere(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
+    """Random shapes without end, every second one of a model's width."""
+    while True:
+        columns = int(rng.choice(WIDTHS_OF_MODELS)) if rng.random() < 0.5 else _log_uniform(rng, space.most_columns)
+        yield Shape(_log_uniform(rng, max(1, min(2**16, space.most_elements // columns))), columns)
+
+
+def _log_uniform(rng: np.random.Generator, most: int) -> int:
+    return max(1, int(most ** rng.random()))
+
+
+def _around(numbers: Sequence[int]) -> list[int]:
+    return sorted({n + d for n in numbers for d in (-1, 0, 1) if n + d > 0})
+
+
+Item = TypeVar("Item")
+
+
+def _interleaved(plans: Sequence[Sequence[Item]]) -> Iterator[Item]:
+    """Yields the first item of each plan, then the second of each, each item once."""
+    dealt = (item for items in zip_longest(*plans) for item in items if item is not None)
+    yield from dict.fromkeys(dealt)

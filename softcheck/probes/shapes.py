@@ -1,0 +1,135 @@
+"""Row counts and widths in every layout: few rows, tiles of rows and their neighbours, very many rows, wide rows.
+
+Widths alone are for ``sizes`` and layouts alone for ``layouts``: a width that is wrong in three packed rows, and a layout
+that is wrong in three rows of 129, are left to them. A finding here is of the row count, or of both together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from oracles.formats import Bits, Format, encode
+from softcheck.cases.case import PACKED, Layout
+from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
+from softcheck.probes.helpers import concluded, ordinary_rows, prefixed
+from softcheck.probes.layouts import strided_layouts
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.sweep import conclude_sweep, sweep
+
+_FEW = (1, 2, 3, 15, 16, 17)
+_MORE = (33, 129, 65, 128, 64, 32, 127, 31, 63, 257, 256, 1025)
+"""Row counts around tiles of rows, those first that show most: one more than whole tiles."""
+_MANY = (4095, 4096, 4097)
+_VERY_MANY = (65535, 65536, 65537, 2**20)
+_NARROW, _COLUMNS = 5, 129
+_WIDE, _WIDE_ON_GPU = (1100, 2500), (2050, 8193)
+_SECONDS_PACKED, _SECONDS = 1.0, 0.2
+"""Time for the dispensable row counts of packed rows, and of rows in every other layout."""
+_LAYOUTS = ("transposed", "row-step", "column-slice", "every-second-column", "expanded-rows")
+
+_ELEMENTS = 2**24
+_PERIOD = 1_000_003
+"""Elements after which large inputs repeat themselves: a prime, so that rows a power of two apart differ."""
+_FEW_ELEMENTS = 2**15
+"""Elements up to which inputs have a fully masked row. The judge's screen does not pass such rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Row counts to try at one width in one layout."""
+
+    layout: str
+    columns: int
+    counts: tuple[int, ...]
+    dispensable: frozenset[int] = frozenset()
+
+    @property
+    def label(self) -> str:
+        counts = f"{min(self.counts)}-to-{max(self.counts)}" if self.counts[1:] else f"{self.counts[0]}"
+        return f"{self.layout}-{counts}x{self.columns}"
+
+    def placing(self, rows: int) -> Layout:
+        return {"packed": PACKED, "offset": Layout(offset=1), **strided_layouts(rows, self.columns)}[self.layout]
+
+
+class _Shapes(Probe):
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        layouts = ["packed", "offset", *(_LAYOUTS if "strided" in setting.declaration.layouts else ())]
+        tried = [rows for number, layout in enumerate(layouts) for rows in _in_layout(setting, layout, number)]
+        if setting.on_gpu and setting.dtype != "float64" and not setting.quick:
+            tried += [_Rows("packed", columns, (_ELEMENTS // columns,)) for columns in range(1, 9)]
+        return [Trial(rows.label, rows) for rows in tried if setting.takes(rows.columns)]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        asked: _Rows = trial.parameters
+        takes = subject.setting.takes
+        outcome = _swept(subject, asked)
+        known = [_Rows("packed", asked.columns, (3,)), _Rows(asked.layout, _COLUMNS, (3,))]
+        if outcome.violations and any(_swept(subject, rows).violations for rows in known if takes(rows.columns)):
+            return Outcome(fatal=outcome.fatal)
+        found = conclude_sweep([(Trial(trial.label, asked.counts), outcome)], "rows", "row counts").findings
+        where = f"{asked.layout}, {asked.columns} columns"
+        return msgspec.structs.replace(outcome, violations=prefixed([shown.violation for shown in found], where))
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        missed = any(set(outcome.tried) < set(trial.parameters.counts) for trial, outcome in done if outcome.tried)
+        left_out = f"some row counts above {_FEW[-1]} were left out in some layouts: calls take over 50 ms"
+        return msgspec.structs.replace(
+            concluded(done),
+            trials=sum(outcome.skipped is None or bool(outcome.tried) for _, outcome in done),
+            skipped=(*skipped_of(done), *([left_out] if missed else [])),
+        )
+
+
+PROBE = _Shapes()
+
+
+def _in_layout(setting: Setting, layout: str, number: int) -> list[_Rows]:
+    """Row counts in one layout.
+
+    Each layout begins with another dispensable count, so that a slow kernel meets all of them in some layout.
+    """
+    counts = _MORE[number % 6 :] + _MORE[: number % 6]
+    if setting.dtype != "float64" and (setting.on_gpu or layout == "packed"):
+        # Of float64 the numpy judge takes seconds for a million elements.
+        counts += _MANY
+    found = [_Rows(layout, _COLUMNS, _FEW if setting.quick else (*_FEW, *counts), frozenset(counts))]
+    found += [_Rows(layout, columns, (1, 2, 3)) for columns in (_WIDE_ON_GPU if setting.on_gpu else _WIDE)]
+    if setting.on_gpu and setting.dtype != "float64" and not setting.quick:
+        found.append(_Rows(layout, _NARROW, _VERY_MANY))
+    return found
+
+
+def _swept(subject: Subject, asked: _Rows) -> Outcome:
+    return sweep(
+        subject,
+        asked.counts,
+        lambda rows: _telling(rows, asked, subject.setting.fmt, subject.setting.seed),
+        layout=asked.placing,
+        dispensable=asked.dispensable,
+        seconds=_SECONDS_PACKED if asked.layout == "packed" else _SECONDS,
+    )
+
+
+def _telling(rows: int, asked: _Rows, fmt: Format, seed: int) -> Bits:
+    """Bits of rows that all differ, [rows, columns].
+
+    The largest logit stands first in a quarter of the rows and last in another. Where there are few elements, one row
+    in 16 is fully masked.
+    """
+    columns = asked.columns
+    if asked.layout == "expanded-rows":
+        return np.repeat(ordinary_rows(1, columns, fmt, seed), rows, axis=0)
+    if rows * columns <= _PERIOD:
+        bits = ordinary_rows(rows, columns, fmt, seed)
+    else:
+        bits = np.resize(ordinary_rows(1, _PERIOD, fmt, seed), (rows, columns))
+    if columns > 1:
+        peak, masked = encode(np.array([9.0, -np.inf]), fmt)
+        bits[::4, 0] = peak
+        bits[1::4, -1] = peak
+        if bits.size <= _FEW_ELEMENTS:
+            bits[6::16] = masked
+    return bits

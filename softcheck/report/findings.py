@@ -1,0 +1,57 @@
+"""A finding and a witness of the report model, drawn from what a judge or a probe found."""
+
+from oracles import ball
+from oracles.formats import Bits, Format, decode
+from softcheck.contract import Violation
+from softcheck.judge.measurement import Extreme
+from softcheck.report.model import Finding, Witness
+from softcheck.report.reproduce import finding_id
+from softcheck.variants.declaration import Backend, Declaration
+
+
+def finding_of(
+    violation: Violation,
+    case_id: str,
+    reproduce: str,
+    *,
+    variant: str,
+    dtype: str,
+    declaration: Declaration,
+    backend: Backend,
+    save: str | None = None,
+) -> Finding:
+    """The finding that a violation on a case, or in a probe's trial, is.
+
+    ``reproduce`` is the command that shows it, ``save`` the command that keeps its row, if there is one.
+    """
+    return Finding(
+        id=finding_id(variant, dtype, violation.kind, case_id),
+        kind=violation.kind,
+        case=case_id,
+        message=violation.message,
+        reproduce=reproduce,
+        count=violation.count,
+        row=violation.row,
+        column=violation.column,
+        input_bits=violation.input_bits,
+        output_bits=violation.output_bits,
+        known=declaration.explanation(violation, case_id, dtype, backend),
+        save=save,
+    )
+
+
+def witness_of(
+    worst: Extreme, case_id: str, row: Bits, fmt: Format, declaration: Declaration, *, number: int | None = None
+) -> Witness:
+    """The element that shows a maximum, with the exact value at it.
+
+    ``row`` holds the bit patterns of its row, [columns], and ``number`` the row's number if it is not ``worst.row``.
+    """
+    return Witness(
+        case=case_id,
+        row=worst.row if number is None else number,
+        column=worst.column,
+        input_bits=worst.input_bits,
+        output_bits=worst.output_bits,
+        exact=ball.decimal(decode(row, fmt), worst.column, fully_masked=declaration.fully_masked),
+    )

@@ -1,0 +1,228 @@
+"""Numbers and conditions in a variant's source, read from the files without running them.
+
+A kernel changes its ways at numbers that stand in its source: the width from which a wrapper takes another path, the
+columns of a tile, a difference of logits beyond which a result is set to 0. Imports neither torch nor Triton.
+"""
+
+import ast
+import hashlib
+import inspect
+import math
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from softcheck.calling.ownership import is_of_library
+
+_MOST_FILES = 16
+
+_LEAST_LARGE = 64
+"""Quotients of a number of bytes are no sizes below this."""
+
+_NO_SIZES = frozenset({"axis", "dim", "num_warps", "num_stages", "num_ctas"})
+"""Keywords whose values are neither sizes nor logits."""
+
+_OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.Pow: operator.pow,
+}
+_LARGEST_POWER = 64
+"""Largest exponent or shift that is computed."""
+
+_CIRCUMSTANCES: dict[str, frozenset[str]] = {
+    "shape": frozenset({"shape", "size", "numel", "ndim", "dim", "cdiv", "next_power_of_2"}),
+    "strides": frozenset({"stride", "is_contiguous", "contiguous", "storage_offset"}),
+    "dtype": frozenset({"dtype", "element_size", "itemsize", "is_floating_point"}),
+    "alignment": frozenset({"data_ptr"}),
+    "gradient": frozenset({"requires_grad", "is_grad_enabled", "is_inference_mode_enabled", "needs_input_grad"}),
+    "device": frozenset({"device", "is_cuda", "get_device_capability", "get_device_properties", "current_device"}),
+}
+"""Circumstances of a call, each with the attributes and functions by which code asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of an ``if``, ``while``, ``assert`` or conditional expression, and its place."""
+
+    text: str
+    line: int
+    file: Path
+    circumstances: frozenset[str]
+    """Keys of the circumstances that its own expression asks for; empty for conditions on other things."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The numbers and conditions in a variant's own module and in the modules beside it that it imports."""
+
+    files: tuple[Path, ...] = ()
+    numbers: tuple[float, ...] = ()
+    """Values of constant expressions, integers as ``int``, each once, in order of appearance."""
+    conditions: tuple[Condition, ...] = ()
+    digest: int = 0
+    """64 bits of a digest of the files' contents; 0 without files."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """Whole numbers from 3 to 2^31, ascending: smaller sizes are tried in any case."""
+        return sorted({int(n) for n in self.numbers if n == int(n) and 3 <= n <= 2**31})
+
+    def sizes_for(self, itemsize: int) -> list[int]:
+        """Sizes, with the elements of ``itemsize`` bytes that a size holds if it counts bytes."""
+        counted = {n // itemsize for n in self.sizes if n % itemsize == 0 and n // itemsize >= _LEAST_LARGE}
+        return sorted({*self.sizes, *counted})
+
+
+def source_of(function: Callable[..., Any]) -> Source:
+    """Reads the source of a variant's function. Empty for a function of torch, or one whose file can't be read."""
+    while isinstance(function, partial):
+        function = function.func
+    found = inspect.unwrap(function)
+    named = found if hasattr(found, "__module__") else type(found)
+    module = sys.modules.get(getattr(named, "__module__", None) or "")
+    file = getattr(module, "__file__", None)
+    if file is None or is_of_library(found):
+        return Source()
+    return read(Path(file))
+
+
+@cache
+def read(file: Path) -> Source:
+    """Reads one file and the files beside it that it imports. Files that are no Python are left out."""
+    files: dict[Path, ast.Module] = {}
+    waiting = [file.resolve()]
+    while waiting and len(files) < _MOST_FILES:
+        path = waiting.pop(0)
+        if path in files:
+            continue
+        try:
+            files[path] = ast.parse(path.read_bytes())
+        except (OSError, SyntaxError, ValueError):
+            continue
+        waiting += _beside(files[path], path.parent)
+    numbers: dict[float, None] = {}
+    conditions: list[Condition] = []
+    names: dict[str, float] = {}
+    # What is imported comes first, so that its names are known.
+    for path, module in reversed(files.items()):
+        reader = _Reader(path, names)
+        reader.visit(module)
+        conditions += reader.conditions
+        numbers |= reader.numbers
+    contents = b"\0".join(path.read_bytes() for path in files)
+    digest = int.from_bytes(hashlib.sha256(contents).digest()[:8]) if files else 0
+    return Source(tuple(files), tuple(numbers), tuple(conditions), digest)
+
+
+class _Reader(ast.NodeVisitor):
+    """Collects numbers and conditions. Names of constants of the module, once assigned, stand for their values."""
+
+    def __init__(self, file: Path, names: dict[str, float]) -> None:
+        self.numbers: dict[float, None] = {}
+        self.conditions: list[Condition] = []
+        self._file = file
+        self._names = names
+
+    def visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):
+            text = ast.unparse(node.test)
+            self.conditions.append(Condition(text, node.lineno, self._file, _circumstances(node.test)))
+        if isinstance(node, ast.expr):
+            value = None if isinstance(node, ast.Name) else self._folded(node)
+            if value is not None:
+                self.numbers[value] = None
+                return
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            self._assign(node)
+        for child in _worth_reading(node):
+            self.visit(child)
+
+    def _assign(self, node: ast.Assign | ast.AnnAssign) -> None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        value = None if node.value is None else self._folded(node.value)
+        for target in targets:
+            if isinstance(target, ast.Name) and value is not None:
+                self._names[target.id] = value
+
+    def _folded(self, node: ast.expr) -> float | None:
+        """The value of a constant expression, or None."""
+        found: float | None
+        match node:
+            case ast.Constant(value=bool()):
+                found = None
+            case ast.Constant(value=int() | float() as number):
+                found = number if math.isfinite(number) else None
+            case ast.Name(id=name):
+                found = self._names.get(name)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                value = self._folded(operand)
+                found = None if value is None else -value
+            case ast.BinOp(left=left, op=operation, right=right):
+                found = _computed(_OPERATIONS.get(type(operation)), self._folded(left), self._folded(right))
+            case ast.Call(func=function, args=[first, *rest]):
+                found = self._called(ast.unparse(function), [self._folded(each) for each in (first, *rest)])
+            case _:
+                found = None
+        return found
+
+    @staticmethod
+    def _called(function: str, values: list[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return None
+        if function in {"min", "max"} and len(known) > 1:
+            return min(known) if function == "min" else max(known)
+        return known[0] if function in {"tl.constexpr", "int", "float"} else None
+
+
+def _computed(operation: Callable[[Any, Any], Any] | None, left: float | None, right: float | None) -> float | None:
+    if operation is None or left is None or right is None:
+        return None
+    if operation in {operator.lshift, operator.pow} and abs(right) > _LARGEST_POWER:
+        return None
+    try:
+        value = operation(left, right)
+    except (ArithmeticError, TypeError, ValueError):
+        return None
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _worth_reading(node: ast.AST) -> Iterator[ast.AST]:
+    """Children that may hold sizes or logits: no docstrings, annotations or dimensions."""
+    for name, value in ast.iter_fields(node):
+        if name in {"annotation", "returns"} or (isinstance(node, ast.Subscript) and name == "slice"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.keyword) and child.arg in _NO_SIZES:
+                continue
+            if isinstance(child, ast.AST):
+                yield child
+
+
+def _circumstances(test: ast.expr) -> frozenset[str]:
+    asked = {node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute)}
+    asked |= {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+    return frozenset(name for name, words in _CIRCUMSTANCES.items() if words & asked)
+
+
+def _beside(module: ast.Module, folder: Path) -> list[Path]:
+    """Files of the folder that a module imports."""
+    names: list[str] = []
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [node.module] if node.module else [alias.name for alias in node.names]
+    files = (folder / f"{name.rpartition('.')[2]}.py" for name in dict.fromkeys(names))
+    return [file for file in files if file.is_file()]

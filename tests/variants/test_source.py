@@ -1,0 +1,64 @@
+"""Numbers and conditions are read from a variant's source, and from the modules beside it."""
+
+import pytest
+
+from softcheck.variants.source import Source, read, source_of
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(name="kernels.py", **files):
+        for stem, text in files.items():
+            (tmp_path / f"{stem}.py").write_text(text, encoding="utf-8")
+        return read(tmp_path / name)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("if n > 1 << 14: pass", [16384]),
+        ("n = 2**20 + 4 * 1024", [2**20 + 4096]),
+        ("WIDE = 300\nif n > 2 * WIDE: pass", [300, 600]),
+        ("def f(x, block=512): pass", [512]),
+        ("b = min(triton.next_power_of_2(n), 4096)", [4096]),
+        ("C = tl.constexpr(77)\nn > C - 1", [77, 76]),
+        ("y = tl.where(d < -104.5, 0.0, d)", [-104.5, 0.0]),
+        ("configs = [triton.Config({'BLOCK': 2048}, num_warps=8)]", [2048]),
+        ("x = tl.sum(t, axis=1)\ny: tuple[1024] = x.shape[1]", []),
+        ("n = 3 / 0\nm = 1 << 10**9", [3, 0, 1, 10**9]),
+    ],
+)
+def test_numbers(written, text, numbers):
+    assert list(written(kernels=text).numbers) == numbers
+
+
+def test_conditions_and_what_they_ask_for(written):
+    text = "def f(x):\n    if x.stride(1) != 1 or x.requires_grad:\n        return 1 if x.data_ptr() % 16 else 2\n"
+    first, second = written(kernels=text).conditions
+    assert (first.line, first.circumstances) == (2, {"strides", "gradient"})
+    assert (second.line, second.circumstances) == (3, {"alignment"})
+    assert first.text == "x.stride(1) != 1 or x.requires_grad"
+
+
+def test_modules_beside_it_count(written):
+    source = written(kernels="from helpers import LIMIT\nif n > LIMIT + 1: pass", helpers="LIMIT = 700\n")
+    assert source.sizes == [700, 701]
+    assert [file.name for file in source.files] == ["kernels.py", "helpers.py"]
+
+
+def test_the_digest_follows_the_contents(written):
+    before = written(kernels="a = 5")
+    read.cache_clear()
+    assert written(kernels="a = 6").digest != before.digest
+
+
+def test_bytes_are_counted_in_elements():
+    assert Source(numbers=(65536, 10, 104.5)).sizes_for(2) == [10, 32768, 65536]
+
+
+def test_a_library_function_has_no_source():
+    import torch
+
+    assert source_of(torch.softmax) == Source()
