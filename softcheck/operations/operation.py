@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
@@ -54,9 +55,20 @@ class Operation:
     exact answer rounded to float64, and the arithmetic's constants."""
     on_device: OnDevice
     """Returns exact values and limits where a tensor lies: the one door to the device."""
+    accelerator: str
+    """A faster judge of whole outputs on a GPU, as ``module:function``; ``judge_on_gpu`` calls it."""
     rules: tuple[Rule, ...]
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
     elements_moved: Callable[[int, int], int]
     """Returns the elements that must be read and written at least for so many rows and columns."""
+
+    def judge_on_gpu(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> Any:
+        """Measures an output where it lies, by the operation's accelerator, whose options and errors these are.
+
+        The accelerator is imported now: it imports Triton, whose own functions are interpreted or not by the value of
+        TRITON_INTERPRET at that moment.
+        """
+        module, function = self.accelerator.split(":")
+        return getattr(import_module(module), function)(x, y, fmt, **options)

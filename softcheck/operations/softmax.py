@@ -71,6 +71,7 @@ SOFTMAX = Operation(
     prove=_prove,
     bounds=_bounds,
     on_device=_on_device,
+    accelerator="softcheck.judge.device.trust:judge_trusted",
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, ZERO_WHERE_MASKED, in_range(0.0, 1.0), ORDERED, SUMS_TO_ONE),
     yardstick=_yardstick,
     elements_moved=lambda rows, columns: 2 * rows * columns,
