@@ -234,5 +234,5 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
         **registers(REGISTERS),
         **OPTIONS,
     )
-    launch_on(x, y, _pairs_kernel, found.programs, (constants, masked_gives_zero), given, options)
+    launch_on((x, y), _pairs_kernel, found.programs, (constants, masked_gives_zero), given, options)
     return finish(found)

@@ -499,5 +499,5 @@ def scan(
         *spread(x, y, settings.block, settings.tile_rows, settings.warps),
         *settings.flags,
     )
-    launch_on(x, y, _scan_kernel, found.programs, (constants, warp_elements), given, settings.options)
+    launch_on((x, y), _scan_kernel, found.programs, (constants, warp_elements), given, settings.options)
     return finish(found)

@@ -317,5 +317,5 @@ def scan_short(
         **registers(most),
         **OPTIONS,
     )
-    launch_on(x, y, _short_kernel, found.programs, (constants, masked_gives_zero), given, options)
+    launch_on((x, y), _short_kernel, found.programs, (constants, masked_gives_zero), given, options)
     return finish(found)
