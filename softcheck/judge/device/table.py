@@ -117,8 +117,8 @@ def _denominators(
     return tl.sum(total, axis=1), tl.sum(weighted, axis=1), tl.sum(copies, axis=1).to(tl.float64)
 
 
-# One kernel serves all tables of a width: compiling another for a later table would cost more than the table.
-@jit_for_all("listed", "listed_rows", "rows")
+# One kernel serves all tables of a tile's width: compiling another for a later table would cost more than the table.
+@jit_for_all("listed", "listed_rows", "rows", "columns", "x_row_stride", "y_row_stride")
 def _table_kernel(
     x: tl.tensor,
     y: tl.tensor,
