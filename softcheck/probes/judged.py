@@ -24,6 +24,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import by_contract, judge_call
 from softcheck.judge.device import screen
 from softcheck.judge.measurement import Measurement
+from softcheck.operations.softmax import SOFTMAX
 from softcheck.probes.arrivals import ECHO_BYTES, MOST, Arrivals, Echo, Flags
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
@@ -273,9 +274,8 @@ class Calls:
             judge=judge_bits,
         )
         if setting.on_gpu and bits.size > _MANY_ELEMENTS:
-            # Imports Triton, whose own functions are interpreted or not by the value of TRITON_INTERPRET at that
-            # moment.
-            from softcheck.judge.device.trust import DistrustedError, judge_trusted
+            # Imports Triton.
+            from softcheck.judge.device.trust import DistrustedError
 
             try:
                 measured = by_contract(
@@ -283,7 +283,7 @@ class Calls:
                     setting.fmt,
                     (bits.shape[0], bits.shape[1]),
                     self._subject.device,
-                    lambda arithmetic: judge_trusted(
+                    lambda arithmetic: SOFTMAX.judge_on_gpu(
                         made.launched.placed.view.contiguous(),
                         output.contiguous(),
                         setting.fmt,

@@ -20,6 +20,7 @@ from softcheck.judge.by_contract import by_contract
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
 from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.softmax import SOFTMAX
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import free_bytes
 from softcheck.probes.outcome import Outcome, RandomRows
@@ -262,8 +263,6 @@ def judge_in_place(
     masked = subject.setting.declaration.fully_masked
     if x.device.type != "cuda":
         return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=masked, arithmetic=arithmetic)
-    # Imports Triton, whose own functions are interpreted or not by the value of TRITON_INTERPRET at that moment.
-    from softcheck.judge.device.trust import judge_trusted
-
     # The table has one kernel for all wide rows, so that no width of a sample costs a compilation.
-    return judge_trusted(x, y, fmt, fully_masked=masked, arithmetic=arithmetic, scans=False)
+    measured: Measurement = SOFTMAX.judge_on_gpu(x, y, fmt, fully_masked=masked, arithmetic=arithmetic, scans=False)
+    return measured

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -121,11 +122,9 @@ class Measuring:
         """
         if self._device.type != "cuda":
             return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked, arithmetic=contract)
-        # Imports Triton, whose own functions are interpreted or not by what TRITON_INTERPRET says at that moment.
-        from softcheck.judge.device.trust import judge_trusted
-
         try:
-            return judge_trusted(rows, output, fmt, fully_masked=masked, arithmetic=contract)
+            judged = SOFTMAX.judge_on_gpu(rows, output, fmt, fully_masked=masked, arithmetic=contract)
+            return cast("Measurement", judged)
         except torch.OutOfMemoryError as error:
             if len(rows) < 2 * _FEWEST_ROWS:
                 raise UsageError(

@@ -23,7 +23,7 @@ def rate(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the largest figure of each row and its column, both [rows]; float64 and int64.
 
-    ``x`` and ``y`` are [rows, columns] of the format's dtype, float64 excepted; ``model`` must not round logits. The
+    ``x`` and ``y`` are [rows, columns] of the format's dtype, float64 excepted. The
     figure is infinite if an output is not finite where the answer is, or not 0 at a masked logit. Rows whose answer
     follows a convention (NaN, +inf, all -inf) give -1.
     """
@@ -40,7 +40,7 @@ def _rate(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     logits, output = x.to(torch.float64), y.to(torch.float64)
     top = logits.amax(dim=1, keepdim=True)
-    exact, per_ulp, limits = SOFTMAX.on_device(x, fmt, model if objective == "bound" else None)
+    exact, per_ulp, limits, _ = SOFTMAX.on_device(x, fmt, model if objective == "bound" else None)
     figure = ((output - exact) * per_ulp).abs_()
     masked = logits == -math.inf
     if limits is not None:

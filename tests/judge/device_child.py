@@ -270,7 +270,7 @@ def comparisons(bits, output, dtype, patches=()):
 
     fmt = FORMATS[dtype]
     x, y = (to_tensor(b, fmt, torch.device("cpu")) for b in (bits, output))
-    exact, _, limits = SOFTMAX.on_device(x, fmt, bounds.model(STANDARD, fmt))
+    exact, _, limits, _ = SOFTMAX.on_device(x, fmt, bounds.model(STANDARD, fmt))
     with _patched(patches):
         by_kernel = compare.compare(y, exact, limits, fmt)
     with mock.patch.object(compare, "INTERPRETED", False):

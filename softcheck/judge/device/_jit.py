@@ -30,7 +30,7 @@ Triton's default changes after 3.9. The kernels' margins allow for multiplicatio
 operations that must be fused use ``tl.fma``. The kernels' integers wrap on purpose, where TRITON_DEBUG would trap.
 """
 
-_ALIGNED = 16
+ALIGNED = 16
 """Bytes to which Triton looks at a pointer's alignment."""
 
 INTERPRETED = bool(triton.knobs.runtime.interpret)
@@ -42,25 +42,28 @@ _chosen: dict[Hashable, Any] = {}
 
 
 def launch_on(
-    x: torch.Tensor, y: torch.Tensor, kernel: Any, programs: int, key: Hashable, arguments: Any, options: dict[str, Any]
+    tensors: tuple[torch.Tensor, ...],
+    kernel: Any,
+    programs: int,
+    key: Hashable,
+    arguments: Any,
+    options: dict[str, Any],
 ) -> None:
-    """Launches a kernel on two matrices, without Triton's choice of the compiled kernel if it was made before.
+    """Launches a kernel on some tensors, without Triton's choice of the compiled kernel if it was made before.
 
     The choice takes longer than the kernel takes for many a matrix. It depends on the dtypes, shapes, strides and
-    alignments of both matrices, and otherwise on ``key`` alone. ``arguments`` are the kernel's own after the matrices,
+    alignments of these tensors, and otherwise on ``key`` alone. ``arguments`` are the kernel's own after the tensors,
     constants of compilation included; other tensors among them lie where they lie in every workspace.
     """
-    matrices = tuple(
-        (each.dtype, each.shape, each.stride(), each.data_ptr() % _ALIGNED, each.device) for each in (x, y)
-    )
-    place = (kernel, programs, key, matrices)
+    seen = tuple((each.dtype, each.shape, each.stride(), each.data_ptr() % ALIGNED, each.device) for each in tensors)
+    place = (kernel, programs, key, seen)
     chosen = _chosen.get(place)
     if chosen is not None:
-        chosen[(programs, 1, 1)](x, y, *arguments)
+        chosen[(programs, 1, 1)](*tensors, *arguments)
         return
-    chosen = kernel[(programs,)](x, y, *arguments, **options)
+    chosen = kernel[(programs,)](*tensors, *arguments, **options)
     # Without a GPU kernels are interpreted, or compiled for one that is not there.
-    if x.is_cuda:
+    if tensors[0].is_cuda:
         if len(_chosen) >= _MOST_CHOSEN:
             _chosen.clear()
         _chosen[place] = chosen

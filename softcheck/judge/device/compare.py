@@ -18,7 +18,7 @@ from oracles.formats import FLOAT64, Format, decode
 from softcheck.calling.call import TORCH_DTYPES, to_bits
 from softcheck.errors import UsageError
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit, launch_on
+from softcheck.judge.device._jit import ALIGNED, INTERPRETED, OPTIONS, jit, launch_on
 from softcheck.judge.device.bins import bin_of, close_table, count, open_table
 from softcheck.judge.device.elements import binade, inverse_ulp
 from softcheck.judge.device.reduction import better, is_nvidia
@@ -216,9 +216,9 @@ def launched(flat: list[torch.Tensor], fmt: Format) -> tuple[int, int]:
         fmt.max_exponent,
         is_nvidia(),
     )
-    key = (limits.dtype, limits.data_ptr() % 16, scale.data_ptr() % 16, fmt, len(flat))
+    key = (limits.dtype, limits.data_ptr() % ALIGNED, scale.data_ptr() % ALIGNED, fmt, len(flat))
     launch_on(
-        output, exact, _compare_kernel, programs, key, given, {"num_warps": _WARPS, **registers(REGISTERS), **OPTIONS}
+        (output, exact), _compare_kernel, programs, key, given, {"num_warps": _WARPS, **registers(REGISTERS), **OPTIONS}
     )
     copied.copy_(space[: len(copied)], non_blocking=True)
     return programs, most

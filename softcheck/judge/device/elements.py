@@ -46,6 +46,19 @@ def inverse_ulp_down(exponent: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
 
 
 @jit
+def logarithmic_error(below: tl.tensor, slope: tl.tensor, exponential: tl.tensor) -> tl.tensor:
+    """A of an element, float32, from its distance below the row's maximum; 0 for the maximum."""
+    return slope * below + tl.where(below > 0, exponential, 0.0)
+
+
+@jit
+def sum_allowance(additions: tl.tensor, twice: tl.tensor, weighted: tl.tensor, underflow_sum: tl.tensor) -> tl.tensor:
+    """Largest |sum - 1| of a row before the results are rounded, float32; ``weighted`` is the mean of A."""
+    logarithmic = additions + twice * weighted
+    return logarithmic * (1.0 + 0.5 * logarithmic) + underflow_sum
+
+
+@jit
 def bound_in_ulps(
     b: tl.tensor,
     r_in_ulps: tl.tensor,
@@ -99,7 +112,7 @@ def bound_of(
     since tau itself may be a subnormal of few bits. The cap of 2 in softcheck.operations.bounds has no counterpart: models
     for which it matters are not supported here.
     """
-    b = slope * tl.minimum(distance, 800.0) + tl.where(distance > 0, exponential, 0.0) + row_part
+    b = logarithmic_error(tl.minimum(distance, 800.0), slope, exponential) + row_part
     tau = underflow * inverse_ulp_down(exponent, PRECISION)
     bound, rounding = bound_in_ulps(b, r_in_ulps, tau, ROUNDS, UNDERFLOWS, FAR, MORE_TERMS)
     return bound, rounding

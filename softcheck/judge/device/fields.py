@@ -7,8 +7,9 @@ import numpy as np
 import torch
 
 FIELDS = (
-    "row_class",
     "row",
+    "special",
+    "fully_masked",
     "comparable",
     "error_sum",
     "flushed",
@@ -20,16 +21,16 @@ FIELDS = (
     "masked_not_zero",
     "deviation",
     "allowed",
-    "error_ftz",
     "range_size",
     "masked_size",
     "denominator",
     "mean_distance",
     "error",
+    "share",
+    "error_ftz",
     "error_column",
     "error_logit",
     "error_output",
-    "share",
     "share_column",
     "share_logit",
     "share_output",
@@ -40,7 +41,8 @@ FIELDS = (
 if there is none. ``masked_size`` and ``range_size`` are the largest distances of such elements from 0 or [0, 1].
 ``mean_distance`` is the mean of max x - x weighted by the exact softmax. ``row`` is the row's own number. ``error_column``
 and ``share_column`` are the columns of these maxima, beside the bit patterns of their logits and outputs as integers. The
-other figures are counts.
+other figures are counts: ``special`` is 1 for rows whose answer follows a convention, ``fully_masked`` for those of -inf
+alone.
 """
 
 PLACES = {name: place for place, name in enumerate(FIELDS)}

@@ -78,7 +78,8 @@ def judge_on_device(
         return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=fully_masked, arithmetic=arithmetic)
     judged_in = dispatch.arithmetic_of(constants, x.device, judged_in)
     # Triton launches on the current device, wherever its tensors are.
-    with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
+    elsewhere = x.is_cuda and x.device.index != torch.cuda.current_device()
+    with torch.cuda.device(x.device) if elsewhere else nullcontext():
         return _Judgement(x, y, constants, fully_masked, arithmetic, most, scans=scans).measurement(
             judged_in if scans else "float64", programs
         )

@@ -18,10 +18,12 @@ from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
     bound_in_ulps,
     is_power,
+    logarithmic_error,
     quick_inverse,
     ratio,
     scaled_binade,
     scaled_inverse_ulp,
+    sum_allowance,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
 from softcheck.judge.device.reduction import Scan, begin, better, finish, is_nvidia, leave, store_best, store_sums
@@ -123,7 +125,7 @@ def _pairs_kernel(
         below = tl.where(masked, 0.0, tl.minimum(high - low, _CLAMPED))
         distance = clamped(high.to(tl.float64) - low.to(tl.float64), _CLAMP)
         e = tl.where(masked, 0.0, exp_minus(distance, DEGREE, NVIDIA))
-        own_error = slope * below + tl.where(below > 0, exponential, 0.0)
+        own_error = logarithmic_error(below, slope, exponential)
         inverse = quick_inverse(1.0 + e, NVIDIA)
         row_part = additions + e.to(tl.float32) * own_error * inverse.to(tl.float32)
 
@@ -151,8 +153,7 @@ def _pairs_kernel(
         share = tl.maximum(high_share, low_share)
 
         weighted = row_part - additions
-        allowance = additions + twice * weighted
-        allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
+        allowance = sum_allowance(additions, twice, weighted, underflow_sum)
         low_cost = tl.where(masked, 0.0, low_rounding / low_per_ulp)
         allowance += (high_rounding / high_per_ulp + low_cost) * _DOWN
         deviation = tl.abs(high_difference + low_difference).to(tl.float32) * _DOWN
@@ -233,5 +234,5 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
         **registers(REGISTERS),
         **OPTIONS,
     )
-    launch_on(x, y, _pairs_kernel, found.programs, (constants, masked_gives_zero), given, options)
+    launch_on((x, y), _pairs_kernel, found.programs, (constants, masked_gives_zero), given, options)
     return finish(found)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from triton.language.extra.cuda import gdc_wait
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
+from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit, launch_on
 from softcheck.judge.device.fields import FEW_ROWS, FIELDS, MORE, FigureTable
 
 FLOATS = 4
@@ -28,7 +28,10 @@ INTEGERS = SUMS + 3
 """Integers per program: the counts, then the rows of the three largest figures."""
 
 _FLOATS, _SUMS, _INTEGERS = tl.constexpr(FLOATS), tl.constexpr(SUMS), tl.constexpr(INTEGERS)
-_FOUND = bins.TABLE + INTEGERS + 1 + FLOATS
+_RESULTS = bins.TABLE + INTEGERS + 1 + FLOATS
+_FOUND = _RESULTS + _RESULTS % 2
+"""Words of a scan's results, so many that the table behind them is aligned as memory of its own: the same kernel writes
+both."""
 _TABLE_WORDS = len(FIELDS) * (FEW_ROWS + MORE)
 _BINS, _MOST_ROWS = 8, 2048
 """Part of the table of all programs' counts that a program of the last kernel reads at once. It usually reads all rows
@@ -205,7 +208,7 @@ class Numbers:
         counts = copied[bins.TABLE : bins.TABLE + INTEGERS + 1].tolist()
         self.passed, self.special, self.fully_masked = counts[:SUMS]
         self.left: int = counts[INTEGERS]
-        figures = copied[bins.TABLE + INTEGERS + 1 : _FOUND].view(np.float64).tolist()
+        figures = copied[bins.TABLE + INTEGERS + 1 : _RESULTS].view(np.float64).tolist()
         self.error_sum: float = figures[0]
         self.largest: list[float] = figures[1:]
         """Error, share of the bound, and distance of a sum from 1; -1 where no row has the figure."""
@@ -284,10 +287,9 @@ def finish(scan: Scan) -> Scan:
     space = scan.space
     numbers = space.found[bins.TABLE :]
     figures = numbers[INTEGERS + 1 :].view(torch.float64)
-    tables = bins.TABLE // _BINS if is_nvidia() else 0
+    tables, counts = bins.TABLE // _BINS if is_nvidia() else 0, space.counts.shape[1]
     programs = int(triton.next_power_of_2(scan.programs))
-    _finish_kernel[(tables + FLOATS + SUMS + 1,)](
-        space.floats,
+    given = (
         space.integers,
         space.counts,
         scan.programs,
@@ -297,13 +299,12 @@ def finish(scan: Scan) -> Scan:
         numbers,
         space.found,
         tables,
-        space.counts.shape[1],
+        counts,
         _BINS,
         min(_MOST_ROWS, programs),
         programs,
         overlaps(),
-        num_warps=8,
-        **closely(),
-        **OPTIONS,
     )
+    options = {"num_warps": 8, **closely(), **OPTIONS}
+    launch_on((space.floats,), _finish_kernel, tables + FLOATS + SUMS + 1, (scan.programs, counts), given, options)
     return scan

@@ -21,7 +21,7 @@ from softcheck.judge.device import bins
 from softcheck.judge.device._jit import OPTIONS, jit, launch_on
 from softcheck.judge.device.bins import EXCHANGE, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
-from softcheck.judge.device.elements import as_float32, leading, quick_inverse
+from softcheck.judge.device.elements import as_float32, leading, quick_inverse, sum_allowance
 from softcheck.judge.device.exchange import CLOSER, FIRST, kept
 from softcheck.judge.device.exp64 import exp_minus
 from softcheck.judge.device.reduction import (
@@ -313,8 +313,7 @@ def _scan_kernel(
             NVIDIA,
         )
         largest_error, largest_share = largest(error, LANES, INNER), largest(share, LANES, INNER)
-        allowance = additions + twice * weighted
-        allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
+        allowance = sum_allowance(additions, twice, weighted, underflow_sum)
         if EXACT_SUMS:
             costs = rounding / per_ulp
             allowance += tl.sum(costs if EVEN else tl.where(inside, costs, 0.0), axis=1) * _DOWN * 2.0 ** (64 - up)
@@ -500,5 +499,5 @@ def scan(
         *spread(x, y, settings.block, settings.tile_rows, settings.warps),
         *settings.flags,
     )
-    launch_on(x, y, _scan_kernel, found.programs, (constants, warp_elements), given, settings.options)
+    launch_on((x, y), _scan_kernel, found.programs, (constants, warp_elements), given, settings.options)
     return finish(found)

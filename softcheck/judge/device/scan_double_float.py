@@ -27,7 +27,15 @@ from softcheck.judge.device.double_float import (
     row_sums,
     two_sum,
 )
-from softcheck.judge.device.elements import bound_in_ulps, is_power, ratio, scaled_binade, scaled_inverse_ulp
+from softcheck.judge.device.elements import (
+    bound_in_ulps,
+    is_power,
+    logarithmic_error,
+    ratio,
+    scaled_binade,
+    scaled_inverse_ulp,
+    sum_allowance,
+)
 from softcheck.judge.device.reduction import Scan, begin, better, finish, is_nvidia, leave, store_best, store_sums
 from softcheck.judge.device.scan import degree
 from softcheck.judge.device.tiles import NARROW, REGISTERS, THREADS, default_programs, registers, stages, tile
@@ -141,7 +149,7 @@ def _scan_kernel(
         e = tl.where(masked, 0.0, e)
         e_low = tl.where(masked, 0.0, e_low)
         below = distance > 0
-        own_error = slope * distance + tl.where(below, exponential, 0.0)
+        own_error = logarithmic_error(distance, slope, exponential)
         total, total_low, rest, weighted = row_sums(e, e_low, e * own_error)
         inverse_high, inverse_low, odd = _denominator(total, total_low, rest, weighted, exponential)
         weighted = weighted * _DOWN * inverse_high
@@ -169,8 +177,7 @@ def _scan_kernel(
         largest_error = tl.max(error.to(tl.int32, bitcast=True), axis=1).to(tl.float32, bitcast=True)
         largest_share = tl.max(share.to(tl.int32, bitcast=True), axis=1).to(tl.float32, bitcast=True)
         deviation = tl.abs(tl.sum(difference, axis=1)) * _DOWN
-        allowance = additions + twice * weighted
-        allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum
+        allowance = sum_allowance(additions, twice, weighted, underflow_sum)
         if EXACT_SUMS:
             allowance += tl.sum(tl.where(masked, 0.0, rounding / per_ulp), axis=1) * _DOWN
         else:

@@ -22,8 +22,10 @@ from softcheck.judge.device.elements import (
     inverse_ulp_down,
     is_power,
     is_power_of_two,
+    logarithmic_error,
     quick_inverse,
     ratio,
+    sum_allowance,
     ulp_up,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
@@ -68,7 +70,7 @@ def _exponential(
     below = tl.where(masked, 0.0, tl.minimum(peak - logit, _CLAMPED))
     distance = clamped(peak.to(tl.float64) - logit.to(tl.float64), _CLAMP)
     e = tl.where(masked, 0.0, exp_minus(distance, DEGREE, NVIDIA, _SCALE))
-    return e, slope * below + tl.where(below > 0, exponential, 0.0)
+    return e, logarithmic_error(below, slope, exponential)
 
 
 @jit
@@ -231,8 +233,7 @@ def _short_kernel(
             costs += cost
         share = largest_share.to(tl.float32, bitcast=True)
         deviation = tl.abs(output_sum - 1.0).to(tl.float32)
-        allowance = additions + twice * weighted
-        allowance = allowance * (1.0 + 0.5 * allowance) + underflow_sum + costs * _DOWN
+        allowance = sum_allowance(additions, twice, weighted, underflow_sum) + costs * _DOWN
         right = ordinary & valid & (share <= 1.0 - margin) & (odd == 0) & (largest_error < _LARGEST_ERROR)
         right = right & (deviation <= allowance * (1.0 - 2.0**-12))
         all_nan = least_size > _INFINITE
@@ -316,5 +317,5 @@ def scan_short(
         **registers(most),
         **OPTIONS,
     )
-    launch_on(x, y, _short_kernel, found.programs, (constants, masked_gives_zero), given, options)
+    launch_on((x, y), _short_kernel, found.programs, (constants, masked_gives_zero), given, options)
     return finish(found)

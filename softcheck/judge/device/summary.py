@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oracles.reference import RowClass
 from softcheck.contract import FindingKind
 from softcheck.judge.device.fields import FIELDS, PLACES, FigureTable
 
@@ -27,7 +26,10 @@ _MISMATCHES = slice(PLACES["nan_mismatch"], PLACES["masked_not_zero"] + 1)
 _SIZES = ("share", "range_size", "nan_mismatch", "inf_mismatch", "masked_size")
 """The figure that makes a row the witness of each kind."""
 _SHOWN = (FindingKind.SUM_VIOLATION, *_KINDS)
-_SUMS = slice(PLACES["comparable"], PLACES["flushed"] + 1)
+_SUMS = slice(PLACES["special"], PLACES["flushed"] + 1)
+_FLAGS = slice(PLACES["doubtful"], PLACES["masked_not_zero"] + 1)
+_PEAKS = slice(PLACES["error"], PLACES["share"] + 1)
+_MAXIMA = slice(PLACES["error"], PLACES["error_ftz"] + 1)
 
 
 class Peak(NamedTuple):
@@ -75,8 +77,8 @@ def peak(found: FigureTable, figure: str, place: int) -> Peak | None:
 
 def _peak(of_row: Sequence[float], figure: str) -> Peak:
     """A figure from all figures of its row."""
-    value, column, logit, output = of_row[PLACES[figure] :][:4]
-    return Peak(value, int(of_row[PLACES["row"]]), int(column), int(logit), int(output))
+    column, logit, output = of_row[PLACES[f"{figure}_column"] :][:3]
+    return Peak(of_row[PLACES[figure]], int(of_row[PLACES["row"]]), int(column), int(logit), int(output))
 
 
 def summarise(found: FigureTable, *, margin: float, most_broken: int) -> Summary:
@@ -91,39 +93,44 @@ def summarise(found: FigureTable, *, margin: float, most_broken: int) -> Summary
 
 
 def _summarised(found: FigureTable, margin: float, most_broken: int) -> Summary:
-    library = found.library
-    share_of_sum = abs(found["deviation"]) / found["allowed"]
-    doubtful = (found["doubtful"] > 0) | (abs(share_of_sum - 1) <= max(margin, 2.0**-14))
+    margin = max(margin, 2.0**-14)
+    deviations = abs(found["deviation"])
+    share_of_sum = deviations / found["allowed"]
+    # On the host it costs little to see that no row is broken or in doubt.
+    if found.library is np and not (found.figures[_FLAGS].any() or (share_of_sum >= 1 - margin).any()):
+        return _reduced(found, np.zeros(len(deviations), dtype=np.bool_), 0, None)
+    doubtful = (found["doubtful"] > 0) | (abs(share_of_sum - 1) <= margin)
     bad_sum = share_of_sum > 1
     broken = bad_sum | (found.figures[_COUNTS].sum(0) > 0)
     chosen = doubtful | (broken & ((broken & ~doubtful).sum() <= most_broken))
     left = int(chosen.sum())
     if left:
         found, bad_sum, broken = found.rows(~chosen), bad_sum[~chosen], broken[~chosen]
-    figures = found.figures
+    return _reduced(found, chosen, left, bad_sum if broken.any() else None)
+
+
+def _reduced(found: FigureTable, chosen: Any, left: int, bad_sum: Any | None) -> Summary:
+    """Reduces the rows that are kept; ``bad_sum`` tells those with a wrong sum, if any row breaks a promise."""
+    library, figures = found.library, found.figures
     if not figures.shape[1]:
         return Summary(chosen=chosen, left=left)
     deviations = abs(found["deviation"])
-    largest = [found["error"], found["share"], found["error_ftz"], library.where(deviations >= 0, deviations, -1.0)]
-    largest = library.stack(largest)
-    special = found["row_class"] > 0
     parts = [
         figures[_SUMS].sum(1),
-        library.amax(largest, 1),
-        figures[:, largest[:2].argmax(1)].T.reshape(-1),
-        library.stack([special, found["row_class"] == RowClass.FULLY_MASKED]).sum(1),
+        library.amax(figures[_MAXIMA], 1),
+        library.where(deviations >= 0, deviations, -1.0).max()[None],
+        figures[:, figures[_PEAKS].argmax(1)].T.reshape(-1),
     ]
-    if broken.any():
+    if bad_sum is not None:
         counts = library.concatenate([bad_sum[None], figures[_COUNTS]])
         sizes = library.stack([deviations / found["allowed"], *(found[name] for name in _SIZES)])
         worst = library.where(counts > 0, library.where(sizes >= 0, sizes, 0.0), -1.0).argmax(1)
-        mismatches = special & (figures[_MISMATCHES].sum(0) > 0)
+        mismatches = (found["special"] > 0) & (figures[_MISMATCHES].sum(0) > 0)
         parts += [counts.sum(1), found["row"][worst], mismatches.sum()[None]]
     # All is read at once. Numbers of elements and rows are far below 2^53.
     read = iter(library.concatenate(parts).tolist())
-    elements, error_sum, flushed, error, share, error_ftz, deviation = islice(read, 7)
+    special_rows, fully_masked_rows, elements, error_sum, flushed, error, share, error_ftz, deviation = islice(read, 9)
     of_error, of_share = (list(islice(read, len(FIELDS))) for _ in range(2))
-    special_rows, fully_masked_rows = islice(read, 2)
     shown, rows, mismatched = (list(islice(read, length)) for length in (len(_SHOWN), len(_SHOWN), 1))
     each = zip(_SHOWN, shown, rows, strict=False)
     return Summary(

@@ -5,7 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
-from softcheck.judge.device._jit import OPTIONS, jit, jit_for_all
+from softcheck.judge.device._jit import ALIGNED, OPTIONS, jit, jit_for_all, launch_on
 from softcheck.judge.device.bins import bin_of, close_table, count, open_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
@@ -43,11 +43,12 @@ _DOWN = tl.constexpr(2.0**-64)
 _INFINITY = tl.constexpr(float("inf"))
 
 _FIELD = [tl.constexpr(place) for place in range(len(FIELDS))]
-_CLASS, _ROW, _COMPARABLE, _ERROR_SUM, _FLUSHED, _DOUBTFUL = _FIELD[:6]
-_EXCEEDING, _RANGE, _NAN, _INF, _MASKED = _FIELD[6:11]
-_DEVIATION, _ALLOWED, _ERROR_FTZ, _RANGE_SIZE, _MASKED_SIZE, _DENOMINATOR, _MEAN_DISTANCE = _FIELD[11:18]
-_ERROR, _ERROR_COLUMN, _ERROR_LOGIT, _ERROR_OUTPUT = _FIELD[18:22]
-_SHARE, _SHARE_COLUMN, _SHARE_LOGIT, _SHARE_OUTPUT = _FIELD[22:]
+_ROW, _SPECIAL, _FULLY_MASKED, _COMPARABLE, _ERROR_SUM, _FLUSHED = _FIELD[0:6]
+_DOUBTFUL, _EXCEEDING, _RANGE, _NAN, _INF, _MASKED = _FIELD[6:12]
+_DEVIATION, _ALLOWED, _RANGE_SIZE, _MASKED_SIZE, _DENOMINATOR, _MEAN_DISTANCE = _FIELD[12:18]
+_ERROR, _SHARE, _ERROR_FTZ = _FIELD[18:21]
+_ERROR_COLUMN, _ERROR_LOGIT, _ERROR_OUTPUT = _FIELD[21:24]
+_SHARE_COLUMN, _SHARE_LOGIT, _SHARE_OUTPUT = _FIELD[24:27]
 
 
 @jit
@@ -289,9 +290,9 @@ def _table_kernel(
         allowed = tl.minimum(allowed, largest_sum)
         summed = ordinary & (comparables == columns)
         deviation = tl.where(summed, output_sum - 1.0, float("nan"))
-        row_class = tl.where(not_a_number, 1.0, tl.where(fully_masked, 2.0, 0.0)).to(tl.float64)
         at = figures + wanted
-        tl.store(at + _CLASS * rows, row_class, mask=valid)
+        tl.store(at + _SPECIAL * rows, (ordinary == 0).to(tl.float64), mask=valid)
+        tl.store(at + _FULLY_MASKED * rows, fully_masked.to(tl.float64), mask=valid)
         tl.store(at + _COMPARABLE * rows, comparables, mask=valid)
         tl.store(at + _ERROR * rows, largest_error, mask=valid)
         tl.store(at + _ERROR_SUM * rows, error_sum, mask=valid)
@@ -357,9 +358,7 @@ def tabulate(
         figures = torch.empty((len(FIELDS), len(rows)), dtype=torch.float64, device=x.device)
     tiles = triton.cdiv(len(rows), tile_rows)
     grid = min(tiles, default_programs(x.device, _WARPS, _THREADS))
-    _table_kernel[(grid,)](
-        x,
-        y,
+    given = (
         rows,
         figures,
         histogram,
@@ -378,7 +377,8 @@ def tabulate(
         constants.underflows,
         DEGREE,
         is_nvidia(),
-        num_warps=_WARPS,
-        **OPTIONS,
     )
+    places = (figures.data_ptr() % ALIGNED, histogram.data_ptr() % ALIGNED)
+    options = {"num_warps": _WARPS, **OPTIONS}
+    launch_on((x, y), _table_kernel, grid, (constants, masked_gives_zero, block, *places), given, options)
     return FigureTable(figures)
