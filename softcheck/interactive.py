@@ -99,8 +99,11 @@ def check(
         device=device,
         speed=False,
     )
+    words = ["softcheck", "report", name]
+    words += [word for each in dtypes if dtype is not None for word in ("--dtype", each)]
+    words += [word for glob in cases for word in ("--case", glob)]
     return CheckResult(
-        build(run_checks(options), command=["softcheck", "report", name, *(["--quick"] if quick else [])])
+        build(run_checks(options), command=[*words, *(["--quick"] if quick else []), "--device", device])
     )
 
 

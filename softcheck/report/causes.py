@@ -28,7 +28,10 @@ _FEWEST_FAILING = 3
 _MOST_ELEMENTS = 2**16
 """Elements of the largest case whose logits are looked at."""
 
-_EMPTY_FAMILY, _OF_ONE_VALUE = "empty", "every logit of the row is -inf"
+_OF_ONE_VALUE = "every logit of the row is -inf"
+
+_PADDED = "N not a power of two"
+"""The class of widths at which a block of a power of two holds lanes beyond the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,10 @@ def _widths(evidence: _Evidence) -> Cause | None:
     found = None
     if len(tried) >= _FEWEST_WIDTHS and len(failing) >= _FEWEST_FAILING:
         found = class_of(tried, failing)
+        padded = sizes_named(_PADDED)
+        # Among widths beside powers of two alone, these are the odd ones too; sums that are too small tell them apart.
+        if padded is not None and list(filter(padded, tried)) == failing and any(map(_is_too_small, values)):
+            found = (_PADDED, padded)
     words = swept.message.partition(" (")[0] if swept is not None else None if found is None else found[0]
     if words is None or (swept is None and len(failing) < _FEWEST_FAILING):
         return None
@@ -207,8 +214,12 @@ def _widths(evidence: _Evidence) -> Cause | None:
     return _cause(explained, f"wrong at {_every(words)}: {meaning}", mend=mend, declare=declare, right_on=right_on)
 
 
+def _is_too_small(finding: Finding) -> bool:
+    return "misses 1 by -" in finding.message
+
+
 def _every(words: str) -> str:
-    return "every width that is no power of two" if words == "N not a power of two" else words
+    return "every width that is no power of two" if words == _PADDED else words
 
 
 def _limit_of(words: str) -> tuple[str, str]:
@@ -224,9 +235,8 @@ def _limit_of(words: str) -> tuple[str, str]:
 def _of_widths(words: str, findings: Sequence[Finding]) -> tuple[str, str]:
     """What a kernel that is wrong at these widths usually does, and the mend."""
     kinds = {f.kind for f in findings}
-    too_small = any("misses 1 by -" in f.message for f in findings)
-    if words == "N not a power of two":
-        if too_small:
+    if words == _PADDED:
+        if any(map(_is_too_small, findings)):
             return "lanes beyond the row enter the sum", 'load them with mask=column < columns, other=-float("inf")'
         return "lanes beyond the row are computed with", "mask every load, sum and store by column < columns"
     if words.startswith(("N > ", "N >= ")):

@@ -114,3 +114,16 @@ def test_an_unknown_word_gives_near_ones():
 
     with pytest.raises(UsageError, match="did you mean 'wrong_layout'"):
         explanation_of("wrong_layuot")
+
+
+def test_widths_beside_powers_of_two_alone_are_told_by_their_sums():
+    cases = [case for case in CASES if case.family == "widths"]
+    odd = [case for case in cases if case.shape[1] % 2 and case.shape[1] > 1]
+    small = causes_of(
+        [finding(Kind.SUM_VIOLATION, c.id, "row 0: the outputs' sum misses 1 by -0.5") for c in odd], cases
+    )
+    large = causes_of(
+        [finding(Kind.SUM_VIOLATION, c.id, "row 0: the outputs' sum misses 1 by +0.5") for c in odd], cases
+    )
+    assert small[0].text.startswith("wrong at every width that is no power of two")
+    assert large[0].text.startswith("wrong at odd N")
