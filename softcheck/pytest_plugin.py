@@ -25,7 +25,7 @@ import pytest
 if TYPE_CHECKING:
     from softcheck.cases.case import Case
     from softcheck.run.session import Session
-    from softcheck.testing import Accuracy, GeneratedAccuracy, ProbedAccuracy
+    from softcheck.testing import Accuracy, GeneratedAccuracy, ProbedAccuracy, Told
 
 _MARKER = (
     "accuracy(variants, dtypes, families, corpora, probes): judge softmax variants on the corpora and put them through "
@@ -361,18 +361,31 @@ def softcheck_session(request: pytest.FixtureRequest) -> "Iterator[Session]":
     session.close()
 
 
+_TOLD: "pytest.StashKey[dict[tuple[str, str], Told]]" = pytest.StashKey()
+"""What tests have failed of so far, by variant and dtype."""
+
+
+def _common(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What every subject is made with beside its variant."""
+    return {
+        "require_all_sizes": _settings(request.config).require_all_sizes,
+        "told": request.config.stash.setdefault(_TOLD, {}),
+        "name": request.node.name,
+    }
+
+
 @pytest.fixture
 def accuracy(request: pytest.FixtureRequest, softcheck_session: "Session") -> "Accuracy | ProbedAccuracy":
     """The variant, dtype and saved cases, or the probe, of one parametrised test; call ``check()``."""
     from softcheck.testing import Accuracy, ProbedAccuracy
 
     variant, dtype, judged = request.param
-    promised = _settings(request.config).require_all_sizes
+    common = _common(request)
     subject: Accuracy | ProbedAccuracy
     if isinstance(judged, str):
-        subject = ProbedAccuracy(softcheck_session, variant, dtype, judged, require_all_sizes=promised)
+        subject = ProbedAccuracy(softcheck_session, variant, dtype, judged, **common)
     else:
-        subject = Accuracy(softcheck_session, variant, dtype, judged, require_all_sizes=promised)
+        subject = Accuracy(softcheck_session, variant, dtype, judged, **common)
     request.node.stash.setdefault(_SUBJECTS, {})["accuracy"] = subject
     return subject
 
@@ -384,8 +397,6 @@ def generated_accuracy(request: pytest.FixtureRequest, softcheck_session: "Sessi
 
     variant, dtype = request.param
     settings = _settings(request.config)
-    subject = GeneratedAccuracy(
-        softcheck_session, variant, dtype, settings.examples, require_all_sizes=settings.require_all_sizes
-    )
+    subject = GeneratedAccuracy(softcheck_session, variant, dtype, settings.examples, **_common(request))
     request.node.stash.setdefault(_SUBJECTS, {})["generated_accuracy"] = subject
     return subject

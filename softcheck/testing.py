@@ -1,15 +1,19 @@
 """Objects that the pytest fixtures hand to a test: one variant in one dtype, and the cases to judge it on."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import pytest
 
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
+from softcheck.report.causes import causes_of
+from softcheck.report.model import Cause, Finding
 from softcheck.report.probes import probe_command
-from softcheck.report.reproduce import reproduce_command
+from softcheck.report.reproduce import finding_id, reproduce_command
 from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
 from softcheck.run.probing import ProbeResult, ProbeTask, run_probe
@@ -17,14 +21,27 @@ from softcheck.run.refused_sizes import Around, around
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
+_SHOWN_CAUSES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A broken promise, the case that shows it, and what is said of it."""
+    """A broken promise, and the case that shows it."""
 
     case_id: str
     violation: Violation
-    said: str
+    again: str
+    """The command that shows it again."""
+
+
+@dataclass
+class Told:
+    """What earlier tests of one variant in one dtype have failed of."""
+
+    causes: dict[str, str] = field(default_factory=dict)
+    """The first test that failed of each cause, by the cause's words."""
+    widths: list[Finding] = field(default_factory=list)
+    """What the quick probe of widths has found."""
 
 
 @dataclass
@@ -36,6 +53,10 @@ class _Subject:
     dtype: str
     require_all_sizes: bool = field(default=False, kw_only=True)
     """True if sizes that the variant refuses are broken promises."""
+    told: dict[tuple[str, str], Told] = field(default_factory=dict, kw_only=True)
+    """What earlier tests have failed of, by variant and dtype."""
+    name: str = field(default="an earlier test", kw_only=True)
+    """The name of the test."""
     has_judged: bool = field(default=False, init=False, kw_only=True)
     """True if the test has called a judging function, whatever the result."""
 
@@ -53,10 +74,9 @@ class _Subject:
         """The reason of the declared defect behind a violation, or None."""
         return declaration.explanation(violation, result.case.id, self.dtype, self.session.ready.backend)
 
-    def describe(self, result: CaseMeasurement, violation: Violation) -> str:
-        """Returns the kind, the case, the judge's message, and the command that shows the finding again."""
-        command = reproduce_command(self.variant, result.case, self.session.ready.backend)
-        return f"  {violation.kind} on {result.case.id}\n    {violation.message}\n    {command}"
+    def again(self, result: CaseMeasurement) -> str:
+        """The command that runs a case again."""
+        return reproduce_command(self.variant, result.case, self.session.ready.backend)
 
     def given_up(self) -> str | None:
         """Returns the reason why the variant is called no more, or None."""
@@ -66,7 +86,7 @@ class _Subject:
     def shown(self, results: Sequence[CaseMeasurement]) -> list[_Shown]:
         """The broken promises of some results."""
         return [
-            _Shown(result.case.id, violation, self.describe(result, violation))
+            _Shown(result.case.id, violation, self.again(result))
             for result in results
             for violation in result.measurement.violations
         ]
@@ -83,16 +103,18 @@ class _Subject:
         sizes: Around,
         declaration: Declaration,
         *,
+        cases: Sequence[Case] = (),
         broken: Sequence[str] = (),
         judged: int = 0,
     ) -> None:
         """Ends the test where something was found, and returns where nothing was.
 
-        It fails with every broken promise, ``broken`` among them. Else it is an expected failure where a declared defect showed. Else
-        it is skipped where sizes are refused, or fails where every size is promised; ``judged`` cases were called in all.
+        It fails with the causes of what was found on ``cases`` and in probes, and with ``broken``. Else it is an expected
+        failure where a declared defect showed. Else it is skipped where sizes are refused, or fails where every size is
+        promised; ``judged`` cases were called in all.
         """
         beside = [each for each in self.shown(sizes.tried) if each.violation.refusal is None]
-        failed = list(broken)
+        failed: list[_Shown] = []
         known: list[str] = []
         refused: Counter[str] = Counter()
         for each in (*shown, *beside):
@@ -101,23 +123,72 @@ class _Subject:
             if reason is not None:
                 known.append(reason)
             elif limit is None:
-                failed.append(each.said)
+                failed.append(each)
             else:
                 refused[limit.words] += 1
         said = [f"{why} ({count} of {judged} cases)" if judged else why for why, count in refused.items()]
+        others = list(broken)
         if self.require_all_sizes:
-            failed += [f"  {why}; --softcheck-require-all-sizes promises every size" for why in said]
-        if failed:
-            self.fail(failed)
+            others += [f"  {why}; --softcheck-require-all-sizes promises every size" for why in said]
+        if failed or others:
+            self.fail(failed, [*cases, *(result.case for result in sizes.tried)], others)
         if known:
             pytest.xfail(known[0])
         if said:
             pytest.skip(f"{self.variant}, {self.dtype}: {'; '.join(said)}")
 
-    def fail(self, broken: list[str]) -> None:
-        """Ends the test with every broken promise."""
-        heading = f"{self.variant}, {self.dtype}: {len(broken)} broken promises"
-        pytest.fail("\n".join([heading, *broken]), pytrace=False)
+    def fail(self, shown: Sequence[_Shown], cases: Sequence[Case], others: Sequence[str] = ()) -> NoReturn:
+        """Ends the test with the causes of what was found.
+
+        Where an earlier test of this variant and dtype has failed of the same causes, this one is an expected failure that
+        points to it.
+        """
+        told = self.told.setdefault((self.variant, self.dtype), Told())
+        found = [self._finding(each) for each in shown]
+        if found and not told.causes:
+            told.widths = self._widths()
+        own = {finding.id for finding in found}
+        causes = [
+            cause
+            for cause in causes_of([*found, *(f for f in told.widths if f.id not in own)], cases)
+            if own.intersection(cause.findings)
+        ]
+        first = next((told.causes[cause.text] for cause in causes if cause.text in told.causes), None)
+        if first is not None and not others and all(cause.text in told.causes for cause in causes):
+            pytest.xfail(f"{first} failed of the same cause: {causes[0].text}")
+        told.causes.update({cause.text: self.name for cause in causes if cause.text not in told.causes})
+        promises = f"{len(shown) + len(others)} broken promise{'' if len(shown) + len(others) == 1 else 's'}"
+        lines = [f"{self.variant}, {self.dtype}: {promises}"]
+        for cause in causes[:_SHOWN_CAUSES]:
+            lines += _cause_lines(cause, [each for each in found if each.id in set(cause.findings)])
+        if len(causes) > _SHOWN_CAUSES:
+            lines.append(
+                f"  and {len(causes) - _SHOWN_CAUSES} more causes: see softcheck report {shlex.quote(self.variant)}"
+            )
+        pytest.fail("\n".join([*lines, *others]), pytrace=False)
+
+    def _widths(self) -> list[Finding]:
+        """What the quick probe of widths finds, which names the failing widths; nothing where it can't be run."""
+        task = ProbeTask(variant=self.variant, dtype=self.dtype, probe="sizes", quick=True)
+        result = None if self.given_up() else run_probe(self.session, task)
+        if result is None:
+            return []
+        again = probe_command(task, self.session.ready.backend)
+        return [
+            self._finding(_Shown(result.case_id(shown.label), shown.violation, again))
+            for shown in result.conclusion.findings
+            if shown.violation.refusal is None
+        ]
+
+    def _finding(self, shown: _Shown) -> Finding:
+        kind = shown.violation.kind
+        return Finding(
+            id=finding_id(self.variant, self.dtype, kind, shown.case_id),
+            kind=kind,
+            case=shown.case_id,
+            message=shown.violation.message,
+            reproduce=shown.again,
+        )
 
 
 @dataclass
@@ -148,7 +219,14 @@ class Accuracy(_Subject):
             done += results
             unable += [result.measurement.skipped for result in results if result.measurement.skipped is not None]
         sizes = self.sizes(declaration, done)
-        self.conclude(self.shown(done), sizes, declaration, broken=broken, judged=len(done))
+        self.conclude(
+            self.shown(done),
+            sizes,
+            declaration,
+            cases=[result.case for result in done],
+            broken=broken,
+            judged=len(done),
+        )
         if len(unable) == len(covered):
             pytest.skip(f"{self.variant}: {unable[0]}")
         for reason in dict.fromkeys(unable):
@@ -178,9 +256,7 @@ class ProbedAccuracy(_Subject):
         found: list[_Shown] = []
         for shown in result.conclusion.findings:
             case_id, violation = result.case_id(shown.label), shown.violation
-            found.append(
-                _Shown(case_id, violation, f"  {violation.kind} on {case_id}\n    {violation.message}\n    {again}")
-            )
+            found.append(_Shown(case_id, violation, again))
         self.conclude(found, self.sizes(declaration, [], [result]), declaration)
         if result.conclusion.trials == 0:
             why = "; ".join(result.conclusion.skipped) or "nothing to try within what it declares"
@@ -221,7 +297,25 @@ class GeneratedAccuracy(_Subject):
         )
         if found.failure is not None:
             failure = found.failure
-            self.fail([self.describe(failure, violation) for violation in undeclared(failure)])
+            self.fail(
+                [_Shown(failure.case.id, violation, self.again(failure)) for violation in undeclared(failure)],
+                [failure.case],
+            )
         if (given_up := self.given_up()) is not None:
             pytest.fail(given_up, pytrace=False)
         self.conclude(self.shown(done), self.sizes(declaration, done), declaration, judged=len(done))
+
+
+def _cause_lines(cause: Cause, found: Sequence[Finding]) -> list[str]:
+    """The cause, its mend, one finding that shows it with its command, and the others by kind."""
+    first = found[0]
+    kinds = ", ".join(
+        f"{kind} \N{MULTIPLICATION SIGN}{count}" for kind, count in Counter(str(f.kind) for f in found).items()
+    )
+    return [
+        f"  {cause.text}",
+        *([f"    mend: {cause.mend}"] if cause.mend else []),
+        f"    {first.kind} on {first.case}: {first.message}",
+        f"    {first.reproduce}",
+        *([f"    in all {kinds}; softcheck explain {first.kind} says more"] if len(found) > 1 else []),
+    ]

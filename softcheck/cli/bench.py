@@ -55,6 +55,7 @@ def command(
     specs: tuple[str, ...],
     variant: tuple[str, ...],
     call: str | None,
+    declare: str | None,
     dtype: tuple[str, ...],
     shapes: tuple[Shape, ...],
     sweep: tuple[str, ...],
@@ -71,7 +72,7 @@ def command(
     Needs a GPU; exits with 3 without one. Every timed call has a fresh input outside the cache and a checked output.
     """
     check_writable(output)
-    names = tuple(variants_of(click.get_current_context(), specs, variant, call, otherwise=tuple(BUILTIN)))
+    names = tuple(variants_of(click.get_current_context(), specs, variant, call, declare, otherwise=tuple(BUILTIN)))
     dtypes = dtype or ("float16",)
     chosen = tuple(dict.fromkeys([*shapes, *(shape for name in sweep for shape in SWEEPS[name])])) or DEFAULT
     if profile:

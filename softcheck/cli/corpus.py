@@ -60,6 +60,7 @@ def add_command(
     specs: tuple[str, ...],
     variant: tuple[str, ...],
     call: str | None,
+    declare: str | None,
     shrink: bool,
     name: str | None,
     tags: tuple[str, ...],
@@ -79,7 +80,7 @@ def add_command(
     kind: FindingKind | None = None
     spec: str | None = None
     if specs or variant:
-        spec, *others = variants_of(click.get_current_context(), specs, variant, call)
+        spec, *others = variants_of(click.get_current_context(), specs, variant, call, declare)
         if others:
             raise UsageError(f"{len(others) + 1} variants are named; expected the one that fails on the input")
     if finding is not None:

@@ -45,6 +45,7 @@ def command(
     specs: tuple[str, ...],
     variant: tuple[str, ...],
     call: str | None,
+    declare: str | None,
     dtype: str,
     columns: int,
     differences: bool,
@@ -69,7 +70,7 @@ def command(
     Without a GPU, pairs are taken from a sub-lattice of patterns at the edges of binades.
     """
     check_writable(output)
-    names = variants_of(click.get_current_context(), specs, variant, call)
+    names = variants_of(click.get_current_context(), specs, variant, call, declare)
     if journal is not None and len(names) > 1:
         raise UsageError("--journal is for one variant; leave it out and each gets its own below .softcheck")
     domain(dtype, columns, differences=differences, first=sample_first)

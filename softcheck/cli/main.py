@@ -21,6 +21,7 @@ _COMMANDS = {
     "plot": "softcheck.cli.plot",
     "compare": "softcheck.cli.compare",
     "list": "softcheck.cli.listing",
+    "explain": "softcheck.cli.explain",
     "corpus": "softcheck.cli.corpus",
 }
 _SUMMARIES = {
@@ -32,6 +33,7 @@ _SUMMARIES = {
     "plot": "Draw saved results as SVG and PNG.",
     "compare": "Say what became worse between two saved results.",
     "list": "Show variants, corpora, case families, probes, oracles and output formats.",
+    "explain": "Say what a kind of finding, a verdict, a probe or a column means.",
     "corpus": "Add, show, verify and run saved cases.",
 }
 

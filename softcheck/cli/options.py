@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import click
 
-from softcheck.variants.registry import resolve, with_call
+from softcheck.variants.registry import resolve, with_call, with_declared
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -26,7 +26,7 @@ def format_option(names: Iterable[str]) -> Callable[[Command], Command]:
 
 
 def variant_options(function: Command) -> Command:
-    """``VARIANT...``, ``--variant`` and ``--call``, as the parameters ``specs``, ``variant`` and ``call``; see ``variants_of``."""
+    """``VARIANT...``, ``--variant``, ``--call`` and ``--declare``, as parameters for ``variants_of``."""
     argument = click.argument("specs", nargs=-1, metavar="[NAME|FILE:FUNCTION]...")
     option = click.option(
         "--variant",
@@ -37,7 +37,12 @@ def variant_options(function: Command) -> Command:
     call = click.option(
         "--call", metavar="CALL", help="How the functions are called, as in 'f(x, dim=-1)', 'f(out, x)' or 'f(x4)[0]'."
     )
-    return argument(option(call(function)))
+    declare = click.option(
+        "--declare",
+        metavar="PROMISES",
+        help="What the functions promise, in place of what they declare: 'layouts=contiguous,empty=False,max_elements=2**31'.",
+    )
+    return argument(option(call(declare(function))))
 
 
 def variants_of(
@@ -45,6 +50,7 @@ def variants_of(
     specs: Sequence[str],
     variant: Sequence[str],
     call: str | None,
+    declare: str | None,
     *,
     otherwise: Sequence[str] = (),
 ) -> list[str]:
@@ -59,7 +65,9 @@ def variants_of(
         variant = (*specs, *(variant if typed else ()))
     if call is not None:
         variant = tuple(with_call(spec, call) for spec in variant)
-    if specs or call is not None:
+    if declare is not None:
+        variant = tuple(with_declared(spec, declare) for spec in (variant or otherwise))
+    if specs or call is not None or declare is not None:
         # A journal keeps them with the other options.
         context.params["variant"] = variant
         context.set_parameter_source("variant", click.core.ParameterSource.COMMANDLINE)

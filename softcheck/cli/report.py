@@ -135,6 +135,7 @@ def command(
     specs: tuple[str, ...],
     variant: tuple[str, ...],
     call: str | None,
+    declare: str | None,
     dtype: tuple[str, ...],
     globs: tuple[str, ...],
     family: tuple[str, ...],
@@ -188,7 +189,9 @@ def command(
         raise UsageError("--check-heap: this machine has no libc_malloc_debug.so.0 beside its C library; leave it out")
     whole_corpus = with_cases and not (globs or family or tag or corpus)
     options = RunOptions(
-        variants=tuple(variants_of(click.get_current_context(), specs, variant, call, otherwise=tuple(BUILTIN))),
+        variants=tuple(
+            variants_of(click.get_current_context(), specs, variant, call, declare, otherwise=tuple(BUILTIN))
+        ),
         dtypes=dtypes,
         cases=tuple(cases),
         whole_corpus=whole_corpus,

@@ -71,6 +71,7 @@ def command(
     specs: tuple[str, ...],
     variant: tuple[str, ...],
     call: str | None,
+    declare: str | None,
     dtype: str,
     columns: int,
     objective: Objective,
@@ -90,7 +91,7 @@ def command(
     The figures are lower bounds: another search may find worse rows. Ctrl-C ends the search and reports what it has found.
     """
     check_writable(output)
-    names = variants_of(click.get_current_context(), specs, variant, call)
+    names = variants_of(click.get_current_context(), specs, variant, call, declare)
     session = Session(device, jobs=1, seconds_per_call=time_limit)
     interruption = Interruption("\nsoftcheck: ending after this round; Ctrl-C again ends at once\n")
     outcomes: list[SearchOutcome] = []

@@ -50,6 +50,9 @@ class Addresses(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """Far rows and far columns if strided layouts are declared; on a GPU the dense tensor, unless ``quick``."""
         found = []
+        most = setting.declaration.max_elements
+        if most is not None and most <= _LIMIT:
+            return []
         if "strided" in setting.declaration.layouts:
             columns = 129 if setting.takes(129) else 1
             found.append(Trial("row-stride-2^30", _Far((3, columns), (_FAR, 1), Layout(row_stride=columns + 7))))

@@ -4,6 +4,8 @@ The words summarise the tried sizes and prove nothing about other sizes: among t
 failing ones.
 """
 
+import operator
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby, takewhile
 
@@ -34,6 +36,33 @@ def describe(tried: Sequence[int], failing: Collection[int], symbol: str = "N") 
         or _two(sizes, wanted, symbol)
         or _ranges(sizes, wanted, symbol)
     )
+
+
+def class_of(tried: Sequence[int], failing: Collection[int], symbol: str = "N") -> Class | None:
+    """Returns one class of sizes, in words and as a function, that holds for exactly the failing sizes among the tried ones.
+
+    Returns None if no threshold, parity, power or residue does.
+    """
+    sizes, wanted = sorted(set(tried)), frozenset(failing)
+    low, high = min(wanted), max(wanted)
+    everything: Class = (f"all {symbol} tried", lambda _: True)
+    threshold: Class = (_range(sizes, low, high, symbol), lambda n: low <= n and (n <= high or high == sizes[-1]))
+    for words, holds in (everything, threshold, *_classes(symbol)):
+        if frozenset(filter(holds, sizes)) == wanted:
+            return words, holds
+    return None
+
+
+def sizes_named(words: str, symbol: str = "N") -> Callable[[int], bool] | None:
+    """Returns the function for the words of one class of sizes, as ``describe`` gives them; None for other words."""
+    for name, holds in _classes(symbol):
+        if name == words:
+            return holds
+    found = re.fullmatch(rf"{symbol} (>=?|<=?) (\d+)", words)
+    if found is None:
+        return None
+    compare = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}[found[1]]
+    return lambda n: bool(compare(n, int(found[2])))
 
 
 def _single(sizes: list[int], wanted: frozenset[int], symbol: str) -> str | None:

@@ -8,6 +8,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.merge import merge
 from softcheck.report import exhaustive, notes, probes
+from softcheck.report.causes import causes_of, proposal
 from softcheck.report.environment import environment
 from softcheck.report.figures_of import with_figures
 from softcheck.report.findings import finding_of, witness_of
@@ -150,6 +151,7 @@ class _Row:
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=self._witness(declaration),
             findings=tuple(findings),
+            causes=causes_of(findings, [case for case, _ in self.measured]),
             gb_per_s=speed.gb_per_s if speed else None,
             speed_vs_torch=speed.times_faster.mid if speed and speed.times_faster else None,
             seconds=sum(r.seconds for r in self.results)
@@ -261,6 +263,7 @@ class _Row:
             return []
         said = (
             *([] if self.limits is None else self.limits.notes()),
+            proposal(causes_of(self._findings(declaration), [case for case, _ in self.measured])),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
             notes.fitting_declaration(self.measured, self.probed, declaration, self.dtype),
             *(notes.unseen_defect(defect) for defect in self._unseen(declaration)),

@@ -3,7 +3,7 @@
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from oracles.formats import FORMATS, decode
 from softcheck.probes.registry import TELLING
 from softcheck.report import figures
-from softcheck.report.model import Environment, Finding, Report, VariantResult, Verdict, Witness
+from softcheck.report.model import Cause, Environment, Finding, Report, VariantResult, Verdict, Witness
 
 INTERPRETER_HEADING = "interpreter: logic checked, not GPU arithmetic; no speed"
 
@@ -43,6 +43,10 @@ class FindingGroup:
     """The word for one case: ``case`` or a probe's ``trial``."""
     other_probes: tuple[str, ...] = ()
     """Probes of the trials that are left out."""
+    cause: Cause | None = None
+    """What the findings have in common, of whatever kinds they are."""
+    kinds: str = ""
+    """The kinds of the findings of a cause, with their numbers."""
 
     @property
     def others(self) -> str:
@@ -53,7 +57,10 @@ class FindingGroup:
 
     @property
     def extent(self) -> str:
-        """``wrong_layout in 12 cases``."""
+        """``wrong_layout in 12 cases``, or the cause, its mend and the kinds that show it."""
+        if self.cause is not None:
+            mend = f"; {self.cause.mend}" if self.cause.mend else ""
+            return f"{one_line(self.cause.text)} ({self.kinds}){one_line(mend)}"
         return f"{self.first.kind} in {figures.plural(self.cases, self.noun)}"
 
 
@@ -187,10 +194,14 @@ def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
     """Groups findings by variant, dtype, kind and defect.
 
     With ``known`` these are the findings that a declared defect explains, otherwise all others. Cases and probes'
-    trials are in separate groups. Among trials, one that names the failing sizes comes first.
+    trials are in separate groups. Among trials, one that names the failing sizes comes first. Where the causes of a
+    variant's findings are known, there is one group for each, the one that explains most first.
     """
     groups = []
     for result in report.variants:
+        if result.causes and not known:
+            groups += [_of_cause(result, cause) for cause in result.causes]
+            continue
         grouped: dict[tuple[str, str | None, str], list[Finding]] = {}
         for finding in result.findings:
             if (finding.known is not None) == known:
@@ -205,6 +216,12 @@ def _group(result: VariantResult, noun: str, found: list[Finding]) -> FindingGro
     first = min(found, key=lambda finding: telling.get(finding.probe or "", len(telling)))
     probes = dict.fromkeys(f.probe for f in found if f.case != first.case and f.probe is not None)
     return FindingGroup(result, first, len({f.case for f in found}), noun, tuple(probes))
+
+
+def _of_cause(result: VariantResult, cause: Cause) -> FindingGroup:
+    found = [finding for finding in result.findings if finding.id in set(cause.findings)]
+    group = _group(result, "finding", found)
+    return replace(group, cases=len(found), cause=cause, kinds=_count_kinds(found))
 
 
 def subject(result: VariantResult) -> str:

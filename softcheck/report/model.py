@@ -72,6 +72,20 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return rest.partition("/")[0] if prefix == "probe" else None
 
 
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """What some findings have in common, with what usually leads to it."""
+
+    text: str
+    findings: tuple[str, ...]
+    """Ids of the findings that it explains."""
+    mend: str = ""
+    """The usual mend; empty if there is none to name."""
+    declare: str = ""
+    """The promise of ``@variant`` under which these would be no findings; empty if none is."""
+    right_on: str = ""
+    """Words for the inputs on which that promise holds."""
+
+
 class Bin(msgspec.Struct, frozen=True, kw_only=True):
     """Elements with an ULP error below ``below`` and not in the bin before it."""
 
@@ -122,6 +136,8 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     rejudged_rows: int | None = None
     max_abs_difference_to_torch: float | None = None
     findings: tuple[Finding, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    """Causes of the findings that no declared defect explains, the one that explains most first."""
     gb_per_s: float | None = None
     speed_vs_torch: float | None = None
     histogram: tuple[Bin, ...] = ()

@@ -175,7 +175,11 @@ def _finding_lines(report: Report) -> list[str]:
 
 def _group_lines(group: FindingGroup) -> list[str]:
     lines = [
-        f"{group.extent}: {content.one_line(group.first.message)}",
+        *(
+            [f"{group.extent}: {content.one_line(group.first.message)}"]
+            if group.cause is None
+            else [group.extent, f"  {content.one_line(group.first.message)}"]
+        ),
         f"  at {content.place(group.first)}, finding {content.one_line(group.first.id)}",
         f"  $ {content.command(group.first.reproduce)}",
     ]

@@ -76,4 +76,9 @@ def left_out(case: Case, declaration: Declaration) -> str | None:
         return f"wider than the declared {limit} columns"
     if "strided" not in declaration.layouts and not case.layout.is_contiguous(columns):
         return "strided layouts are not declared"
+    if 0 in case.shape and not declaration.empty:
+        return "inputs without elements are not declared"
+    most = declaration.max_elements
+    if most is not None and case.layout.extent(*case.shape) > most:
+        return f"more than the declared {most} elements"
     return None

@@ -127,8 +127,18 @@ def _remember_siblings(before: set[str], folder: Path) -> None:
             _siblings[name] = folder
 
 
+_under_way = [0]
+"""Imports of variants' modules that have begun and not ended."""
+
+
+def is_importing() -> bool:
+    """True if a variant's module is being imported in this process."""
+    return _under_way[0] > 0
+
+
 @contextmanager
 def _as_usage_error(what: str) -> Iterator[None]:
+    _under_way[0] += 1
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -139,6 +149,8 @@ def _as_usage_error(what: str) -> Iterator[None]:
             "run it with Python to see more" if limit is None else f"{limit}, or do it below if __name__ == '__main__'"
         )
         raise UsageError(f"{what} raised on import: {_describe(error)}; {more}") from error
+    finally:
+        _under_way[0] -= 1
 
 
 def _describe(error: BaseException) -> str:

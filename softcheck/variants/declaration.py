@@ -90,6 +90,10 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     call: str = ""
     """The call that makes a variant of the function, such as ``f(out, x)`` (``softcheck.variants.forms`` says which names it
     may hold); empty for ``f(x)``, or if it is to be recognised."""
+    empty: bool = True
+    """True if inputs without rows or without columns are taken."""
+    max_elements: int | None = None
+    """Most elements from the input's first to its last, strides counted, that are taken; None promises every number."""
     fully_masked: FullyMasked = "nan"
     batch_invariant: bool = False
     """True if a row gives the same bits in every batch, at every place in it."""
@@ -136,11 +140,20 @@ def variant(**promises: Any) -> Callable[[Function], Function]:
     return attach
 
 
+_LEAST_ELEMENTS = 2**23
+"""Smallest limit of elements: more than the probes' ordinary inputs hold."""
+
+
 def _check(declaration: Declaration) -> None:
     if declaration.call:
         Form(declaration.call)
     if not declaration.dtypes:
         raise UsageError("dtypes is empty, expected at least one")
+    if declaration.max_elements is not None and declaration.max_elements < _LEAST_ELEMENTS:
+        raise UsageError(
+            f"max_elements is {declaration.max_elements}, expected at least {_LEAST_ELEMENTS}, or None for no limit; a limit of "
+            "the width is max_columns"
+        )
     if declaration.dimensions < 2:
         raise UsageError(f"dimensions is {declaration.dimensions}, expected at least 2: rows and columns")
     lanes = (declaration.arithmetic or Arithmetic()).lanes
@@ -150,6 +163,46 @@ def _check(declaration: Declaration) -> None:
         limit = declaration.column_limit(dtype)
         if limit is not None and limit < 1:
             raise UsageError(f"max_columns is {limit}, expected at least 1, or None for no limit")
+
+
+def with_promises(declaration: Declaration, text: str) -> Declaration:
+    """A declaration with other promises, as ``layouts=contiguous,empty=False,max_elements=2**31``.
+
+    Items of a list follow each other, as in ``dtypes=fp16,bf16``. Raises UsageError for a promise that is none.
+    """
+    promises: dict[str, Any] = {}
+    name = ""
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = word.partition("=")
+        name = key.strip() if equals else name
+        item = _value(value if equals else word)
+        if name in _LISTS:
+            promises.setdefault(name, []).append(item)
+        elif equals:
+            promises[name] = item
+        else:
+            raise UsageError(
+                f"{word!r} in {text!r} is no promise; write NAME=VALUE, as in layouts=contiguous,max_elements=2**31"
+            )
+    try:
+        changed = msgspec.convert({**msgspec.to_builtins(declaration), **_plain(promises)}, Declaration)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{text!r} is no declaration: {error}; see softcheck.Declaration for the fields") from None
+    _check(changed)
+    return changed
+
+
+_LISTS = ("dtypes", "layouts")
+"""Promises that are lists of words."""
+
+
+def _value(text: str) -> Any:
+    """A number, such as 2**31, a truth value, or the words as they are."""
+    factors = text.strip().split("**")
+    if all(factor.strip().isdecimal() for factor in factors) and len(factors) <= 2:
+        base, *exponent = map(int, factors)
+        return base ** min(exponent[0], 64) if exponent else base
+    return {"true": True, "false": False, "none": None}.get(text.strip().lower(), text.strip().strip("'\""))
 
 
 def declaration_of(function: Callable[..., Any]) -> Declaration:

@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any, Literal
 from softcheck.errors import UsageError, near_matches
 from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
-from softcheck.variants.declaration import Declaration, declaration_of
+from softcheck.variants.declaration import Declaration, declaration_of, with_promises
 from softcheck.variants.forms import Form
 
 _PACKAGE = "softcheck.variants.builtin"
@@ -56,6 +57,8 @@ class Spec:
     function: str
     call: str = ""
     """The call that makes a variant of the function, such as ``f(out, x)``; empty if it is to be recognised."""
+    promises: str = ""
+    """Promises in place of those that the function declares, as ``with_promises`` reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +89,15 @@ def known_names() -> list[str]:
 def resolve(spec: str) -> Spec:
     """Locates a variant by a known name, ``path/to/file.py:function`` or ``package.module:function``.
 
-    A call may stand in place of the function's name, as in ``file.py:function(x, dim=-1)``; see ``softcheck.variants.forms``
-    for the names in it. Raises UsageError for an unknown name (with near matches), a missing file or module, a missing
+    A call may stand in place of the function's name, as in ``file.py:function(x, dim=-1)`` (see ``softcheck.variants.forms``
+    for the names in it), and promises behind it, as in ``file.py:function@layouts=contiguous``. Raises UsageError for an unknown name (with near matches), a missing file or module, a missing
     function name, or a call that is none.
     """
+    if declared := _DECLARED.fullmatch(spec):
+        bare, promises = declared.groups()
+        with_promises(Declaration(), promises)
+        found = resolve(bare)
+        return dataclasses.replace(found, name=f"{found.name}@{promises}", promises=promises)
     if spec in BUILTIN:
         module, _, function = BUILTIN[spec].partition(":")
         return Spec(spec, "builtin", module, function)
@@ -122,9 +130,9 @@ def load(spec: str) -> LoadedVariant:
     module = _import.from_file(Path(where.location)) if where.kind == "file" else _import.by_name(where.location)
     found = _import.function_of(module, where.function, where.name)
     _correct_interpreter()
-    declaration = declaration_of(found)
+    declaration = with_promises(declaration_of(found), where.promises)
     if where.kind != "builtin":
-        found = adapted(found, split_call(where.name)[0], where.call or declaration.call)
+        found = adapted(found, split_call(where.name)[0].partition("@")[0], where.call or declaration.call)
     return LoadedVariant(where.name, found, declaration)
 
 
@@ -135,9 +143,21 @@ def split_call(spec: str) -> tuple[str, str]:
     return (spec[: min(begins)], spec[min(begins) :]) if begins else (spec, "")
 
 
+_DECLARED = re.compile(r"(.+?)@(\w+=.*)")
+"""A spec with promises behind it."""
+
+
+def with_declared(spec: str, promises: str) -> str:
+    """Names a variant together with promises. Raises UsageError for promises that are none."""
+    with_promises(Declaration(), promises)
+    return f"{spec}@{promises.replace(' ', '')}"
+
+
 def with_call(spec: str, call: str) -> str:
     """Names a function together with a call of it, ``f(out, x)``. Raises UsageError for a call that is none of f."""
     text = Form(call).text
+    if declared := _DECLARED.fullmatch(spec):
+        return f"{with_call(declared[1], call)}@{declared[2]}"
     if split_call(spec)[1]:
         raise UsageError(f"variant {spec!r} says how it is called already; leave --call {call!r} out")
     if spec in BUILTIN:

@@ -1,5 +1,7 @@
 """The pytest plugin in a stranger's project."""
 
+from pathlib import Path
+
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -415,3 +417,17 @@ def test_a_variable_that_is_no_setting_is_warned_of(pytester, monkeypatch):
     monkeypatch.setenv("SOFTCHECK_DTPYE", "float16")
     result = run_suite(pytester, SUITE.format(name="right"), "--collect-only", "-q")
     result.stdout.fnmatch_lines(["*SOFTCHECK_DTPYE is no setting; did you mean 'SOFTCHECK_DTYPE'*"])
+
+
+def test_one_bug_fails_one_test_with_its_cause_and_the_others_point_to_it(pytester):
+    pytester.makepyfile(kernels=(Path(__file__).parents[2] / "examples" / "padded_with_zero.py").read_text())
+    pytester.makepyfile(
+        test_mine=SUITE.format(name="softmax").replace('families=["ties"]', 'families=["ties", "uniform", "padding"]')
+    )
+    result = pytester.runpytest_inprocess("-p", "no:xdist", "--softcheck-device=interpreter", "-rx")
+    result.assert_outcomes(failed=1, xfailed=2)
+    cause = "wrong at every width that is no power of two: lanes beyond the row enter the sum"
+    result.stdout.fnmatch_lines(
+        [f"  {cause}", "    mend: *other=-float*", "*--case *", f"*failed of the same cause: {cause}"]
+    )
+    assert len(result.outlines) <= 40

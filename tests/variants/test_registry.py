@@ -202,3 +202,29 @@ def test_every_declared_defect_has_a_case_that_can_show_it():
 
 def test_home_that_nobody_has_is_refused():
     assert "can't be found" in refused("~nobody-has-this-name/x.py:f", resolve)
+
+
+def test_promises_behind_a_name_replace_declared_ones(write):
+    file = write(
+        "import softcheck\n@softcheck.variant(max_columns=99, fully_masked='zero')\ndef softmax(x, dim): return x.softmax(dim)"
+    )
+    variant = load(f"{file}:softmax(x, -1)@layouts=contiguous,empty=False,max_elements=2**31,dtypes=fp16,bf16")
+    declared = variant.declaration
+    assert (declared.layouts, declared.empty, declared.max_elements) == (("contiguous",), False, 2**31)
+    assert (declared.dtypes, declared.max_columns, declared.fully_masked) == (("float16", "bfloat16"), 99, "zero")
+    assert variant.call == "f(x, -1)"
+    assert registry.with_call(f"{file}:softmax@empty=False", "f(x, -1)") == f"{file}:softmax(x, -1)@empty=False"
+    assert load("torch@empty=False").declaration.empty is False
+
+
+@pytest.mark.parametrize(
+    ("promises", "words"),
+    [
+        ("layuots=contiguous", "unknown field `layuots`"),
+        ("layouts=strange", "Invalid enum value 'strange'"),
+        ("max_elements=5", "expected at least 8388608"),
+        ("empty=False,contiguous", "'contiguous' in 'empty=False,contiguous' is no promise"),
+    ],
+)
+def test_promises_that_are_none_are_refused(promises, words):
+    assert words in refused(f"torch@{promises}", resolve)

@@ -1,0 +1,33 @@
+"""What each kind of finding, verdict, probe and column means, in words that the report and ``softcheck explain`` share."""
+
+from softcheck.contract import FindingKind
+from softcheck.errors import UsageError, near_matches
+from softcheck.explain.columns import COLUMNS
+from softcheck.explain.explanation import Explanation
+from softcheck.explain.kinds import KINDS
+from softcheck.explain.probes import of_probes
+from softcheck.explain.verdicts import VERDICTS
+
+__all__ = ["Explanation", "explanation_of", "of_kind", "pages"]
+
+
+def of_kind(kind: FindingKind) -> Explanation:
+    """The explanation of a kind of finding."""
+    return KINDS[kind]
+
+
+def pages() -> dict[str, Explanation]:
+    """Every explanation by its name: kinds, verdicts, probes, columns."""
+    return {**{str(kind): found for kind, found in KINDS.items()}, **VERDICTS, **of_probes(), **COLUMNS}
+
+
+def explanation_of(name: str) -> Explanation:
+    """The explanation of a name in any case, with underscores, hyphens or spaces; raises UsageError for an unknown one."""
+    known = {_plain(each): page for each, page in pages().items()}
+    if _plain(name) not in known:
+        raise UsageError(f"nothing is called {name!r}; {near_matches(name, list(pages()))}")
+    return known[_plain(name)]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("\N{MINUS SIGN}", "_").replace("-", "_").replace(" ", "_")

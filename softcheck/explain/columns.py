@@ -1,0 +1,38 @@
+"""Explanations of the columns of the verdict table."""
+
+from softcheck.explain.explanation import Explanation
+
+COLUMNS: dict[str, Explanation] = {
+    "max ULP": Explanation(
+        meaning="the largest error |y - r| / ulp(r), where r is the exact softmax of the input's bits and ulp(r) the spacing of the "
+        "format at r. A correctly rounded result shows at most 0.5. A sign ≥ means the largest of those run, = the largest "
+        "there is"
+    ),
+    "mean ULP": Explanation(meaning="the mean error of all elements in ULPs; wide cases weigh most"),
+    "p99.9 ULP": Explanation(meaning="the error in ULPs that 99.9 % of the elements do not exceed"),
+    "error/bound": Explanation(
+        meaning="the largest error over the most that the variant's arithmetic can be off on that element, which is proven "
+        "(docs/bounds.md); above 1 it is a finding"
+    ),
+    "flushed": Explanation(
+        meaning="the number of outputs that are 0 where the correctly rounded result is a subnormal number",
+        cause="an exponential or a division that flushes subnormal numbers (ftz)",
+        declare="@variant(arithmetic=Arithmetic(flush_to_zero=True))",
+    ),
+    "max |Σ\N{MINUS SIGN}1|": Explanation(
+        meaning="the largest deviation of a row's sum from 1, summed exactly. It is judged by what rounding allows, and by no "
+        "tolerance"
+    ),
+    "sum viol.": Explanation(meaning="the number of rows whose sum misses 1 by more than rounding allows"),
+    "special mism.": Explanation(meaning="the number of outputs with NaN, infinity or a masked 0 in the wrong place"),
+    "sampled": Explanation(
+        meaning="the number of elements of fresh random rows that the probe volume judged; the rows repeat until the code or "
+        "--seed changes"
+    ),
+    "GB/s": Explanation(
+        meaning="bytes of input and output per second, timed on a GPU with a cold cache and fresh inputs"
+    ),
+    "vs torch": Explanation(meaning="the time of torch.softmax over the variant's; above 1 the variant is quicker"),
+    "findings": Explanation(meaning="broken promises by kind, each with the number of cases and trials that show it"),
+}
+"""Every column."""

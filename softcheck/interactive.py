@@ -1,0 +1,150 @@
+"""``softcheck.check``: one function judged from a script or a notebook, in worker processes as the command does."""
+
+import html
+import inspect
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from softcheck.errors import UsageError
+from softcheck.variants._import import is_importing
+
+if TYPE_CHECKING:
+    from softcheck.report.model import Cause, Finding, Report
+
+
+class CheckResult:
+    """The report of ``softcheck.check``. Printed, it is the command's summary."""
+
+    def __init__(self, report: "Report") -> None:
+        """Takes the report; ``report`` holds it."""
+        self.report = report
+
+    @property
+    def ok(self) -> bool:
+        """True if something was run and no promise was broken."""
+        from softcheck.report.build import exit_code
+
+        return exit_code(self.report) == 0
+
+    @property
+    def findings(self) -> "tuple[Finding, ...]":
+        """The broken promises that no declared defect explains."""
+        return tuple(f for row in self.report.variants for f in row.findings if f.known is None)
+
+    @property
+    def causes(self) -> "tuple[Cause, ...]":
+        """What the findings have in common, in each dtype the cause that explains most first."""
+        return tuple(cause for row in self.report.variants for cause in row.causes)
+
+    def __str__(self) -> str:
+        from softcheck.report.summary import render
+
+        return render(self.report)
+
+    def __repr__(self) -> str:
+        verdicts = ", ".join(f"{row.dtype} {row.verdict}" for row in self.report.variants)
+        return f"<softcheck {self.report.variants[0].name}: {verdicts}; {len(self.findings)} findings>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def check(
+    function: Any,
+    dtype: Any = None,
+    *,
+    quick: bool = False,
+    call: str | None = None,
+    declare: str | None = None,
+    cases: Sequence[str] = (),
+    device: Literal["auto", "cuda", "interpreter"] = "auto",
+) -> CheckResult:
+    """Judges a function as ``softcheck report`` does and returns the report.
+
+    ``function`` is a function, class or module that a file defines, or a variant's name. ``dtype`` is one name, several or
+    torch's own, and all dtypes if it is left out. ``quick`` keeps probes to their telling trials. ``call`` and
+    ``declare`` are the options of the same names. ``cases`` are globs over case ids; with them no probes run.
+
+    The function runs in worker processes, which import it from its file. Raises UsageError for a function that can't be
+    imported there, such as one defined in a notebook's cell or inside another function, and NothingRunError if the
+    device is not there.
+    """
+    from oracles.formats import FORMATS
+    from softcheck.cases.corpus import default_corpora, load
+    from softcheck.cases.dtypes import known_dtype
+    from softcheck.cases.selection import select
+    from softcheck.probes.registry import PROBES
+    from softcheck.report.build import build
+    from softcheck.run.check import check as run_checks
+    from softcheck.run.model import RunOptions
+    from softcheck.variants.registry import resolve, with_call, with_declared
+
+    spec = function if isinstance(function, str) else spec_of(function)
+    if call is not None:
+        spec = with_call(spec, call)
+    if declare is not None:
+        spec = with_declared(spec, declare)
+    several = dtype if isinstance(dtype, list | tuple) else [dtype]
+    dtypes = tuple(FORMATS) if dtype is None else tuple(map(known_dtype, several))
+    name = resolve(spec).name
+    options = RunOptions(
+        variants=(name,),
+        dtypes=dtypes,
+        cases=tuple(select(load(default_corpora()), dtypes=dtypes, globs=cases)),
+        whole_corpus=not cases,
+        probes=() if cases else tuple(PROBES),
+        quick=quick,
+        device=device,
+        speed=False,
+    )
+    words = ["softcheck", "report", name]
+    words += [word for each in dtypes if dtype is not None for word in ("--dtype", each)]
+    words += [word for glob in cases for word in ("--case", glob)]
+    return CheckResult(
+        build(run_checks(options), command=[*words, *(["--quick"] if quick else []), "--device", device])
+    )
+
+
+def spec_of(function: Any) -> str:
+    """The name by which a worker process imports an object: ``FILE:NAME``, or ``PACKAGE.MODULE:NAME`` for a package's.
+
+    Raises UsageError if there is none, or in a worker process, which is importing the module that asks.
+    """
+    if is_importing():
+        raise UsageError(
+            "softcheck.check was called while its own file was imported; put the call below if __name__ == '__main__'"
+        )
+    called = getattr(function, "__name__", type(function).__name__)
+    owner = sys.modules.get(getattr(function, "__module__", None) or type(function).__module__)
+    # An adapted function bears the module of the function behind it.
+    for module in (owner, sys.modules.get("__main__"), *list(sys.modules.values())):
+        name = _name_in(module, function)
+        if name is not None:
+            break
+    else:
+        raise UsageError(
+            f"{called} is in no module under a name, as a function inside another one or a lambda is not; define it at the top "
+            "level of a file"
+        )
+    file = getattr(module, "__file__", None)
+    if file is None or not Path(file).is_file():
+        raise UsageError(
+            f"{called} is defined in {getattr(module, '__name__', module)}, which has no file that a worker process could import; "
+            "save its code in a file (in a notebook: %%writefile my_kernels.py at the head of the cell) and check "
+            f"'my_kernels.py:{name}'"
+        )
+    is_packaged = getattr(module, "__package__", None) and getattr(module, "__name__", "") != "__main__"
+    return f"{module.__name__}:{name}" if module is not None and is_packaged else f"{file}:{name}"
+
+
+def _name_in(module: Any, function: Any) -> str | None:
+    """The name under which a module holds an object; None if it does not."""
+    qualified = str(getattr(function, "__qualname__", ""))
+    found = module
+    for part in qualified.split("."):
+        found = inspect.getattr_static(found, part, None)
+    if qualified and found is function:
+        return qualified
+    return next((name for name, value in list(getattr(module, "__dict__", {}).items()) if value is function), None)

@@ -1,0 +1,274 @@
+"""Groups findings by what they have in common: "wrong at every N not a power of two" rather than 130 elements.
+
+A cause is a set of inputs that explains all findings in it: every input of the set shows one or could not, and no finding
+outside the set is of the same kind. What a set suggests about the kernel is said after it, with the usual mend. Findings
+that no set explains are grouped by their kind.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from oracles.formats import FORMATS, decode
+from softcheck.cases.case import Case
+from softcheck.contract import VALUE_KINDS, FindingKind
+from softcheck.explain import of_kind
+from softcheck.probes.predicate import class_of, sizes_named
+from softcheck.report.model import Cause, Finding
+
+_WRONG = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT, FindingKind.WRONG_LAYOUT}
+"""Kinds that say that values are wrong, whatever explains them."""
+
+_FEWEST_WIDTHS = 8
+"""Widths that must have been tried for a predicate on them to be more than chance."""
+
+_FEWEST_FAILING = 3
+
+_MOST_ELEMENTS = 2**16
+"""Elements of the largest case whose logits are looked at."""
+
+_OF_ONE_VALUE = "every logit of the row is -inf"
+
+_PADDED = "N not a power of two"
+"""The class of widths at which a block of a power of two holds lanes beyond the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """Unexplained findings and the cases that were run."""
+
+    findings: Sequence[Finding]
+    cases: dict[str, Case]
+    by_case: dict[str, list[Finding]] = field(default_factory=dict)
+
+    def without(self, ids: frozenset[str]) -> "_Evidence":
+        return _evidence([f for f in self.findings if f.id not in ids], self.cases)
+
+    def wrong_cases(self) -> list[Case]:
+        """The cases on which values are wrong."""
+        return [self.cases[c] for c, found in self.by_case.items() if c in self.cases and any(map(_is_wrong, found))]
+
+    def of_probes(self, *names: str) -> list[Finding]:
+        return [f for f in self.findings if f.probe in names]
+
+
+def causes_of(findings: Sequence[Finding], cases: Sequence[Case]) -> tuple[Cause, ...]:
+    """Returns the causes of one variant's findings in one dtype, the one that explains most first.
+
+    ``cases`` are those that were run. Findings that a declared defect explains are left out.
+    """
+    left = _evidence([f for f in findings if f.known is None], {case.id: case for case in cases})
+    found: list[Cause] = []
+    for suppose in (_offsets, _empty_inputs, _layouts, _masked_rows, _magnitudes, _widths):
+        cause = suppose(left)
+        if cause is not None and cause.findings:
+            found.append(cause)
+            left = left.without(frozenset(cause.findings))
+    found += _by_kind(left)
+    return tuple(sorted(found, key=lambda cause: -len(cause.findings)))
+
+
+def proposal(causes: Sequence[Cause]) -> str | None:
+    """The declaration with which a variant would be right, in words; None if some finding is of another cause."""
+    if not causes or not all(cause.declare for cause in causes):
+        return None
+    declared = dict.fromkeys(cause.declare for cause in causes)
+    option = ",".join(
+        f"{name}={value.strip('[]').replace(chr(34), '')}" for name, value in (d.split("=", 1) for d in declared)
+    )
+    right = ", ".join(dict.fromkeys(cause.right_on for cause in causes))
+    return f"right on {right}; if that is the contract, declare it: @variant({', '.join(declared)}), or --declare '{option}'"
+
+
+def _evidence(findings: Sequence[Finding], cases: dict[str, Case]) -> _Evidence:
+    found = _Evidence(findings, cases)
+    for finding in findings:
+        found.by_case.setdefault(finding.case, []).append(finding)
+    return found
+
+
+def _is_wrong(finding: Finding) -> bool:
+    return finding.kind in _WRONG
+
+
+def _cause(findings: Sequence[Finding], text: str, *, mend: str = "", declare: str = "", right_on: str = "") -> Cause:
+    return Cause(text=text, mend=mend, declare=declare, right_on=right_on, findings=tuple(f.id for f in findings))
+
+
+def _offsets(evidence: _Evidence) -> Cause | None:
+    return _cause(
+        evidence.of_probes("addresses"),
+        "wrong or out of bounds beyond 2^31 elements: offsets are computed in 32 bits",
+        mend="convert the row and column numbers with .to(tl.int64) before they are multiplied by strides",
+        declare="max_elements=2**31",
+        right_on="fewer than 2^31 elements",
+    )
+
+
+def _empty_inputs(evidence: _Evidence) -> Cause | None:
+    empty = [
+        f
+        for f in evidence.findings
+        if f.probe == "empties" or (f.case in evidence.cases and 0 in evidence.cases[f.case].shape)
+    ]
+    return _cause(
+        empty,
+        "inputs without elements raise or are answered wrongly",
+        mend="return the empty output before anything is launched",
+        declare="empty=False",
+        right_on="non-empty input",
+    )
+
+
+def _layouts(evidence: _Evidence) -> Cause | None:
+    """Findings on strided inputs alone."""
+    wrong = evidence.wrong_cases()
+    is_strided = [not case.layout.is_contiguous(case.shape[1]) for case in wrong]
+    others = [f for f in evidence.findings if _is_wrong(f) and f.case not in evidence.cases and f.probe != "layouts"]
+    if not all(is_strided) or others:
+        return None
+    strided = {case.id for case in wrong}
+    return _cause(
+        [f for f in evidence.findings if f.case in strided or f.probe == "layouts"],
+        "wrong on strided inputs alone: strides or offsets are ignored",
+        mend="index with x.stride(0) and x.stride(1), or begin with x = x.contiguous()",
+        declare='layouts=["contiguous"]',
+        right_on="contiguous input",
+    )
+
+
+def _masked_rows(evidence: _Evidence) -> Cause | None:
+    """Rows of -inf alone that give 0, where nothing else is wrong."""
+    masked = [f for f in evidence.findings if f.kind is FindingKind.NAN_MISMATCH and f.message.endswith(_OF_ONE_VALUE)]
+    if not masked or any(_is_wrong(f) for f in evidence.findings if f not in masked):
+        return None
+    if not all("output 0 " in f.message for f in masked):
+        return None
+    return _cause(
+        masked,
+        "rows of -inf alone give 0 rather than NaN",
+        mend="leave out the replacement of an empty sum or of a maximum of -inf",
+        declare='fully_masked="zero"',
+        right_on="rows that are not fully masked",
+    )
+
+
+def _magnitudes(evidence: _Evidence) -> Cause | None:
+    """NaN, infinities or zeros for rows whose logits are all beyond a magnitude that no right case has."""
+    wrong = {case.id for case in evidence.wrong_cases()}
+    kinds = {f.kind for f in evidence.findings}
+    small = [c for c in evidence.cases.values() if 0 not in c.shape and c.shape[0] * c.shape[1] <= _MOST_ELEMENTS]
+    largest = {case.id: _largest(case) for case in small}
+    failing = [value for case_id, value in largest.items() if case_id in wrong and value is not None]
+    passing = [value for case_id, value in largest.items() if case_id not in wrong and value is not None]
+    if len(failing) < _FEWEST_FAILING or len(passing) < _FEWEST_WIDTHS or not kinds & _OF_OVERFLOW:
+        return None
+    if min(failing) <= max(passing):
+        return None
+    return _cause(
+        [f for f in evidence.findings if _is_wrong(f)],
+        f"wrong wherever a logit is {min(failing):.3g} or more, right where all are {max(passing):.3g} or less: the exponential "
+        "overflows",
+        mend="subtract the row's maximum before the exponential",
+    )
+
+
+_OF_OVERFLOW = frozenset({FindingKind.NAN_MISMATCH, FindingKind.INF_MISMATCH, FindingKind.OUT_OF_RANGE})
+
+
+def _largest(case: Case) -> float | None:
+    values = decode(case.bits(case.shape[0]), FORMATS[case.dtype])
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if finite.size else None
+
+
+def _widths(evidence: _Evidence) -> Cause | None:
+    """Findings at the widths of one class."""
+    wrong = evidence.wrong_cases()
+    tried = sorted({case.shape[1] for case in evidence.cases.values() if 0 not in case.shape})
+    failing = sorted({case.shape[1] for case in wrong if 0 not in case.shape})
+    swept = next((f for f in evidence.of_probes("sizes") if _is_wrong(f)), None)
+    values = [f for f in evidence.findings if _is_wrong(f)]
+    found = None
+    if len(tried) >= _FEWEST_WIDTHS and len(failing) >= _FEWEST_FAILING:
+        found = class_of(tried, failing)
+        padded = sizes_named(_PADDED)
+        # Among widths beside powers of two alone, these are the odd ones too; sums that are too small tell them apart.
+        if padded is not None and list(filter(padded, tried)) == failing and any(map(_is_too_small, values)):
+            found = (_PADDED, padded)
+    words = swept.message.partition(" (")[0] if swept is not None else None if found is None else found[0]
+    if words is None or (swept is None and len(failing) < _FEWEST_FAILING):
+        return None
+    named = sizes_named(words)
+    holds: Callable[[int], bool] = named or (found[1] if found is not None else lambda n: n in failing)
+    explained = [
+        f
+        for f in values
+        if f.case not in evidence.cases or holds(evidence.cases[f.case].shape[1]) or f.probe is not None
+    ]
+    if words.startswith("all N tried") or not explained:
+        return None
+    meaning, mend = _of_widths(words, explained)
+    declare, right_on = _limit_of(words)
+    return _cause(explained, f"wrong at {_every(words)}: {meaning}", mend=mend, declare=declare, right_on=right_on)
+
+
+def _is_too_small(finding: Finding) -> bool:
+    return "misses 1 by -" in finding.message
+
+
+def _every(words: str) -> str:
+    return "every width that is no power of two" if words == _PADDED else words
+
+
+def _limit_of(words: str) -> tuple[str, str]:
+    """The declaration of a largest width, where that is what the words say."""
+    for sign, step in ((" > ", 0), (" >= ", 1)):
+        name, found, number = words.partition(sign)
+        if name == "N" and found and number.isdecimal():
+            limit = int(number) - step
+            return f"max_columns={limit}", f"rows of at most {limit} columns"
+    return "", ""
+
+
+def _of_widths(words: str, findings: Sequence[Finding]) -> tuple[str, str]:
+    """What a kernel that is wrong at these widths usually does, and the mend."""
+    kinds = {f.kind for f in findings}
+    if words == _PADDED:
+        if any(map(_is_too_small, findings)):
+            return "lanes beyond the row enter the sum", 'load them with mask=column < columns, other=-float("inf")'
+        return "lanes beyond the row are computed with", "mask every load, sum and store by column < columns"
+    if words.startswith(("N > ", "N >= ")):
+        if FindingKind.UNWRITTEN_OUTPUT in kinds:
+            return (
+                "columns beyond a fixed number are never written",
+                "loop over the row, or take a block as wide as the row",
+            )
+        return "columns beyond a fixed number are left out", "loop over the row, or take a block as wide as the row"
+    if words.startswith("odd N") or "% " in words:
+        return (
+            "the end of a row that fills no vector or tile is lost",
+            "mask the last part of the row by column < columns",
+        )
+    return "the way in which the row is cut up is wrong there", "look at how many columns each block or loop takes"
+
+
+def _by_kind(evidence: _Evidence) -> Iterator[Cause]:
+    kinds: dict[FindingKind, list[Finding]] = {}
+    for finding in evidence.findings:
+        kinds.setdefault(finding.kind, []).append(finding)
+    # A wrong value breaks several promises on the same inputs.
+    for kind, found in sorted(kinds.items(), key=lambda item: -len(item[1])):
+        where = {f.case for f in found}
+        if kind not in _WRONG or not kinds[kind]:
+            continue
+        for other in sorted(_WRONG & kinds.keys() - {kind}):
+            if kinds[other] and {f.case for f in kinds[other]} <= where:
+                kinds[kind] += kinds[other]
+                kinds[other] = []
+    for kind, found in kinds.items():
+        if not found:
+            continue
+        explanation = of_kind(kind)
+        yield _cause(found, explanation.meaning, mend=explanation.mend)

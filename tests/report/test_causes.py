@@ -1,0 +1,129 @@
+"""Causes of findings: what inputs in common are found, and what is not called a cause."""
+
+import pytest
+
+from softcheck.cases.corpus import builtin_names, load
+from softcheck.contract import FindingKind as Kind
+from softcheck.explain import explanation_of, of_kind, pages
+from softcheck.report.causes import causes_of, proposal
+from softcheck.report.content import columns
+from softcheck.report.model import Environment, Finding
+
+CASES = [case for case in load(builtin_names()) if case.dtype == "float16" and case.shape[0] * case.shape[1] <= 2**16]
+STRIDED = [case for case in CASES if not case.layout.is_contiguous(case.shape[1]) and 0 not in case.shape]
+
+
+def finding(kind, case, message="row 0: wrong", known=None):
+    return Finding(id=f"{kind} {case}", kind=kind, case=case, message=message, reproduce="softcheck", known=known)
+
+
+def wrong_where(holds, kind=Kind.ULP_EXCEEDS_BOUND, message="row 0: wrong"):
+    return [finding(kind, case.id, message) for case in CASES if 0 not in case.shape and holds(case)]
+
+
+def is_power(n):
+    return n & (n - 1) == 0
+
+
+def test_zeros_beyond_the_row_are_one_cause_however_many_kinds_show_it():
+    found = wrong_where(lambda case: not is_power(case.shape[1]))
+    found += wrong_where(
+        lambda case: not is_power(case.shape[1]), Kind.SUM_VIOLATION, "row 0: the outputs' sum misses 1 by -0.5"
+    )
+    (cause,) = causes_of(found, CASES)
+    assert cause.text == "wrong at every width that is no power of two: lanes beyond the row enter the sum"
+    assert "other=-float" in cause.mend
+    assert set(cause.findings) == {f.id for f in found}
+    assert proposal([cause]) is None
+
+
+def test_a_largest_width_is_named_and_can_be_declared():
+    causes = causes_of(wrong_where(lambda case: case.shape[1] > 512, Kind.UNWRITTEN_OUTPUT), CASES)
+    assert [cause.text for cause in causes] == ["wrong at N > 512: columns beyond a fixed number are never written"]
+    assert "@variant(max_columns=512), or --declare 'max_columns=512'" in proposal(causes)
+
+
+def test_what_is_wrong_on_strided_and_empty_inputs_and_beyond_2_to_the_31_can_be_declared_together():
+    found = [finding(Kind.WRONG_LAYOUT, case.id) for case in STRIDED[:5]]
+    found += [finding(Kind.RAISED, "empty/10x0/float16"), finding(Kind.RAISED, "probe/empties/5x0")]
+    found += [finding(Kind.OUT_OF_BOUNDS_READ, "probe/addresses/row-stride-2^30")]
+    causes = causes_of(found, CASES)
+    assert [len(cause.findings) for cause in causes] == [5, 2, 1]
+    words = proposal(causes)
+    assert words.startswith("right on contiguous input, non-empty input, fewer than 2^31 elements")
+    assert "--declare 'layouts=contiguous,empty=False,max_elements=2**31'" in words
+
+
+def test_a_proposal_is_made_only_where_it_explains_everything():
+    found = [finding(Kind.RAISED, "empty/10x0/float16"), finding(Kind.NONDETERMINISTIC, "probe/determinism/repeated")]
+    assert proposal(causes_of(found, CASES)) is None
+    assert proposal(()) is None
+
+
+def test_faults_without_inputs_in_common_are_grouped_by_kind():
+    found = wrong_where(lambda case: int(case.digest[:4], 16) % 3 == 0)
+    causes = causes_of(found, CASES)
+    assert [cause.text for cause in causes] == [of_kind(Kind.ULP_EXCEEDS_BOUND).meaning]
+    assert causes_of([finding(Kind.CRASH, CASES[0].id)], CASES)[0].text == of_kind(Kind.CRASH).meaning
+
+
+def test_a_fault_on_contiguous_input_too_is_not_laid_to_strides():
+    contiguous = next(case for case in CASES if case.layout.is_contiguous(case.shape[1]) and 0 not in case.shape)
+    found = [finding(Kind.ULP_EXCEEDS_BOUND, case.id) for case in [contiguous, *STRIDED]]
+    assert not any("strided" in cause.text for cause in causes_of(found, CASES))
+
+
+def test_an_overflowing_exponential_is_named_by_the_logits_that_show_it():
+    from softcheck.report.causes import _largest
+
+    found = wrong_where(lambda case: (_largest(case) or 0.0) > 11.0, Kind.NAN_MISMATCH)
+    (cause,) = causes_of(found, CASES)
+    assert "the exponential overflows" in cause.text
+    assert cause.mend == "subtract the row's maximum before the exponential"
+
+
+def test_rows_of_minus_infinity_that_give_zero_can_be_declared():
+    message = "row 0, column 0, input -inf (bits fc00): output 0 (bits 0000, 0x0.0p+0), expected nan: every logit of the row is -inf"
+    (cause,) = causes_of([finding(Kind.NAN_MISMATCH, "padding/all-of-3/float16", message)], CASES)
+    assert cause.declare == 'fully_masked="zero"'
+
+
+def test_declared_defects_are_no_cause():
+    assert causes_of([finding(Kind.RAISED, CASES[0].id, known="declared")], CASES) == ()
+
+
+def test_every_word_of_a_report_is_explained():
+    environment = Environment(
+        backend="cuda", device="", torch="", triton="", python="", softcheck="", seed=0, git_commit=None, command=""
+    )
+    known = pages()
+    assert {str(kind) for kind in Kind} <= known.keys()
+    titles = {column.title.replace("/ ", "/") for column in columns(environment)} - {"variant", "verdict"}
+    assert titles <= known.keys()
+    for kind in Kind:
+        found = of_kind(kind)
+        assert found.meaning
+        assert found.cause
+        assert found.mend
+        assert found.example
+    assert "# wrong layout" in explanation_of("Wrong-Layout").text("wrong layout")
+
+
+def test_an_unknown_word_gives_near_ones():
+    from softcheck.errors import UsageError
+
+    with pytest.raises(UsageError, match="did you mean 'wrong_layout'"):
+        explanation_of("wrong_layuot")
+
+
+def test_widths_beside_powers_of_two_alone_are_told_by_their_sums():
+    cases = [case for case in CASES if case.family == "widths"]
+    odd = [case for case in cases if case.shape[1] % 2 and case.shape[1] > 1]
+    small = causes_of(
+        [finding(Kind.SUM_VIOLATION, c.id, "row 0: the outputs' sum misses 1 by -0.5") for c in odd], cases
+    )
+    large = causes_of(
+        [finding(Kind.SUM_VIOLATION, c.id, "row 0: the outputs' sum misses 1 by +0.5") for c in odd], cases
+    )
+    assert small[0].text.startswith("wrong at every width that is no power of two")
+    assert large[0].text.startswith("wrong at odd N")

@@ -1,0 +1,60 @@
+"""docs/tutorial.md keeps its word: its commands run and print what it shows, and its signatures are called as it says."""
+
+import ast
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from command import softcheck
+
+from softcheck.variants.forms import Form
+from softcheck.variants.recognise import guesses
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```console\n\$ softcheck (.*)\n((?:.*\n)*?)```", TEXT)
+ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in TEXT.splitlines() if line.startswith("| `")]
+OF_A_TRIAL = {"f(x4)", "f(x3)", "f(x)[0]", "f(copy)"}
+"""Calls that no name tells; tests/variants/test_adapt.py tries them."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("session")
+    for file in (*(ROOT / "examples").glob("*.py"), ROOT / "tests" / "kernels" / "signatures.py"):
+        shutil.copy(file, made)
+    return made
+
+
+@pytest.mark.xdist_group("tutorial")
+@pytest.mark.parametrize(("command", "expected"), BLOCKS, ids=[command[:60] for command, _ in BLOCKS])
+def test_command_prints_what_the_tutorial_shows(folder, command, expected):
+    done = softcheck(*shlex.split(command), cwd=folder)
+    printed = f"{done.stdout}\n{done.stderr}"
+    at = 0
+    for line in filter(lambda line: line and line != "…", expected.splitlines()):
+        at = printed.find(line, at)
+        assert at >= 0, f"{line!r} is not in:\n{printed}"
+    assert done.returncode == (1 if "1 fail" in expected else 0)
+
+
+def test_there_are_enough_signatures_and_commands():
+    assert len(ROWS) >= 20
+    assert len(BLOCKS) >= 6
+
+
+def test_signatures_are_called_as_the_table_says():
+    told = 0
+    for signature, _, typed, called in ROWS:
+        written = re.findall(r"`(.+?)`", signature)[0]
+        call = called.strip("|` ")
+        if "--call" in typed:
+            Form(shlex.split(typed.strip("`"))[-1])
+        elif re.fullmatch(r"softmax\(.*\)", written) and call not in OF_A_TRIAL:
+            space = {}
+            exec(compile(ast.parse(f"def {written}: pass"), "<table>", "exec"), space)
+            assert guesses(space["softmax"])[0].text == call, signature
+            told += 1
+    assert told >= 12
