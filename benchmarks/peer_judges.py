@@ -10,7 +10,9 @@ it accepts every dtype that the file names, in both shapes; a kernel that raises
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -26,48 +28,74 @@ from planted import Planted, bugs, controls  # noqa: E402 - it lies beside the p
 SHAPES = ((1823, 781), (4096, 1024))
 INTERPRETED_ROWS = 64
 SECONDS = 120.0
-JUDGES = ("allclose 1e-2", "allclose 1e-4", "allclose 1e-5", "assert_close", "row sums 1e-3")
+TWICE = "twice torch's error"
+"""The rule of flash-attention's tests: the largest error may be twice that of torch in the same type."""
+JUDGES = ("allclose 1e-2", "allclose 1e-4", "allclose 1e-5", "assert_close", "row sums 1e-3", TWICE)
 
 
 def judge_all(planted: list[Planted], device: str, parallel: int) -> dict[str, dict[str, bool]]:
     """By kernel and judge, whether it is let through. Each kernel runs in a process of its own."""
+    shares = [planted[first::parallel] for first in range(min(parallel, len(planted)))]
     with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
-        verdicts = pool.map(lambda one: _in_child(one, device), planted)
-        return {one.name: verdict for one, verdict in zip(planted, verdicts, strict=True)}
+        judged = dict(pair for share in pool.map(lambda share: _in_children(share, device), shares) for pair in share)
+    return {one.name: judged[one.name] for one in planted}
 
 
-def summary(verdicts: dict[str, dict[str, bool]]) -> str:
-    """A table in Markdown: wrong kernels let through and right ones refused, by judge."""
-    wrong = [one.name for one in bugs() if one.name in verdicts]
-    right = [one.name for one in controls() if one.name in verdicts]
+def summary(verdicts: dict[str, dict[str, bool]], bugs: set[str]) -> str:
+    """A table in Markdown: kernels let through of those named in ``bugs``, and others refused, by judge."""
+    wrong = [name for name in verdicts if name in bugs]
+    right = [name for name in verdicts if name not in bugs]
     lines = ["| judge | wrong kernels let through | right kernels refused |", "|---|---|---|"]
     for judge in JUDGES:
         through = sum(verdicts[name][judge] for name in wrong)
         refused = sum(not verdicts[name][judge] for name in right)
         lines.append(f"| {judge} | {through} of {len(wrong)} | {refused} of {len(right)} |")
     through = sum(all(verdicts[name].values()) for name in wrong)
-    lines.append(f"| all five together | {through} of {len(wrong)} | - |")
+    lines.append(f"| all {len(JUDGES)} together | {through} of {len(wrong)} | - |")
     return "\n".join(lines)
 
 
-def _in_child(planted: Planted, device: str) -> dict[str, bool]:
+def _in_children(planted: list[Planted], device: str) -> list[tuple[str, dict[str, bool]]]:
+    """The verdicts on a share of the kernels, from one process that has imported what takes long and forks for each."""
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
     if device == "interpreter":
         environment["TRITON_INTERPRET"] = "1"
-    command = [sys.executable, __file__, "--child", planted.spec, "--device", device, "--dtypes", *planted.dtypes]
-    try:
-        done = subprocess.run(  # noqa: S603 - this file, on files of this repository
-            command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-        accepted: dict[str, bool] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
-    except (subprocess.TimeoutExpired, IndexError, ValueError):
-        accepted = {}
-    return {judge: accepted.get(judge, False) for judge in JUDGES}
+    tasks = json.dumps([[one.spec, one.dtypes] for one in planted])
+    command = [sys.executable, __file__, "--children", "--device", device]
+    done = subprocess.run(  # noqa: S603 - this file, on files of this repository
+        command, env=environment, input=tasks, capture_output=True, text=True, check=False
+    )
+    verdicts = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if len(verdicts) != len(planted):
+        raise RuntimeError(f"{len(verdicts)} verdicts on {len(planted)} kernels, expected one for each: {done.stderr}")
+    return [(one.name, verdict) for one, verdict in zip(planted, verdicts, strict=True)]
 
 
-def _child(spec: str, device: str, dtypes: list[str]) -> None:
-    """Prints as JSON which judges accept the kernel."""
+def _children(device: str) -> None:
+    """Prints as JSON which judges accept each kernel named on the standard input, a line for each."""
+    # A GPU's context would not survive the fork; these imports make none.
+    import torch  # noqa: F401
+    import triton  # noqa: F401
+
+    for spec, dtypes in json.load(sys.stdin):
+        context = multiprocessing.get_context("fork")
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(target=_child, args=(sender, spec, device, dtypes))
+        child.start()
+        sender.close()
+        accepted = dict.fromkeys(JUDGES, False)
+        if receiver.poll(SECONDS):
+            with contextlib.suppress(EOFError):
+                accepted = receiver.recv()
+        child.kill()
+        child.join()
+        sys.stdout.write("\n" + json.dumps(accepted) + "\n")
+        sys.stdout.flush()
+
+
+def _child(sender: Any, spec: str, device: str, dtypes: list[str]) -> None:
+    """Sends which judges accept a kernel."""
     import torch
 
     from softcheck.calling.call import TORCH_DTYPES
@@ -83,12 +111,13 @@ def _child(spec: str, device: str, dtypes: list[str]) -> None:
             x = torch.randn(rows_kept or rows, columns, device=place).to(TORCH_DTYPES[dtype])
             found = function(x)
             expected = torch.softmax(x, dim=-1)
+            exact = torch.softmax(x.double(), dim=-1)
             for judge in JUDGES:
-                accepted[judge] = accepted[judge] and _accepts(judge, found, expected)
-    sys.stdout.write(json.dumps(accepted) + "\n")
+                accepted[judge] = accepted[judge] and _accepts(judge, found, expected, exact)
+    sender.send(accepted)
 
 
-def _accepts(judge: str, found: Any, expected: Any) -> bool:
+def _accepts(judge: str, found: Any, expected: Any, exact: Any) -> bool:
     import torch
 
     if judge.startswith("allclose"):
@@ -96,6 +125,8 @@ def _accepts(judge: str, found: Any, expected: Any) -> bool:
         return found.dtype == expected.dtype and torch.allclose(found, expected, rtol=tolerance, atol=tolerance)
     if judge == "assert_close":
         return not _raises(lambda: torch.testing.assert_close(found, expected))
+    if judge == TWICE:
+        return bool((found.double() - exact).abs().max() <= 2 * (expected.double() - exact).abs().max())
     return bool(((found.float().sum(dim=-1) - 1).abs() < 1e-3).all())
 
 
@@ -114,16 +145,15 @@ def main() -> int:
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--dtypes", nargs="*", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("--children", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        _child(options.child, options.device, options.dtypes)
+    if options.children:
+        _children(options.device)
         return 0
     chosen = [one for one in (*bugs(), *controls()) if options.device in one.backends]
     chosen = [one for one in chosen if not options.only or one.name in options.only]
     verdicts = judge_all(chosen, options.device, options.parallel)
-    sys.stdout.write(summary(verdicts) + "\n")
+    sys.stdout.write(summary(verdicts, {one.name for one in chosen if not one.is_control}) + "\n")
     if options.output is not None:
         options.output.write_text(json.dumps(verdicts, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -1,7 +1,7 @@
 """The score on the planted kernels: the whole default check on every one, and the judges that others use beside it.
 
     python benchmarks/planted_score.py [--device auto] [--parallel N] [--whole] [--only NAME ...] [--seconds S]
-                                       [--no-peers] [--output FOLDER]
+                                       [--no-peers] [--folder FOLDER] [--output FOLDER]
 
 Every kernel gets a worker process of its own and runs the built-in corpora, largest cases first, and then every probe, as
 ``softcheck report`` does. A wrong kernel is caught by the first finding of a kind that its file expects, and its check ends
@@ -20,30 +20,25 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import msgspec
+from default_check import APART, TOGETHER, Shown, limits, refusals_without_limit, run_cases, run_probes
 from peer_judges import JUDGES, judge_all, summary
 
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
-from softcheck.probes.registry import EXCLUSIVE, PROBES
-from softcheck.run.plan import plan
-from softcheck.run.probing import ProbeTask, run_probe
 from softcheck.run.protocol import Ready
 from softcheck.run.session import CaseMeasurement, Session
-from softcheck.run.size_limits import size_limits
 from softcheck.variants.declaration import Backend, Declaration
 
-from planted import Planted, bugs, controls  # isort: skip - peer_judges puts its folder on the path
+from planted import FOLDER, Planted, bugs, controls  # isort: skip - peer_judges puts its folder on the path
 
 ROOT = Path(__file__).resolve().parents[1]
-APART = tuple(name for name in PROBES if name in EXCLUSIVE)
-TOGETHER = tuple(name for name in PROBES if name not in EXCLUSIVE)
 
 
 @dataclass(slots=True)
@@ -119,54 +114,28 @@ class _Check:
             return
         self._declaration = declaration
         results: list[CaseMeasurement] = []
-        for case, takers in plan(cases, {spec: declaration}, self.planted.dtypes).tasks:
-            # As in a report: wider rows than compile in time are a limit and no finding.
-            if takers and session.width_limit(spec, case.dtype, case.shape[1]) is not None:
-                continue
-            for result in session.run_case(case, takers) if takers else ():
-                self.score.cases += 1
-                results.append(result)
-                for violation in result.measurement.violations:
-                    if violation.refusal is None or not self.score.is_right:
-                        self._note(case.id, violation, case.dtype)
+        dtypes = self.planted.dtypes
+        for shown in run_cases(session, spec, declaration, cases, dtypes, results):
+            self.score.cases += 1
+            self._note(one for one in shown if one.violation.refusal is None or not self.score.is_right)
             if self._ends():
                 return
-        self._note_limits(results)
-        if not self._ends():
-            self._probe(session, probes)
-
-    def _note_limits(self, results: list[CaseMeasurement]) -> None:
-        """Notes the sizes that a wrong kernel refuses, which no case shows alone, and refusals of a right one that are no limit.
-
-        A report makes no finding of a limit, so that one accuses no right kernel.
-        """
-        for dtype in self.planted.dtypes:
-            of_dtype = [result for result in results if result.case.dtype == dtype]
-            limits = size_limits(of_dtype, [])
-            if not self.score.is_right:
-                for limit in limits:
-                    self._note(f"all cases/{dtype}", Violation(limit.kind, limit.words), dtype)
-                continue
-            for result in of_dtype:
-                for violation in result.measurement.violations:
-                    if violation.refusal is not None and not any(limit.covers(violation) for limit in limits):
-                        self._note(result.case.id, violation, dtype)
-
-    def _probe(self, session: Session, probes: tuple[str, ...]) -> None:
-        spec = self.planted.spec
-        for probe in probes:
-            for dtype in self.planted.dtypes:
-                probed = run_probe(session, ProbeTask(variant=spec, dtype=dtype, probe=probe))
-                self.score.probes += 1
-                for shown in () if probed is None else probed.conclusion.findings:
-                    assert probed is not None
-                    self._note(f"{probed.case_id(shown.label)}/{dtype}", shown.violation, dtype)
-                if self._ends():
-                    return
-
-    def _note(self, where: str, violation: Violation, dtype: str) -> None:
-        if self.score.is_right and self._declaration.explanation(violation, where, dtype, self.backend) is not None:
+        self._note(refusals_without_limit(results, dtypes) if self.score.is_right else limits(results, dtypes))
+        if self._ends():
             return
+        for shown in run_probes(session, spec, dtypes, probes):
+            self.score.probes += 1
+            self._note(shown)
+            if self._ends():
+                return
+
+    def _note(self, found: Iterable[Shown]) -> None:
+        for where, dtype, violation in found:
+            explained = self._declaration.explanation(violation, where, dtype, self.backend) is not None
+            if not (self.score.is_right and explained):
+                self._keep(where, violation)
+
+    def _keep(self, where: str, violation: Violation) -> None:
         kind = str(violation.kind)
         # Saved results name no folder of the machine.
         self.score.found.setdefault(kind, f"{where}: {violation.message}".replace(f"{ROOT}/", ""))
@@ -239,7 +208,7 @@ def markdown(scores: list[Score], peers: dict[str, dict[str, bool]], ready: Read
     device = f"{ready.device}, torch {ready.torch}, Triton {ready.triton}"
     lines = [f"# Planted kernels: {score_line(scores)}", "", f"Device: {device}.", ""]
     if peers:
-        lines += [summary(peers), ""]
+        lines += [summary(peers, {score.name for score in scores if not score.is_right}), ""]
     lines += ["| kernel | expected | caught by | first finding | caught | passed by |", "|---|---|---|---|---|---|"]
     for score in scores:
         expected = " or ".join(score.expected) or "nothing"
@@ -281,6 +250,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--parallel", type=int, default=max(1, min(12, (os.cpu_count() or 2) // 2)))
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="holds bugs/ and controls/")
     parser.add_argument("--seconds", type=float, default=240.0)
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--output", type=Path)
@@ -293,7 +263,11 @@ def main() -> int:
     session = Session(options.device, jobs=1)
     ready = session.ready
     session.close()
-    planted = [one for one in (*bugs(), *controls()) if not options.only or one.name in options.only]
+    planted = [
+        one
+        for one in (*bugs(options.folder), *controls(options.folder))
+        if not options.only or one.name in options.only
+    ]
     chosen = [one for one in planted if ready.backend in one.backends]
     left_out = len(planted) - len(chosen)
 

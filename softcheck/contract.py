@@ -23,6 +23,7 @@ class FindingKind(StrEnum):
     WRONG_SHAPE = "wrong_shape"
     WRONG_DTYPE = "wrong_dtype"
     WRONG_LAYOUT = "wrong_layout"
+    WRONG_GRADIENT = "wrong_gradient"
     NONDETERMINISTIC = "nondeterministic"
     ROW_DEPENDENCE = "row_dependence"
     CRASH = "crash"

@@ -69,7 +69,10 @@ def strided_layouts(rows: int, columns: int) -> dict[str, Layout]:
         "padded-by-1": Layout(row_stride=columns + 1),
         "column-slice": Layout(row_stride=2 * columns + 9, offset=5),
         "every-second-column": Layout(row_stride=2 * columns, column_stride=2),
+        "every-fifth-column": Layout(row_stride=5 * columns + 3, column_stride=5),
+        "every-33rd-column": Layout(row_stride=33 * columns, column_stride=33),
         "transposed": Layout(row_stride=1, column_stride=rows),
+        "transposed-slice": Layout(row_stride=1, column_stride=rows + 5, offset=2),
         "transposed-with-gaps": Layout(row_stride=3, column_stride=3 * rows + 5, offset=1),
         "overlapping-rows": Layout(row_stride=1),
         "expanded-rows": Layout(row_stride=0),
@@ -112,10 +115,16 @@ class Layouts(Probe):
         return list({trial.label: trial for trial in found}.values())
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Makes one trial; one call if all is well."""
-        asked: _Input = trial.parameters
+        """Makes one trial: a call on ordinary logits, and one on rows with NaN and infinities. More calls say why."""
+        for is_special in (False, True):
+            outcome = self._tried(subject, trial.parameters, is_special=is_special)
+            if outcome.violations or outcome.fatal:
+                break
+        return outcome
+
+    def _tried(self, subject: Subject, asked: _Input, *, is_special: bool) -> Outcome:
         fmt = subject.setting.fmt
-        storage, bits = _contents(asked, subject)
+        storage, bits = _contents(asked, subject, is_special=is_special)
         held = to_tensor(storage, fmt, subject.device)
         with nan_filled():
             called = call(
@@ -148,8 +157,11 @@ def _circumstances(asked: _Input) -> str:
     return f"right on a contiguous copy, wrong with strides {asked.strides} and offset {asked.offset}"
 
 
-def _contents(asked: _Input, subject: Subject) -> tuple[Bits, Bits]:
-    """Returns the storage, NaN where no element lies, and the rows in it as a matrix. Elements may share memory."""
+def _contents(asked: _Input, subject: Subject, *, is_special: bool) -> tuple[Bits, Bits]:
+    """Returns the storage, NaN where no element lies, and the rows in it as a matrix. Elements may share memory.
+
+    If ``is_special``, the first row has a NaN, the second one +inf, and the third is fully masked.
+    """
     fmt = subject.setting.fmt
     rows = math.prod(asked.shape[:-1])
     where = asked.offset + np.tensordot(asked.strides, np.indices(asked.shape), axes=1).reshape(rows, -1)
@@ -159,6 +171,12 @@ def _contents(asked: _Input, subject: Subject) -> tuple[Bits, Bits]:
     storage = np.full(extent, encode(np.array([np.nan]), fmt)[0], dtype=fmt.storage)
     used = np.unique(where)
     storage[used] = ordinary_rows(1, len(used), fmt, subject.setting.seed)[0]
+    if is_special:
+        storage[where[0, where.shape[1] // 2]], masked = encode(np.array([np.nan, -np.inf]), fmt)
+        if rows > 1:
+            storage[where[1, -1]] = encode(np.array([np.inf]), fmt)[0]
+        if rows > 2:
+            storage[where[2]] = masked
     bits: Bits = storage[where]
     return storage, bits
 

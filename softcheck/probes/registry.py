@@ -21,6 +21,7 @@ PROBES: dict[str, str] = {
     "shapes": "1 to 2^20 rows in every layout, wide rows in every layout, 2^24 elements in rows of 1 to 8",
     "determinism": "repeated calls, stale caches, calls under load and on another stream, bit for bit",
     "histories": "calls after, beside and in the circumstances of others: modes, threads, streams, graphs, failures",
+    "gradients": "gradients against the exact backward, where outputs carry one",
     "batch_invariance": "a row alone, first, last and in batches of other sizes: the same bits",
     "shifts": "the same constant added to every logit, exactly",
     "permutations": "columns in another order",

@@ -54,14 +54,14 @@ class Planted:
         return [shown.removeprefix(PROBE_PREFIX) for shown in self.shown_by if shown.startswith(PROBE_PREFIX)]
 
 
-def bugs() -> list[Planted]:
-    """Every wrong kernel, by name."""
-    return [read(path) for path in sorted((FOLDER / "bugs").glob("*.py"))]
+def bugs(folder: Path = FOLDER) -> list[Planted]:
+    """Every wrong kernel of a folder, by name."""
+    return [read(path) for path in sorted((folder / "bugs").glob("*.py"))]
 
 
-def controls() -> list[Planted]:
-    """Every right kernel, by name."""
-    return [read(path) for path in sorted((FOLDER / "controls").glob("*.py"))]
+def controls(folder: Path = FOLDER) -> list[Planted]:
+    """Every right kernel of a folder, by name."""
+    return [read(path) for path in sorted((folder / "controls").glob("*.py"))]
 
 
 def case_named(name: str, dtype: str) -> Case:

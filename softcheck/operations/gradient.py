@@ -1,0 +1,102 @@
+"""The gradient of softmax, dx = y (g - sum_k y_k g_k), exactly, and the error that a right backward may make.
+
+Derived in docs/bounds.md, section 18. Errors are in units of ulp(scale), scale = y (|g| + sum_k y_k |g_k|), since the
+difference cancels.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from oracles.formats import FLOAT32, FLOAT64, Format, Values
+from oracles.reference import Reference
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.bounds import bounds, model
+from softcheck.operations.ulp import scaled
+
+_ROUNDINGS = 16
+"""Roundings of one element beside those of the sum: of products, differences, quotients and conversions."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradientErrors:
+    """Errors of a gradient and their limits, both in ulp(scale), float64 [rows, columns]. NaN is an error of inf."""
+
+    exact: Values
+    """The exact gradient, rounded to float64."""
+    errors: Values
+    limits: Values
+
+
+def gradient_errors(
+    found: Values,
+    grads: Values,
+    logits: Values,
+    answer: Reference,
+    fmt: Format,
+    arithmetic: Arithmetic,
+) -> GradientErrors:
+    """Returns the errors of a gradient ``found`` for the output gradients ``grads``.
+
+    ``answer`` is the exact softmax of ``logits``, and all are [rows, columns]. ``fmt`` is the format of input, output and
+    gradients, and ``arithmetic`` computes them, forward and backward. No row may be special.
+    """
+    probabilities = answer.values
+    exact, differences = _compared(found, grads, answer)
+    size = probabilities * (np.abs(grads) + (probabilities * np.abs(grads)).sum(axis=1, keepdims=True))
+    forward = _forward(logits, probabilities, answer, fmt, arithmetic)
+    allowed = _allowed(probabilities, grads, logits, forward, fmt, arithmetic)
+    allowed += fmt.unit_roundoff * (np.abs(exact) + allowed) + fmt.least_subnormal / 2
+    # A graph of single operations also sends the sum of all gradients through the maximum. Exactly, that sum is 0.
+    at_peak = logits == logits.max(axis=1, keepdims=True)
+    allowed += np.where(at_peak, 2.0 * allowed.sum(axis=1, keepdims=True), 0.0)
+    _, exponent = np.frexp(size)
+    per_ulp = np.ldexp(1.0, fmt.precision - np.maximum(exponent - 1, fmt.min_exponent) - 1)
+    return GradientErrors(exact, differences * per_ulp, allowed * per_ulp)
+
+
+def _compared(found: Values, grads: Values, answer: Reference) -> tuple[Values, Values]:
+    """Returns the exact gradient and the distances from it, computed in rational numbers and rounded once."""
+    exact = np.zeros(found.shape)
+    differences = np.full(found.shape, np.inf)
+    for row in range(found.shape[0]):
+        parts = zip(answer.high[row], answer.low[row], answer.exponent[row], strict=True)
+        y = [(Fraction(float(high)) + Fraction(float(low))) * Fraction(2) ** int(e) for high, low, e in parts]
+        g = [Fraction(float(grad)) for grad in grads[row]]
+        mean = sum((one * other for one, other in zip(y, g, strict=True)), Fraction(0))
+        for column, value in enumerate(found[row]):
+            gradient = y[column] * (g[column] - mean)
+            exact[row, column] = float(gradient)
+            if np.isfinite(value):
+                differences[row, column] = float(abs(Fraction(float(value)) - gradient))
+    return exact, differences
+
+
+def _forward(logits: Values, probabilities: Values, answer: Reference, fmt: Format, arithmetic: Arithmetic) -> Values:
+    """Returns the largest absolute error of the probabilities; a masked one is exactly 0."""
+    exact = scaled(answer, fmt)
+    limits = bounds(logits, exact, probabilities, model(arithmetic, fmt))
+    either = limits.elements if limits.below is None else np.maximum(limits.elements, limits.below)
+    return np.where(np.isneginf(logits), 0.0, np.ldexp(either, exact.quantum))
+
+
+def _allowed(
+    probabilities: Values, grads: Values, logits: Values, forward: Values, fmt: Format, arithmetic: Arithmetic
+) -> Values:
+    """Returns the largest absolute error before the gradient is rounded to its format."""
+    columns = logits.shape[1]
+    inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
+    narrow = inner if arithmetic.intermediate != "input" else fmt
+    total = inner if arithmetic.accumulation != "input" else fmt
+    each = _ROUNDINGS * narrow.unit_roundoff
+    gamma = each + columns * total.unit_roundoff
+    gamma = gamma / (1 - gamma) if gamma < 1 else np.inf
+    size = np.abs(grads)
+    y = probabilities + forward
+    sums = (y * size).sum(axis=1, keepdims=True)
+    of_mean = ((forward + gamma * y) * size).sum(axis=1, keepdims=True)
+    least = narrow.least_normal if arithmetic.flush_to_zero else narrow.least_subnormal
+    underflow = (columns + _ROUNDINGS) * least * np.maximum(size.max(axis=1, keepdims=True), 1.0)
+    allowed: Values = forward * (size + sums) + y * of_mean + gamma * y * (size + sums) + underflow
+    return allowed
