@@ -143,13 +143,12 @@ def test_large_probes_run_beside_others_but_not_beside_each_other(probes):
 
 
 @pytest.mark.parametrize("ready", [ON_GPU, ON_CPU], ids=["gpu", "cpu"])
-def test_two_heavy_probes_run_at_once_on_a_gpu_and_begin_first(probes, ready, monkeypatch):
+def test_two_heavy_probes_at_most_run_at_once_on_a_gpu(probes, ready, monkeypatch):
     beside = []
     monkeypatch.setattr(time, "sleep", lambda _: beside.append(probes.running.count("volume")) or Event().wait(0.05))
     run, _ = run_stage(Pretending(ready), ("a", "b", "c", "d", "e"), asked=("empties", "volume"))
     assert len(run.probed) == 10
     assert max(beside) <= 2 if ready is ON_GPU else max(beside) > 2
-    assert [probe for _, probe, *_ in probes.log[:2]] == ["volume"] * 2
 
 
 def test_where_memory_did_not_suffice_a_large_probe_is_gone_on_with_alone(probes):
