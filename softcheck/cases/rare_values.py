@@ -24,8 +24,8 @@ _SPAN = 6.0
 def patterns(fmt: Format, seed: int) -> NDArray[np.int64]:
     """Every pattern of a 16-bit format, ordered by value with NaN last.
 
-    Of a wider format every sign and exponent with every three leading bits of the fraction. The bits below are all 0,
-    all 1, or random.
+    Of a wider format every sign and exponent with every three leading bits of the fraction, where the bits below are
+    all 0, all 1, or random; and the values that programs are likely to name.
     """
     if fmt.width == 16:
         found = np.arange(1 << 16, dtype=np.uint64)
@@ -34,7 +34,8 @@ def patterns(fmt: Format, seed: int) -> NDArray[np.int64]:
         upper = np.arange(1 << (fmt.width - low), dtype=np.uint64) << np.uint64(low)
         ones = np.uint64((1 << low) - 1)
         drawn = np.random.default_rng(seed).integers(0, int(ones), len(upper), dtype=np.uint64)
-        found = np.concatenate([upper, upper | ones, upper | drawn])
+        named = np.array(sorted(telling(fmt)), dtype=np.int64).view(np.uint64)
+        found = np.unique(np.concatenate([upper, upper | ones, upper | drawn, named]))
     values = decode(found.astype(fmt.storage), fmt)
     # The sign of a zero decides between two equal values.
     order = np.lexsort((~np.signbit(values), values))
@@ -42,11 +43,13 @@ def patterns(fmt: Format, seed: int) -> NDArray[np.int64]:
 
 
 def telling(fmt: Format) -> set[int]:
-    """Patterns that a program's text is likely to name: the format's edges, infinities, decimals and powers of two."""
+    """Patterns that programs are likely to name: the format's edges, infinities, NaN, decimals and powers of two."""
     round_ones = [m * 10.0**e for e in range(-8, 9) for m in (1, 2, 3, 5)] + [2.0**e for e in range(-24, 24)]
     values = np.array([s * v for v in round_ones for s in (1.0, -1.0)])
-    special = [math.inf, -math.inf, math.nan]
-    return {*edge_patterns(fmt), *encode(np.concatenate([values, special]), fmt).astype(np.int64).tolist()}
+    named = encode(np.concatenate([values, [math.inf, -math.inf, math.nan]]), fmt).astype(np.uint64)
+    # Of NaN the least payload, and all bits set.
+    others = np.array([*edge_patterns(fmt), fmt.exponent_mask + 1, (1 << fmt.width) - 1], dtype=np.uint64)
+    return set(np.append(named, others).astype(np.int64).tolist())
 
 
 def groups(ordered: NDArray[np.int64], fmt: Format, most: int) -> list[NDArray[np.int64]]:

@@ -159,7 +159,10 @@ def _rare_alone(setting: Setting, device: torch.device, seed: int) -> Iterator[B
 
 
 def _rare_packed(setting: Setting, device: torch.device, seed: int) -> Iterator[Batch]:
-    """Patterns of similar value side by side in half of a row's columns: first the rows that show most of them."""
+    """Patterns of similar value side by side in half of a row's columns.
+
+    First come the rows with values that programs name, then the rows that show most patterns.
+    """
     columns = min(_PACKED, setting.declaration.column_limit(setting.dtype) or _PACKED)
     most = max(1, columns // 2)
     ordered = rare_values.patterns(setting.fmt, seed)
@@ -168,7 +171,7 @@ def _rare_packed(setting: Setting, device: torch.device, seed: int) -> Iterator[
     telling = rare_values.telling(setting.fmt)
     order = sorted(
         drawn.permutation(len(found)),
-        key=lambda group: (len(found[group]) < most // 4, telling.isdisjoint(found[group].tolist())),
+        key=lambda group: (telling.isdisjoint(found[group].tolist()), len(found[group]) < most // 4),
     )
     chosen = np.stack([np.resize(found[group], most) for group in order])
     places = drawn.permuted(np.broadcast_to(np.arange(columns), (len(chosen), columns)), axis=1)[:, :most]

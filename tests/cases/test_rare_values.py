@@ -24,6 +24,7 @@ def test_every_pattern_is_there_once(dtype):
 def test_wider_formats_have_every_exponent_and_leading_bits():
     found = rare_values.patterns(FORMATS["float32"], seed=1)
     assert len(set((found >> 20).tolist())) == 1 << 12
+    assert set(encode(np.array([-1e4, 1e-7, 3.0]), FORMATS["float32"]).astype(int).tolist()) <= set(found.tolist())
     assert not np.array_equal(found, rare_values.patterns(FORMATS["float32"], seed=2))
 
 

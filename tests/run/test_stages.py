@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 
 import msgspec
 import numpy as np
@@ -139,6 +140,15 @@ def test_large_probes_run_beside_others_but_not_beside_each_other(probes):
     assert at_once == [1, 1, 1]
     assert shown[-1] == "alone from now on"
     assert len(run.probed) == 9
+
+
+@pytest.mark.parametrize("ready", [ON_GPU, ON_CPU], ids=["gpu", "cpu"])
+def test_two_heavy_probes_at_most_run_at_once_on_a_gpu(probes, ready, monkeypatch):
+    beside = []
+    monkeypatch.setattr(time, "sleep", lambda _: beside.append(probes.running.count("volume")) or Event().wait(0.05))
+    run, _ = run_stage(Pretending(ready), ("a", "b", "c", "d", "e"), asked=("empties", "volume"))
+    assert len(run.probed) == 10
+    assert max(beside) <= 2 if ready is ON_GPU else max(beside) > 2
 
 
 def test_where_memory_did_not_suffice_a_large_probe_is_gone_on_with_alone(probes):

@@ -11,7 +11,7 @@ from softcheck import variant
 
 EXPECTED = ("masked_not_zero", "nan_mismatch", "ulp_exceeds_bound", "sum_violation")
 SHOWN_BY = ("probe/volume",)
-DTYPES = ("float16",)
+DTYPES = ("float16", "float32")
 BACKENDS = ("interpreter", "cuda")
 
 MASK = tl.constexpr(-10000.0)
