@@ -5,7 +5,7 @@ import re
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -64,11 +64,14 @@ class Launched:
         return modifications(to_bits(self.before.view(storage.dtype), fmt), to_bits(storage, fmt), self.placed)
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """A call's outcome on the device: the output, or None where there is none to judge, and broken promises."""
+Output = TypeVar("Output")
 
-    output: torch.Tensor | None
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome(Generic[Output]):
+    """A call's outcome: the output, or None where there is none to judge, and broken promises."""
+
+    output: Output | None
     violations: tuple[Violation, ...] = ()
     fatal: bool = False
     """This process can't go on: its device can't be used any more, or its global state can't be put back."""
@@ -76,15 +79,10 @@ class Returned:
     """True if a library on the CPU computed the output; see ``Launched.of_cpu_library``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
-    """A call's outcome, as ``Returned``, with the output's bit patterns on the host, [rows, columns]."""
-
-    output: Bits | None
-    violations: tuple[Violation, ...] = ()
-    fatal: bool = False
-    of_cpu_library: bool = False
-
+Returned = CallOutcome[torch.Tensor]
+"""The output stays on the device."""
+Called = CallOutcome[Bits]
+"""The output's bit patterns are on the host, [rows, columns]."""
 
 _TOGETHER = 1 << 20
 """Elements up to which one transfer is worth another copy of them on the device."""
@@ -138,11 +136,11 @@ def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
     """
     launched = launch(function, placed, wait=True)
     if launched.output is None:
-        return Called(None, (*launched.broken, *launched.changed), launched.fatal)
+        return CallOutcome(None, (*launched.broken, *launched.changed), launched.fatal)
     unchanged = launched.unchanged().to(_INTEGER[placed.fmt.width])
     same, output = all_to_bits([unchanged, launched.output], placed.fmt)
     modified = () if same else launched.modified()
-    return Called(output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
+    return CallOutcome(output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
 
 
 def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> Returned:
@@ -152,9 +150,9 @@ def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> R
     """
     launched = launch(function, placed, wait=True)
     if launched.output is None:
-        return Returned(None, (*launched.broken, *launched.changed), launched.fatal)
+        return CallOutcome(None, (*launched.broken, *launched.changed), launched.fatal)
     modified = () if launched.unchanged() else launched.modified()
-    return Returned(launched.output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
+    return CallOutcome(launched.output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
 
 
 def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: bool) -> Launched:
