@@ -19,7 +19,8 @@ from softcheck.calling.unable import limit_behind
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
 
-_INTEGER = {16: torch.int16, 32: torch.int32, 64: torch.int64}
+INTEGERS = {16: torch.int16, 32: torch.int32, 64: torch.int64}
+"""Types whose numbers are the bit patterns of a format, by its width."""
 TORCH_DTYPES = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
@@ -98,7 +99,7 @@ def to_tensor(bits: Bits, fmt: Format, device: torch.device) -> torch.Tensor:
 
 def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
     """Bit patterns of a tensor of the format's dtype, on the host, in memory of their own."""
-    signed = tensor.detach().contiguous().view(_INTEGER[fmt.width]).cpu().numpy()
+    signed = tensor.detach().contiguous().view(INTEGERS[fmt.width]).cpu().numpy()
     copied: Bits = signed.copy().view(fmt.storage)
     return copied
 
@@ -111,7 +112,7 @@ def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
     """
     if len(tensors) < 2 or sum(tensor.numel() for tensor in tensors) > _TOGETHER:
         return [to_bits(tensor, fmt) for tensor in tensors]
-    flat = to_bits(torch.cat([tensor.detach().reshape(-1).view(_INTEGER[fmt.width]) for tensor in tensors]), fmt)
+    flat = to_bits(torch.cat([tensor.detach().reshape(-1).view(INTEGERS[fmt.width]) for tensor in tensors]), fmt)
     ends = np.cumsum([tensor.numel() for tensor in tensors])[:-1]
     return [part.reshape(tensor.shape) for part, tensor in zip(np.split(flat, ends), tensors, strict=True)]
 
@@ -137,7 +138,7 @@ def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
     launched = launch(function, placed, wait=True)
     if launched.output is None:
         return CallOutcome(None, (*launched.broken, *launched.changed), launched.fatal)
-    unchanged = launched.unchanged().to(_INTEGER[placed.fmt.width])
+    unchanged = launched.unchanged().to(INTEGERS[placed.fmt.width])
     same, output = all_to_bits([unchanged, launched.output], placed.fmt)
     modified = () if same else launched.modified()
     return CallOutcome(output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
@@ -284,7 +285,7 @@ def _refused(
 
 def _stored(placed: Placed) -> torch.Tensor:
     """All of the input's storage as integers, so that NaN equals itself."""
-    return placed.storage.view(_INTEGER[placed.fmt.width])
+    return placed.storage.view(INTEGERS[placed.fmt.width])
 
 
 def _state_changed(changed: list[str]) -> tuple[Violation, ...]:

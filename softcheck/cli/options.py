@@ -5,6 +5,9 @@ from typing import TypeVar
 
 import click
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
 Command = TypeVar("Command", bound=Callable[..., object])
 
 corpora_argument = click.argument("corpora", nargs=-1, metavar="[NAME|FOLDER]...", envvar="SOFTCHECK_CORPUS")

@@ -9,11 +9,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from softcheck.cases.corpus_edit import add
 from softcheck.cli import progress
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import device_option, format_option, output_option, variants_argument
-from softcheck.errors import UsageError
+from softcheck.cli.options import INTERRUPTED, device_option, format_option, output_option, variants_argument
+from softcheck.cli.saving import save_case
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.model import Report
@@ -29,7 +28,6 @@ from softcheck.run.session import Session
 from softcheck.search.objective import Objective
 from softcheck.variants.registry import resolve
 
-INTERRUPTED = 130
 _SECONDS = 30.0
 _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 
@@ -160,9 +158,4 @@ def _save(outcomes: list[SearchOutcome]) -> None:
         if found is None:
             click.echo(f"softcheck: {outcome.options.variant}: nothing to save: no row was judged", err=True)
             continue
-        case = named(found, None, origin(outcome), (TAG,))
-        try:
-            add(case, _TARGET)
-            click.echo(f"softcheck: saved {case.id} in {_TARGET}", err=True)
-        except UsageError as error:
-            click.echo(f"softcheck: {case.id} not saved: {error}", err=True)
+        save_case(named(found, None, origin(outcome), (TAG,)), _TARGET)

@@ -12,11 +12,9 @@ from itertools import pairwise
 import torch
 
 from oracles.formats import FLOAT16, Format
-from softcheck.calling.call import TORCH_DTYPES
+from softcheck.calling.call import INTEGERS, TORCH_DTYPES
 from softcheck.cases.families.patterns import edge_patterns
 from softcheck.cases.families.tiny import least_normal_distance, zero_distance
-
-SIGNED = {16: torch.int16, 32: torch.int32}
 
 _ALWAYS_SPECIAL = 1 << 16
 """Columns beyond which a special value is put into only one row in two, so that ordinary rows are among them."""
@@ -257,7 +255,7 @@ def _finite_bits(d: Draw) -> torch.Tensor:
 
 def _from_patterns(d: Draw, patterns: torch.Tensor) -> torch.Tensor:
     # Integer conversion keeps the low bits, which are the pattern.
-    return patterns.to(SIGNED[d.fmt.width]).view(TORCH_DTYPES[d.fmt.name])
+    return patterns.to(INTEGERS[d.fmt.width]).view(TORCH_DTYPES[d.fmt.name])
 
 
 def _cancellation(d: Draw) -> torch.Tensor:
