@@ -49,10 +49,6 @@ class _Subject:
             pytest.skip(f"{self.variant} declares {', '.join(declaration.dtypes)}, not {self.dtype}")
         return declaration
 
-    def explained(self, result: CaseMeasurement, violation: Violation, declaration: Declaration) -> str | None:
-        """The reason of the declared defect behind a violation, or None."""
-        return declaration.explanation(violation, result.case.id, self.dtype, self.session.ready.backend)
-
     def describe(self, result: CaseMeasurement, violation: Violation) -> str:
         """Returns the kind, the case, the judge's message, and the command that shows the finding again."""
         command = reproduce_command(self.variant, result.case, self.session.ready.backend)
@@ -203,7 +199,8 @@ class GeneratedAccuracy(_Subject):
         declaration = self.declaration()
 
         def undeclared(result: CaseMeasurement) -> list[Violation]:
-            return [v for v in result.measurement.violations if self.explained(result, v, declaration) is None]
+            backend, found = self.session.ready.backend, result.measurement.violations
+            return [v for v in found if declaration.explanation(v, result.case.id, self.dtype, backend) is None]
 
         def is_failure(result: CaseMeasurement) -> bool:
             return any(violation.refusal is None for violation in undeclared(result))

@@ -33,10 +33,7 @@ class _Way:
     needs_gradient: bool = False
 
 
-_WAYS = {
-    "requires-grad": _Way(needs_gradient=True),
-    "no-grad": _Way(context=torch.no_grad),
-}
+_WAYS = {"requires-grad": _Way(needs_gradient=True), "no-grad": _Way(context=torch.no_grad)}
 _STRIDED_WAYS = {
     "padded-rows": _Way(layout=Layout(row_stride=_COLUMNS + 5)),
     "transposed": _Way(layout=Layout(row_stride=1, column_stride=_ROWS)),

@@ -18,11 +18,7 @@ _SECONDS_EACH = 0.05
 
 
 def sweep(
-    subject: Subject,
-    sizes: Sequence[int],
-    make: Callable[[int], Bits],
-    *,
-    dispensable: frozenset[int] = frozenset(),
+    subject: Subject, sizes: Sequence[int], make: Callable[[int], Bits], *, dispensable: frozenset[int] = frozenset()
 ) -> Outcome:
     """Judges the variant at each size, in order, on the input that ``make`` gives; on a GPU in groups.
 
@@ -123,9 +119,7 @@ def conclude_sweep(done: Sequence[tuple[Trial, Outcome]], symbol: str, sizes: st
         else ()
     )
     return Conclusion(
-        findings=(*(s for s in shown if s is not None), *others),
-        trials=made,
-        skipped=(*skipped_of(done), *left_out),
+        findings=(*(s for s in shown if s is not None), *others), trials=made, skipped=(*skipped_of(done), *left_out)
     )
 
 

@@ -12,16 +12,7 @@ from softcheck.report.environment import environment
 from softcheck.report.figures_of import with_figures
 from softcheck.report.findings import finding_of, witness_of
 from softcheck.report.limits import SizeLimits
-from softcheck.report.model import (
-    CaseResult,
-    CopyBaseline,
-    Finding,
-    Report,
-    Stage,
-    VariantResult,
-    Verdict,
-    Witness,
-)
+from softcheck.report.model import CaseResult, CopyBaseline, Finding, Report, Stage, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures

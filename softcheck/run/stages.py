@@ -232,9 +232,7 @@ def cases_and_probes(
         *(lane(own, [name], share) for name, own in apart.items()),
         Lane([attempt.job(apart.get(task.variant, session)) for task, attempt in large.items()], 1),
         lane(
-            session,
-            [name for name in run.declarations if name not in apart],
-            max(1, session.jobs - share * len(apart)),
+            session, [name for name in run.declarations if name not in apart], max(1, session.jobs - share * len(apart))
         ),
     ]
     if any(each.jobs for each in lanes):
@@ -290,8 +288,5 @@ class _Attempt:
 
 def _journalled(session: Session, task: ProbeTask, record: Record, done: Sequence[Outcome]) -> Job[ProbeResult]:
     return probe_job(
-        session,
-        task,
-        done=done,
-        on_outcome=lambda index, outcome: record.add(Kept(outcome=(task, index, outcome))),
+        session, task, done=done, on_outcome=lambda index, outcome: record.add(Kept(outcome=(task, index, outcome)))
     )
