@@ -279,7 +279,8 @@ class GeneratedAccuracy(_Subject):
         declaration = self.declaration()
 
         def undeclared(result: CaseMeasurement) -> list[Violation]:
-            return [v for v in result.measurement.violations if self.explained(result, v, declaration) is None]
+            backend, found = self.session.ready.backend, result.measurement.violations
+            return [v for v in found if declaration.explanation(v, result.case.id, self.dtype, backend) is None]
 
         def is_failure(result: CaseMeasurement) -> bool:
             return any(violation.refusal is None for violation in undeclared(result))

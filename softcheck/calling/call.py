@@ -5,7 +5,7 @@ import re
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,7 +19,8 @@ from softcheck.calling.unable import limit_behind
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
 
-_INTEGER = {16: torch.int16, 32: torch.int32, 64: torch.int64}
+INTEGERS = {16: torch.int16, 32: torch.int32, 64: torch.int64}
+"""Types whose numbers are the bit patterns of a format, by its width."""
 TORCH_DTYPES = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
@@ -64,11 +65,14 @@ class Launched:
         return modifications(to_bits(self.before.view(storage.dtype), fmt), to_bits(storage, fmt), self.placed)
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """A call's outcome on the device: the output, or None where there is none to judge, and broken promises."""
+Output = TypeVar("Output")
 
-    output: torch.Tensor | None
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome(Generic[Output]):
+    """A call's outcome: the output, or None where there is none to judge, and broken promises."""
+
+    output: Output | None
     violations: tuple[Violation, ...] = ()
     fatal: bool = False
     """This process can't go on: its device can't be used any more, or its global state can't be put back."""
@@ -76,15 +80,10 @@ class Returned:
     """True if a library on the CPU computed the output; see ``Launched.of_cpu_library``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
-    """A call's outcome, as ``Returned``, with the output's bit patterns on the host, [rows, columns]."""
-
-    output: Bits | None
-    violations: tuple[Violation, ...] = ()
-    fatal: bool = False
-    of_cpu_library: bool = False
-
+Returned = CallOutcome[torch.Tensor]
+"""The output stays on the device."""
+Called = CallOutcome[Bits]
+"""The output's bit patterns are on the host, [rows, columns]."""
 
 _TOGETHER = 1 << 20
 """Elements up to which one transfer is worth another copy of them on the device."""
@@ -100,7 +99,7 @@ def to_tensor(bits: Bits, fmt: Format, device: torch.device) -> torch.Tensor:
 
 def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
     """Bit patterns of a tensor of the format's dtype, on the host, in memory of their own."""
-    signed = tensor.detach().contiguous().view(_INTEGER[fmt.width]).cpu().numpy()
+    signed = tensor.detach().contiguous().view(INTEGERS[fmt.width]).cpu().numpy()
     copied: Bits = signed.copy().view(fmt.storage)
     return copied
 
@@ -113,7 +112,7 @@ def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
     """
     if len(tensors) < 2 or sum(tensor.numel() for tensor in tensors) > _TOGETHER:
         return [to_bits(tensor, fmt) for tensor in tensors]
-    flat = to_bits(torch.cat([tensor.detach().reshape(-1).view(_INTEGER[fmt.width]) for tensor in tensors]), fmt)
+    flat = to_bits(torch.cat([tensor.detach().reshape(-1).view(INTEGERS[fmt.width]) for tensor in tensors]), fmt)
     ends = np.cumsum([tensor.numel() for tensor in tensors])[:-1]
     return [part.reshape(tensor.shape) for part, tensor in zip(np.split(flat, ends), tensors, strict=True)]
 
@@ -138,11 +137,11 @@ def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
     """
     launched = launch(function, placed, wait=True)
     if launched.output is None:
-        return Called(None, (*launched.broken, *launched.changed), launched.fatal)
-    unchanged = launched.unchanged().to(_INTEGER[placed.fmt.width])
+        return CallOutcome(None, (*launched.broken, *launched.changed), launched.fatal)
+    unchanged = launched.unchanged().to(INTEGERS[placed.fmt.width])
     same, output = all_to_bits([unchanged, launched.output], placed.fmt)
     modified = () if same else launched.modified()
-    return Called(output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
+    return CallOutcome(output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
 
 
 def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> Returned:
@@ -152,9 +151,9 @@ def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> R
     """
     launched = launch(function, placed, wait=True)
     if launched.output is None:
-        return Returned(None, (*launched.broken, *launched.changed), launched.fatal)
+        return CallOutcome(None, (*launched.broken, *launched.changed), launched.fatal)
     modified = () if launched.unchanged() else launched.modified()
-    return Returned(launched.output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
+    return CallOutcome(launched.output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
 
 
 def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: bool) -> Launched:
@@ -286,7 +285,7 @@ def _refused(
 
 def _stored(placed: Placed) -> torch.Tensor:
     """All of the input's storage as integers, so that NaN equals itself."""
-    return placed.storage.view(_INTEGER[placed.fmt.width])
+    return placed.storage.view(INTEGERS[placed.fmt.width])
 
 
 def _state_changed(changed: list[str]) -> tuple[Violation, ...]:

@@ -45,6 +45,10 @@ PACKED = Layout()
 """Contiguous rows from the start of the storage. Cases that share this object leave the layout out of their JSON."""
 
 
+MAX_STORED_ELEMENTS = 300
+"""Elements up to which a case that has a recipe stores its bits all the same, where a reader can see them."""
+
+
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """One input matrix. Exactly one of ``rows`` (bit patterns in hexadecimal) and ``recipe`` gives its contents."""
 
@@ -59,6 +63,37 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     layout: Layout = PACKED
     tags: tuple[str, ...] = ()
     provenance: str
+
+    @classmethod
+    def of(
+        cls,
+        bits: Bits,
+        fmt: Format,
+        *,
+        family: str,
+        name: str | None = None,
+        recipe: Recipe | None = None,
+        layout: Layout = PACKED,
+        tags: tuple[str, ...] = (),
+        provenance: str,
+    ) -> Self:
+        """The case of a matrix of bit patterns, [rows, columns]; its name defaults to its digest.
+
+        It holds the bits, or, if they are more than ``MAX_STORED_ELEMENTS``, the ``recipe`` that gives them.
+        """
+        found = digest(bits, fmt, layout)
+        stored = recipe is None or bits.size <= MAX_STORED_ELEMENTS
+        return cls(
+            id=f"{family}/{found if name is None else name}/{fmt.name}",
+            dtype=fmt.name,
+            shape=(bits.shape[0], bits.shape[1]),
+            digest=found,
+            rows=format_rows(bits, fmt) if stored else None,
+            recipe=None if stored else recipe,
+            layout=layout,
+            tags=tags,
+            provenance=provenance,
+        )
 
     @property
     def family(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import BFLOAT16, FORMATS, Bits, Format
-from softcheck.cases.case import PACKED, Case, Layout, digest, format_rows
+from softcheck.cases.case import PACKED, Case, Layout
 from softcheck.cases.check import check_fields, check_layout
 from softcheck.cases.dtypes import known_dtype
 from softcheck.errors import UsageError, near_matches
@@ -40,17 +40,7 @@ def case_from_bits(
         raise UsageError(
             f"bits of {dtype} are an array of {fmt.storage}, got {matrix.dtype}; pass patterns, not values"
         )
-    found = digest(matrix, fmt, layout)
-    case = Case(
-        id=f"{family}/{found if name is None else name}/{dtype}",
-        dtype=dtype,
-        shape=(matrix.shape[0], matrix.shape[1]),
-        digest=found,
-        rows=format_rows(matrix, fmt),
-        layout=layout,
-        tags=tags,
-        provenance=provenance,
-    )
+    case = Case.of(matrix, fmt, family=family, name=name, layout=layout, tags=tags, provenance=provenance)
     check_fields(case)
     check_layout(matrix, case)
     return case

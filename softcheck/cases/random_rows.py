@@ -94,13 +94,7 @@ class Draw:
 Filler = Callable[[Draw], torch.Tensor]
 
 
-def fill(
-    filler: Filler,
-    rows: int,
-    columns: int,
-    fmt: Format,
-    generator: torch.Generator,
-) -> torch.Tensor:
+def fill(filler: Filler, rows: int, columns: int, fmt: Format, generator: torch.Generator) -> torch.Tensor:
     """Rows of a family, contiguous, shape [rows, columns], of the format's dtype, on the generator's device.
 
     ``filler`` is one of ``FILLERS`` or ``ORDINARY``; both counts are at least 1.
@@ -116,10 +110,6 @@ def torch_dtype(fmt: Format) -> torch.dtype:
 
 def _normal(d: Draw) -> torch.Tensor:
     return d.normal(d.pick((0.1, 1.0, 2.0, 3.0, 10.0, 30.0, 100.0), 1))
-
-
-def _equal(d: Draw) -> torch.Tensor:
-    return d.uniform(-8.0, 8.0, 1).expand(d.rows, d.columns).contiguous()
 
 
 def _neighbours(d: Draw) -> torch.Tensor:
@@ -182,11 +172,6 @@ def _shifted(d: Draw) -> torch.Tensor:
     return d.finite(base + spacing * d.whole(0, min(256, 2 ** (d.fmt.precision - 2))))
 
 
-def _padding(d: Draw) -> torch.Tensor:
-    values = d.normal(2.0, -3.0)
-    return values.masked_fill_(d.masks(), float("-inf"))
-
-
 def _special(d: Draw) -> torch.Tensor:
     chance = 1.0 if d.columns <= _ALWAYS_SPECIAL else 0.5
     numbers = d.pick((float("inf"), float("nan"), float("-inf")), 1)
@@ -195,10 +180,6 @@ def _special(d: Draw) -> torch.Tensor:
 
 def _far_below(d: Draw) -> torch.Tensor:
     return d.normal(2.0, -10.0)
-
-
-def _finfo_min(d: Draw) -> torch.Tensor:
-    return d.normal(2.0).masked_fill_(d.masks(), -d.fmt.max)
 
 
 def _subnormal_logits(d: Draw) -> torch.Tensor:
@@ -243,10 +224,6 @@ def _wide(d: Draw) -> torch.Tensor:
     return d.by_row(lambda d: d.normal(2.0, -10.0), lambda d: d.normal(3.0, -10.0), lambda d: d.uniform(-40.0, 0.0))
 
 
-def _temperature(d: Draw) -> torch.Tensor:
-    return d.finite(d.normal(d.pick((1e4, 4e4, 1e-4), 1)))
-
-
 def _format_specials(d: Draw) -> torch.Tensor:
     patterns = torch.tensor(edge_patterns(d.fmt), dtype=torch.int64, device=d.device)
     return _from_patterns(d, patterns[d.whole(0, len(patterns))])
@@ -284,17 +261,17 @@ def _cancellation(d: Draw) -> torch.Tensor:
 FILLERS: dict[str, Filler] = {
     "huge": _huge,
     "shifted": _shifted,
-    "padding": _padding,
+    "padding": lambda d: d.normal(2.0, -3.0).masked_fill_(d.masks(), float("-inf")),
     "special": _special,
     "widths": _far_below,
-    "finfo-min": _finfo_min,
+    "finfo-min": lambda d: d.normal(2.0).masked_fill_(d.masks(), -d.fmt.max),
     "subnormal-logits": _subnormal_logits,
     "subnormal-results": _subnormal_results,
     "ties": _ties,
     "one-hot": _one_hot,
     "ramp": _ramp,
     "normal": _normal,
-    "uniform": _equal,
+    "uniform": lambda d: d.uniform(-8.0, 8.0, 1).expand(d.rows, d.columns).contiguous(),
     "negative": _negative,
     "positive": _positive,
     "sorted": _sorted,
@@ -303,7 +280,7 @@ FILLERS: dict[str, Filler] = {
     "sources": _normal,
     "wide": _wide,
     "rows": _far_below,
-    "temperature": _temperature,
+    "temperature": lambda d: d.finite(d.normal(d.pick((1e4, 4e4, 1e-4), 1))),
     "format-specials": _format_specials,
     "random-bits": _random_bits,
     "cancellation": _cancellation,

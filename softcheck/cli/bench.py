@@ -7,7 +7,7 @@ import click
 
 from softcheck.cli import progress
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import format_option, output_option, variant_options, variants_of
+from softcheck.cli.options import INTERRUPTED, format_option, output_option, variant_options, variants_of
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line
 from softcheck.report.environment import environment
@@ -18,8 +18,6 @@ from softcheck.report.speed_build import TORCH, means, shape_speed
 from softcheck.run.bench import BenchOptions, BenchRun, bench
 from softcheck.speed.shapes import DEFAULT, SWEEPS, Shape, parse
 from softcheck.variants.registry import BUILTIN, resolve
-
-INTERRUPTED = 130
 
 
 def _shapes(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[Shape, ...]:

@@ -26,21 +26,13 @@ def command(kind: str | None) -> None:
             click.echo(f"  {line}")
 
 
-def _variants() -> list[str]:
-    return [f"{name:<25}{said}" for name, said in descriptions().items()]
-
-
-def _corpora() -> list[str]:
-    return [f"{name:<25}{len(load([name]))} cases" for name in default_corpora()]
-
-
 _LINES: dict[str, Callable[[], list[str]]] = {
-    "variants": _variants,
+    "variants": lambda: [f"{name:<25}{said}" for name, said in descriptions().items()],
     "families": lambda: [
         *(f"{name:<25}{family.description}" for name, family in FAMILIES.items()),
         f"{REGRESSION:<25}failures that were reported or found, saved as cases",
     ],
-    "corpora": _corpora,
+    "corpora": lambda: [f"{name:<25}{len(load([name]))} cases" for name in default_corpora()],
     "probes": lambda: [f"{name:<25}{looks_for}" for name, looks_for in PROBES.items()],
     "oracles": lambda: [f"{name:<25}{oracle.description}" for name, oracle in ORACLES.items()],
     "formats": lambda: list(FORMATS),

@@ -7,6 +7,9 @@ import click
 
 from softcheck.variants.registry import resolve, with_call, with_declared
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
 Command = TypeVar("Command", bound=Callable[..., object])
 
 corpora_argument = click.argument("corpora", nargs=-1, metavar="[NAME|FOLDER]...", envvar="SOFTCHECK_CORPUS")

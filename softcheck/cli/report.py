@@ -13,7 +13,8 @@ from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
 from softcheck.cli.compare import limit_options
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import variant_options, variants_of
+from softcheck.cli.options import INTERRUPTED, device_option, output_option, variant_options, variants_of
+from softcheck.cli.saving import save_case
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report.build import build, command_line, exit_code
@@ -31,8 +32,6 @@ from softcheck.run.process import DeviceChoice, can_check_heap
 from softcheck.run.regression import named
 from softcheck.run.widths import COMPILE_SECONDS
 from softcheck.variants.registry import BUILTIN
-
-INTERRUPTED = 130
 
 
 def _format(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -68,7 +67,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     default=None,
     help="Judge every pair of 16-bit patterns too, on a GPU; left out, only beside the whole corpus.",
 )
-@click.option("--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True)
+@device_option
 @click.option(
     "--generate", type=click.IntRange(min=0), default=0, metavar="N", help="Also judge N generated cases each."
 )
@@ -109,7 +108,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 @click.option(
     "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
 )
-@click.option("--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out.")
+@output_option
 @click.option("--timings", is_flag=True, help="Say on standard error where the run's own time went.")
 @click.option(
     "--baseline", metavar="FILE", help="Saved report to compare with; what became worse goes to standard error."
@@ -271,17 +270,10 @@ def _exit_code(report: Report) -> int:
 
 
 def _save(run: Run) -> None:
-    from softcheck.cases.corpus_edit import add
-
     target = Path("corpora") / "regressions" / "generated.jsonl"
     failures = [found.failure for found in run.generated if found.failure is not None]
     for failure in failures:
         kind = failure.measurement.violations[0].kind
-        case = named(failure.case, None, f"{failure.variant}: {kind}", ())
-        try:
-            add(case, target)
-            click.echo(f"softcheck: saved {case.id} in {target}", err=True)
-        except UsageError as error:
-            click.echo(f"softcheck: {case.id} not saved: {error}", err=True)
+        save_case(named(failure.case, None, f"{failure.variant}: {kind}", ()), target)
     if not failures:
         click.echo("softcheck: nothing to save: no generated case failed", err=True)

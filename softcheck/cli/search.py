@@ -9,11 +9,17 @@ from pathlib import Path
 import click
 import msgspec
 
-from softcheck.cases.corpus_edit import add
 from softcheck.cli import progress
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import device_option, format_option, output_option, variant_options, variants_of
-from softcheck.errors import UsageError
+from softcheck.cli.options import (
+    INTERRUPTED,
+    device_option,
+    format_option,
+    output_option,
+    variant_options,
+    variants_of,
+)
+from softcheck.cli.saving import save_case
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.model import Report
@@ -28,7 +34,6 @@ from softcheck.run.search import SEARCHED, SearchOptions, SearchOutcome, search
 from softcheck.run.session import Session
 from softcheck.search.objective import Objective
 
-INTERRUPTED = 130
 _SECONDS = 30.0
 _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 
@@ -162,9 +167,4 @@ def _save(outcomes: list[SearchOutcome]) -> None:
         if found is None:
             click.echo(f"softcheck: {outcome.options.variant}: nothing to save: no row was judged", err=True)
             continue
-        case = named(found, None, origin(outcome), (TAG,))
-        try:
-            add(case, _TARGET)
-            click.echo(f"softcheck: saved {case.id} in {_TARGET}", err=True)
-        except UsageError as error:
-            click.echo(f"softcheck: {case.id} not saved: {error}", err=True)
+        save_case(named(found, None, origin(outcome), (TAG,)), _TARGET)

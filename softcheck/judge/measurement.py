@@ -21,33 +21,33 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: int
     columns: int
-    elements: int
+    elements: int = 0
     """Elements with a finite reference and a finite output. Only these have an ULP error."""
-    max_ulp: Extreme | None
-    ulp_sum: float
+    max_ulp: Extreme | None = None
+    ulp_sum: float = 0.0
     """Sum of the ULP errors of these elements; divide by ``elements`` for the mean."""
-    histogram: dict[int, int]
+    histogram: dict[int, int] = {}
     """Count of elements by bin of their ULP error; ``softcheck.judge.histogram`` defines the bins."""
-    max_ulp_ftz: float | None
+    max_ulp_ftz: float | None = None
     """Largest ULP error in a format without subnormals, where 0 and 2^emin are one ULP apart; never above
     ``max_ulp``."""
-    max_bound_share: Extreme | None
+    max_bound_share: Extreme | None = None
     """Largest error divided by the bound on it; above 1 breaks the contract."""
     max_standard_share: float | None = None
     """Largest error, or deviation of a sum from 1, over the standard contract's bound, if another arithmetic was judged
     by."""
-    flushed: int
-    max_sum_deviation: float | None
+    flushed: int = 0
+    max_sum_deviation: float | None = None
     """Largest |sum - 1| over ordinary rows, summed without rounding error."""
-    sum_violations: int
-    special_rows: int
+    sum_violations: int = 0
+    special_rows: int = 0
     """Rows whose answer follows a convention: NaN, +inf, or every logit -inf."""
-    fully_masked_rows: int
+    fully_masked_rows: int = 0
     """Special rows whose every logit is -inf."""
-    special_mismatches: int
-    rejudged_rows: int
+    special_mismatches: int = 0
+    rejudged_rows: int = 0
     """Rows handed to the Arb oracle because the everyday oracle's uncertainty could change their verdict or figures."""
-    violations: tuple[Violation, ...]
+    violations: tuple[Violation, ...] = ()
     contract: Arithmetic | None = None
     """The arithmetic that was judged by, if it allows more than the standard contract."""
     fits: tuple[Arithmetic, ...] | None = None
@@ -64,22 +64,4 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 def unmeasured(shape: tuple[int, ...], violations: tuple[Violation, ...]) -> Measurement:
     """The measurement of a call that gave no output to judge: no figures, only broken promises."""
-    return Measurement(
-        rows=shape[0],
-        columns=shape[1],
-        elements=0,
-        max_ulp=None,
-        ulp_sum=0.0,
-        histogram={},
-        max_ulp_ftz=None,
-        max_bound_share=None,
-        flushed=0,
-        max_sum_deviation=None,
-        sum_violations=0,
-        special_rows=0,
-        fully_masked_rows=0,
-        special_mismatches=0,
-        rejudged_rows=0,
-        unjudged_rows=shape[0],
-        violations=violations,
-    )
+    return Measurement(rows=shape[0], columns=shape[1], unjudged_rows=shape[0], violations=violations)

@@ -137,15 +137,6 @@ def scaled_error(output: Values, exact: Scaled) -> Values:
     return error
 
 
-def ulp_error(output: Values, reference: Reference, fmt: Format) -> Values:
-    """ULP errors |y - r| / ulp(r) of outputs held as float64, shape [rows, columns].
-
-    r is the exact result and is never rounded to the format first, so a correctly rounded output shows at most 0.5 and
-    not 0. NaN where the output or the reference is NaN or infinite: that is a finding, not a number of ULPs.
-    """
-    return scaled_error(output, scaled(reference, fmt))
-
-
 def flushed(output: Values, exact: Scaled) -> Flags:
     """True where a result was flushed to zero: y = 0 although r lies between half the least subnormal and 2^emin."""
     candidates = exact.below_normal

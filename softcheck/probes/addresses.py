@@ -19,9 +19,18 @@ from softcheck.calling.call import TORCH_DTYPES, Placed, Returned, call_on_devic
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.allocation import handing_out
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import call_on, concluded, free_bytes, only, ordinary_rows, prefixed, wrong_values
-from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.helpers import (
+    GroupedProbe,
+    call_on,
+    free_bytes,
+    only,
+    ordinary_rows,
+    prefixed,
+    stopped,
+    wrong_values,
+)
+from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
 _FAR = 2**30
@@ -44,7 +53,7 @@ class _Far:
     """Layout with the same order of elements and small strides."""
 
 
-class Addresses(Probe):
+class Addresses(GroupedProbe):
     """Checks that a variant computes offsets in 64 bits."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
@@ -78,10 +87,6 @@ class Addresses(Probe):
             if subject.device.type == "cuda":
                 # These gigabytes would otherwise stay in the caching allocator, out of reach of other processes.
                 torch.cuda.empty_cache()
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Returns one finding for each kind."""
-        return concluded(done)
 
 
 def _far(subject: Subject, far: _Far) -> Outcome:
@@ -172,7 +177,7 @@ def _call(subject: Subject, view: torch.Tensor) -> Returned:
 def _unless_out_of_memory(returned: Returned) -> Outcome:
     if only(returned.violations, FindingKind.OUT_OF_MEMORY):
         return Outcome(skipped=f"elements beyond 2^31: {returned.violations[0].message}")
-    return Outcome(violations=returned.violations, fatal=returned.fatal)
+    return stopped(returned)
 
 
 def _dense(subject: Subject) -> Outcome:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import encode
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows
-from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.relations import compared, conclude_by_kind
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.relations import RelationProbe, compared
 
 PROPERTY = "padding_invariant"
 
@@ -22,7 +22,7 @@ _GROWN_ON_GPU = (501, 513, 1025, 2049, 8200, 65537)
 _PLACES = ("leading", "trailing", "interleaved")
 
 
-class _AppendedMasks(Probe):
+class _AppendedMasks(RelationProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         grown = _GROWN_ON_GPU if setting.on_gpu else _GROWN
         chosen = [n for n in (grown[:2] if setting.quick else grown) if setting.takes(n)]
@@ -39,9 +39,6 @@ class _AppendedMasks(Probe):
         return compared(
             subject, bits, masked, words=words, name=PROPERTY, arranged=lambda first, second: (first, second[:, kept])
         )
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        return conclude_by_kind(done)
 
 
 PROBE = _AppendedMasks()

@@ -80,15 +80,28 @@ class Probe(ABC):
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Folds the outcomes. By default every violation is a finding; probes with many trials merge violations."""
-        return Conclusion(
-            findings=tuple(
+        return self.concluded(
+            done,
+            [
                 Shown(trial.label, violation, outcome.witnesses.get(violation.kind))
                 for trial, outcome in done
                 for violation in outcome.violations
-            ),
-            trials=sum(outcome.skipped is None for _, outcome in done),
+            ],
+        )
+
+    @staticmethod
+    def concluded(done: Sequence[tuple[Trial, Outcome]], findings: Sequence[Shown]) -> Conclusion:
+        """The conclusion with these findings: the trials made, why others were not, and the properties shown."""
+        properties: dict[str, bool] = {}
+        for _, outcome in done:
+            for name, holds in outcome.properties.items():
+                properties[name] = properties.get(name, True) and holds
+        made = sum(outcome.skipped is None for _, outcome in done)
+        return Conclusion(
+            findings=tuple(findings),
+            trials=made,
             skipped=skipped_of(done),
-            properties=properties_of(done),
+            properties=properties,
             sampled=sampled_of(done),
         )
 
@@ -102,12 +115,3 @@ def sampled_of(done: Sequence[tuple[Trial, Outcome]]) -> RandomRows | None:
     """The extent of the random rows of all trials; None if none drew any."""
     drawn = [outcome.sampled for _, outcome in done if outcome.sampled is not None]
     return reduce(RandomRows.plus, drawn) if drawn else None
-
-
-def properties_of(done: Sequence[tuple[Trial, Outcome]]) -> dict[str, bool]:
-    """Maps each property that a trial looked for to True if every such trial showed it."""
-    found: dict[str, bool] = {}
-    for _, outcome in done:
-        for name, holds in outcome.properties.items():
-            found[name] = found.get(name, True) and holds
-    return found

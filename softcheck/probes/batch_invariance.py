@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from softcheck.contract import FindingKind
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import call_on, differing, ordinary_rows
-from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.relations import conclude_by_kind
+from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.helpers import call_on, differing, ordinary_rows, stopped
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.relations import RelationProbe
 
 PROPERTY = "batch_invariant"
 
@@ -16,7 +16,7 @@ _COLUMNS = (100, 700)
 _COLUMNS_ON_GPU = (37, 1000, 8191)
 
 
-class _BatchInvariance(Probe):
+class _BatchInvariance(RelationProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         widths = _COLUMNS_ON_GPU if setting.on_gpu else _COLUMNS
         chosen = [n for n in widths if setting.takes(n)]
@@ -28,11 +28,11 @@ class _BatchInvariance(Probe):
         bits = ordinary_rows(rows, trial.parameters, setting.fmt, setting.seed)
         whole = call_on(subject, bits)
         if whole.output is None:
-            return Outcome(violations=whole.violations, fatal=whole.fatal)
+            return stopped(whole)
         for first, last, words in _batches(rows):
             part = call_on(subject, bits[first:last])
             if part.output is None:
-                return Outcome(violations=part.violations, fatal=part.fatal)
+                return stopped(part)
             found = differing(
                 FindingKind.ROW_DEPENDENCE,
                 whole.output[first:last],
@@ -45,9 +45,6 @@ class _BatchInvariance(Probe):
                 promised = setting.declaration.batch_invariant
                 return Outcome(violations=(found,) if promised else (), properties={PROPERTY: False})
         return Outcome(properties={PROPERTY: True})
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        return conclude_by_kind(done)
 
 
 PROBE = _BatchInvariance()

@@ -12,7 +12,7 @@ from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes import on_streams
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import call_on, differing, ordinary_rows, same_bits, wrong_values
+from softcheck.probes.helpers import call_on, differing, ordinary_rows, same_bits, stopped, wrong_values
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.tuning import untuned
@@ -165,7 +165,7 @@ def _unlike(subject: Subject, bits: Bits, first: Called, again: Called, words: s
     """Returns an outcome if two calls on the same input give other bits, or no output; None if all is well."""
     for made in (first, again):
         if made.output is None:
-            return Outcome(violations=made.violations, fatal=made.fatal)
+            return stopped(made)
     assert first.output is not None
     assert again.output is not None
     found = differing(_KIND, first.output, again.output, subject.setting.fmt, words, bits)

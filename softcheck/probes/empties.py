@@ -12,7 +12,8 @@ import torch
 
 from softcheck.calling.call import TORCH_DTYPES, Placed, call
 from softcheck.contract import FindingKind
-from softcheck.probes.base import Probe, Setting, Subject, Trial, properties_of, skipped_of
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.helpers import stopped
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.poison import nan_filled
 
@@ -46,8 +47,7 @@ class Empties(Probe):
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Calls the variant on an empty matrix. Checks exceptions, shape, dtype, and the memory around the matrix."""
         with nan_filled():
-            called = call(subject.variant.function, _placed(subject, trial.label))
-        return Outcome(violations=called.violations, fatal=called.fatal)
+            return stopped(call(subject.variant.function, _placed(subject, trial.label)))
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Returns one finding per kind, on the first matrix that shows it, with the names of the other matrices."""
@@ -55,12 +55,7 @@ class Empties(Probe):
         for trial, outcome in done:
             for violation in outcome.violations:
                 shown.setdefault(violation.kind, []).append(Shown(trial.label, violation))
-        return Conclusion(
-            findings=tuple(_first(alike) for alike in shown.values()),
-            trials=sum(outcome.skipped is None for _, outcome in done),
-            skipped=skipped_of(done),
-            properties=properties_of(done),
-        )
+        return self.concluded(done, [_first(alike) for alike in shown.values()])
 
 
 def _placed(subject: Subject, label: str) -> Placed:

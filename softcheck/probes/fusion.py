@@ -12,11 +12,11 @@ from triton.runtime.jit import JITFunction
 
 from oracles.formats import Bits, encode
 from softcheck.contract import Violation
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows, prefixed, same_bits
 from softcheck.probes.judged import Judged, judged
-from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.relations import conclude_by_kind
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.relations import RelationProbe
 
 PROPERTY = "fusion_invariant"
 
@@ -30,7 +30,7 @@ _UNAVAILABLE = "the interpreter never fuses: fusion is judged on a GPU alone"
 _NO_KERNEL = "launches no Triton kernel of its own, so that there is no fusion to choose"
 
 
-class _Fusion(Probe):
+class _Fusion(RelationProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         return [Trial("ordinary", 0.0), Trial("large", _LARGE[setting.dtype])] if setting.takes(_COLUMNS) else []
 
@@ -50,9 +50,6 @@ class _Fusion(Probe):
         first, second = found[True].bits(fmt), found[False].bits(fmt)
         same = {} if first is None or second is None else {PROPERTY: bool(same_bits(first, second, fmt).all())}
         return Outcome(violations=_by_compilation(found), properties=same)
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        return conclude_by_kind(done)
 
 
 PROBE = _Fusion()

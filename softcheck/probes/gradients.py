@@ -21,10 +21,10 @@ from softcheck.judge.contracts import contract_of
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.gradient import GradientErrors, gradient_errors
 from softcheck.operations.softmax import SOFTMAX
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import concluded, ordinary_rows, wrong_values
+from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.helpers import GroupedProbe, ordinary_rows, wrong_values
 from softcheck.probes.layouts import strided_layouts
-from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
 _GRADS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -50,7 +50,7 @@ class _Forward:
     arithmetic: Arithmetic
 
 
-class _Gradients(Probe):
+class _Gradients(GroupedProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         shapes = [(3, 129), (2, 1100)] if not setting.on_gpu else [(3, 129), (33, 64), (2, 2050)]
         found = {f"packed-{rows}x{columns}": (rows, columns, PACKED) for rows, columns in shapes}
@@ -72,9 +72,6 @@ class _Gradients(Probe):
             if outcome.violations or outcome.skipped or outcome.fatal:
                 return outcome
         return Outcome()
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        return concluded(done)
 
 
 PROBE = _Gradients()

@@ -15,10 +15,10 @@ from softcheck.calling.call import Called, Returned, all_to_bits, call, call_on_
 from softcheck.contract import FindingKind
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.bands import CANARIES, Bands, margin_bytes, place_in_bands
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.freed_block import Hole
-from softcheck.probes.helpers import concluded, differing, only, ordinary_rows, same_bits, shapes, stopped
-from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.helpers import GroupedProbe, differing, only, ordinary_rows, same_bits, shapes, stopped
+from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
 _GAP = 7
@@ -30,7 +30,7 @@ _NO_BANDS = (
 )
 
 
-class GuardBands(Probe):
+class GuardBands(GroupedProbe):
     """Checks that nothing outside input and output is written, and that nothing outside the input matters."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
@@ -47,10 +47,6 @@ class GuardBands(Probe):
         rows, columns, gap = trial.parameters
         bits = ordinary_rows(rows, columns, subject.setting.fmt, subject.setting.seed)
         return _around_outputs(subject, bits) if gap is None else _around_input(subject, bits, gap)
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Returns one finding for each kind and place."""
-        return concluded(done)
 
 
 def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
@@ -102,14 +98,14 @@ def _around_outputs(subject: Subject, bits: Bits) -> Outcome:
     fmt = subject.setting.fmt
     first, bands = _banded(subject, bits, CANARIES[0])
     if first.output is None:
-        return Outcome(violations=first.violations, fatal=first.fatal)
+        return stopped(first)
     overrun = bands.overrun()
     if overrun is not None:
         return Outcome(violations=(overrun,))
     # Workspaces lie between margins too: a value read beyond one changes with the canary.
     second, _ = _banded(subject, bits, CANARIES[1])
     if second.output is None:
-        return Outcome(violations=second.violations, fatal=second.fatal)
+        return stopped(second)
     message = "the output changes with what lies around the tensors that torch handed out"
     one, other = all_to_bits([first.output, second.output], fmt)
     read = differing(FindingKind.OUT_OF_BOUNDS_READ, one, other, fmt, message, bits)
@@ -125,7 +121,7 @@ def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:
     with nan_filled():
         returned = call_on_device(subject.variant.function, placed)
     if returned.output is None:
-        return Outcome(violations=returned.violations, fatal=returned.fatal)
+        return stopped(returned)
     if not hole.holds(returned.output):
         return Outcome(skipped=_NO_BANDS)
     overrun = hole.overrun()

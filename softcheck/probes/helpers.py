@@ -11,7 +11,7 @@ from softcheck.calling.call import Called, Returned, call, place
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import judge_call
-from softcheck.probes.base import Setting, Subject, Trial, properties_of, skipped_of
+from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.poison import nan_filled
 
@@ -38,8 +38,8 @@ def call_on(subject: Subject, bits: Bits, layout: Layout = PACKED) -> Called:
         return call(subject.variant.function, place(bits, subject.setting.fmt, layout, subject.device))
 
 
-def stopped(called: Called) -> Outcome:
-    """Returns the outcome of a trial whose call gave no output."""
+def stopped(called: Called | Returned) -> Outcome:
+    """Returns the outcome of a trial that a call ends, as one without an output does: with the call's own violations."""
     return Outcome(violations=called.violations, fatal=called.fatal)
 
 
@@ -89,22 +89,17 @@ def prefixed(violations: Sequence[Violation], words: str) -> tuple[Violation, ..
     return tuple(msgspec.structs.replace(v, message=f"{words}: {v.message}") for v in violations)
 
 
-def concluded(done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-    """Returns one finding for each kind and trial group: the first, with the names of the other trials.
+class GroupedProbe(Probe):
+    """A probe whose trials are in groups: the part of their labels before the last slash."""
 
-    The group is the part of the trials' labels before the last slash.
-    """
-    groups: dict[tuple[FindingKind, str], list[tuple[str, Violation]]] = {}
-    for trial, outcome in done:
-        for violation in outcome.violations:
-            key = (violation.kind, trial.label.rpartition("/")[0])
-            groups.setdefault(key, []).append((trial.label, violation))
-    return Conclusion(
-        findings=tuple(_first(found) for found in groups.values()),
-        trials=sum(outcome.skipped is None for _, outcome in done),
-        skipped=skipped_of(done),
-        properties=properties_of(done),
-    )
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        """Returns one finding for each kind and group: the first, with the names of the other trials."""
+        groups: dict[tuple[FindingKind, str], list[tuple[str, Violation]]] = {}
+        for trial, outcome in done:
+            for violation in outcome.violations:
+                key = (violation.kind, trial.label.rpartition("/")[0])
+                groups.setdefault(key, []).append((trial.label, violation))
+        return self.concluded(done, [_first(found) for found in groups.values()])
 
 
 def free_bytes(device: torch.device) -> int:

@@ -14,8 +14,8 @@ import msgspec
 
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.probes import at_once
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import concluded
+from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.helpers import GroupedProbe
 from softcheck.probes.modes import modes
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.playing import Copies, Player
@@ -32,7 +32,7 @@ _TOLD = 4
 _WRONG = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT, FindingKind.WRONG_LAYOUT}
 
 
-class _Histories(Probe):
+class _Histories(GroupedProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         shapes = [(3, 129), (34, 1032)] if setting.on_gpu else [(2, 129)]
         chosen = [(rows, columns) for rows, columns in shapes if setting.takes(columns)] or [(2, 1)]
@@ -50,7 +50,7 @@ class _Histories(Probe):
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         made = sum(outcome.skipped is None or bool(outcome.tried) for _, outcome in done)
-        return msgspec.structs.replace(concluded(done), trials=made)
+        return msgspec.structs.replace(super().conclude(done), trials=made)
 
 
 PROBE = _Histories()

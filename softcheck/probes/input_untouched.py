@@ -1,6 +1,6 @@
 """The caller's input stays unchanged, and a returned output stays the caller's.
 
-Inputs are compared byte for byte before and after each call (``variants.call``): contiguous, used again and again,
+Inputs are compared byte for byte before and after each call (``calling.call``): contiguous, used again and again,
 strided, expanded, with and without gradients asked for. Outputs must have memory of their own: neither the input's, nor
 a buffer that the next call writes to.
 """
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import torch
 
 from oracles.formats import Bits
-from softcheck.calling.call import Returned, call, call_on_device, place, to_bits
+from softcheck.calling.call import call, call_on_device, place, to_bits
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import concluded, differing, only, ordinary_rows, same_bits, stopped
-from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.helpers import GroupedProbe, differing, only, ordinary_rows, same_bits, stopped
+from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
 _ROWS, _COLUMNS = 3, 203
@@ -33,10 +33,7 @@ class _Way:
     needs_gradient: bool = False
 
 
-_WAYS = {
-    "requires-grad": _Way(needs_gradient=True),
-    "no-grad": _Way(context=torch.no_grad),
-}
+_WAYS = {"requires-grad": _Way(needs_gradient=True), "no-grad": _Way(context=torch.no_grad)}
 _STRIDED_WAYS = {
     "padded-rows": _Way(layout=Layout(row_stride=_COLUMNS + 5)),
     "transposed": _Way(layout=Layout(row_stride=1, column_stride=_ROWS)),
@@ -44,7 +41,7 @@ _STRIDED_WAYS = {
 }
 
 
-class InputUntouched(Probe):
+class InputUntouched(GroupedProbe):
     """Checks that the input keeps its bytes, and that outputs have memory of their own."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
@@ -64,14 +61,6 @@ class InputUntouched(Probe):
         if trial.label == "returned":
             return _returned(subject, trial.parameters)
         return _called(subject, trial.parameters)
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Returns one finding for each kind and way."""
-        return concluded(done)
-
-
-def _stopped(returned: Returned) -> Outcome:
-    return Outcome(violations=returned.violations, fatal=returned.fatal)
 
 
 def _reused(subject: Subject, columns: int) -> Outcome:
@@ -111,7 +100,7 @@ def _returned(subject: Subject, columns: int) -> Outcome:
     with nan_filled():
         first = call_on_device(function, kept)
     if first.output is None:
-        return _stopped(first)
+        return stopped(first)
     before = to_bits(first.output, fmt)
     storage = first.output.untyped_storage().data_ptr()
     if storage == kept.storage.untyped_storage().data_ptr():
@@ -122,7 +111,7 @@ def _returned(subject: Subject, columns: int) -> Outcome:
         with nan_filled():
             later = call_on_device(function, other)
         if later.output is None:
-            return _stopped(later)
+            return stopped(later)
         message = f"an output changed when the variant was called again, on other data of shape [{rows}, {columns}]"
         changed = differing(FindingKind.OUTPUT_REUSED, before, to_bits(first.output, fmt), fmt, message)
         if changed is not None:
@@ -150,7 +139,7 @@ def _called(subject: Subject, way: _Way) -> Outcome:
         # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`.
         return Outcome(skipped="input that requires a gradient: the variant refuses it, and nothing promises it")
     if returned.output is None:
-        return _stopped(returned)
+        return stopped(returned)
     return Outcome(violations=only(returned.violations, FindingKind.INPUT_MODIFIED, FindingKind.OUT_OF_BOUNDS_WRITE))
 
 

@@ -13,11 +13,11 @@ import msgspec
 
 from oracles.formats import Bits
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import only, ordinary_rows, prefixed
 from softcheck.probes.judged import judged
-from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.relations import conclude_by_kind
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.relations import RelationProbe
 from softcheck.probes.tuning import watching
 
 _WARPS = (1, 2, 4, 8, 16)
@@ -31,7 +31,7 @@ runs."""
 _NOTHING = "takes no num_warps and launches no autotuned kernel"
 
 
-class _LaunchOptions(Probe):
+class _LaunchOptions(RelationProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         names = [
             *(f"num-warps-{n}" for n in _WARPS),
@@ -52,9 +52,6 @@ class _LaunchOptions(Probe):
         if found.output is None and not found.fatal and only(found.violations, FindingKind.RAISED) == found.violations:
             return Outcome(skipped=f"num_warps={trial.parameters}: refused, and nothing promises it")
         return Outcome(violations=prefixed(found.violations, f"with num_warps={trial.parameters}"), fatal=found.fatal)
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        return conclude_by_kind(done)
 
 
 PROBE = _LaunchOptions()

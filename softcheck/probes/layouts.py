@@ -16,10 +16,10 @@ from oracles.formats import Bits, decode, encode
 from softcheck.calling.call import Placed, call, to_tensor
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.diagnose import differ_grossly
-from softcheck.probes.helpers import call_on, concluded, ordinary_rows, prefixed, stopped, wrong_values
-from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.helpers import GroupedProbe, call_on, ordinary_rows, prefixed, stopped, wrong_values
+from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
 _ALIGNMENT = 16
@@ -81,7 +81,7 @@ def strided_layouts(rows: int, columns: int) -> dict[str, Layout]:
     }
 
 
-class Layouts(Probe):
+class Layouts(GroupedProbe):
     """Checks that strides, offsets and base addresses are honoured."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
@@ -145,10 +145,6 @@ class Layouts(Probe):
                 wrong, wrong_values(subject, bits, packed.output, packed), _circumstances(asked), gross=gross
             )
         )
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Returns one finding for each kind and group of layouts."""
-        return concluded(done)
 
 
 def _circumstances(asked: _Input) -> str:

@@ -7,16 +7,16 @@ import numpy as np
 from oracles.formats import Bits, encode
 from softcheck.calling.call import Called
 from softcheck.contract import FindingKind
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import call_on, concluded, differing, ordinary_rows, same_bits, stopped
-from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.helpers import GroupedProbe, call_on, differing, ordinary_rows, same_bits, stopped
+from softcheck.probes.outcome import Outcome
 
 _INTERPRETED = ((5, 129), (3, 8))
 _ON_DEVICE = ((2, 129), (3, 513), (5, 1025), (8, 127), (65, 33), (300, 5), (1200, 64), (3000, 257), (2, 32768))
 """Rows of one tile and of several, and more rows than a grid that fills the device has programs."""
 
 
-class Neighbours(Probe):
+class Neighbours(GroupedProbe):
     """Checks that a row's result depends on that row alone."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
@@ -52,10 +52,6 @@ class Neighbours(Probe):
                 if found is not None:
                     return found
         return Outcome()
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Returns one finding, the first."""
-        return concluded(done)
 
 
 def _dependence(

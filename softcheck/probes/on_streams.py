@@ -8,7 +8,7 @@ from softcheck.calling.call import describe, is_usable, place, returned_wrongly,
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import call_on, differing, ordinary_rows
+from softcheck.probes.helpers import call_on, differing, ordinary_rows, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -21,14 +21,14 @@ def _under_load(subject: Subject, columns: int) -> Outcome:
     bits = ordinary_rows(_ROWS, columns, subject.setting.fmt, subject.setting.seed)
     quiet = call_on(subject, bits)
     if quiet.output is None:
-        return Outcome(violations=quiet.violations, fatal=quiet.fatal)
+        return stopped(quiet)
     load = torch.cuda.Stream(subject.device)  # type: ignore[no-untyped-call]
     for _ in range(3):
         with torch.cuda.stream(load):
             work(subject.device)
         busy = call_on(subject, bits)
         if busy.output is None:
-            return Outcome(violations=busy.violations, fatal=busy.fatal)
+            return stopped(busy)
         found = differing(
             _KIND, quiet.output, busy.output, subject.setting.fmt, "while another stream keeps the device busy", bits
         )
@@ -46,7 +46,7 @@ def _other_stream(subject: Subject, columns: int) -> Outcome:
     old, new = (ordinary_rows(_ROWS, columns, fmt, subject.setting.seed + seed) for seed in (0, 1))
     expected = call_on(subject, new)
     if expected.output is None:
-        return Outcome(violations=expected.violations, fatal=expected.fatal)
+        return stopped(expected)
     x = place(old, fmt, PACKED, subject.device).view
     values = place(new, fmt, PACKED, subject.device).view
     side = torch.cuda.Stream(subject.device)  # type: ignore[no-untyped-call]

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import decode
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows
-from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.relations import compared, conclude_by_kind
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.relations import RelationProbe, compared
 
 PROPERTY = "permutation_invariant"
 
@@ -26,7 +26,7 @@ _ORDERS = {
 }
 
 
-class _Permutations(Probe):
+class _Permutations(RelationProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         names = ("reversed", "descending") if setting.quick else tuple(_ORDERS)
         return [Trial(name, name) for name in names] if setting.takes(_columns(setting)) else []
@@ -45,9 +45,6 @@ class _Permutations(Probe):
             name=PROPERTY,
             arranged=lambda first, second: (first[:, order], second),
         )
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        return conclude_by_kind(done)
 
 
 PROBE = _Permutations()

@@ -6,7 +6,7 @@ import msgspec
 
 from oracles.formats import Bits
 from softcheck.contract import FindingKind
-from softcheck.probes.base import Subject, Trial, properties_of, skipped_of
+from softcheck.probes.base import Probe, Subject, Trial
 from softcheck.probes.helpers import call_on, prefixed, same_bits
 from softcheck.probes.judged import judged
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
@@ -39,19 +39,20 @@ def compared(
     )
 
 
-def conclude_by_kind(done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-    """Returns one finding per kind: the first trial that shows it, the largest share, and the number of such trials."""
-    made = sum(outcome.skipped is None for _, outcome in done)
-    findings = []
-    for kind in FindingKind:
-        shown = [(trial.label, v) for trial, outcome in done for v in outcome.violations if v.kind is kind]
-        if not shown:
-            continue
-        label, first = shown[0]
-        shares = [v.share for _, v in shown if v.share is not None]
-        trials = len({label for label, _ in shown})
-        also = f" (and in {trials - 1} of {made - 1} other trials)" if trials > 1 else ""
-        findings.append(
-            Shown(label, msgspec.structs.replace(first, message=first.message + also, share=max(shares, default=None)))
-        )
-    return Conclusion(findings=tuple(findings), trials=made, skipped=skipped_of(done), properties=properties_of(done))
+class RelationProbe(Probe):
+    """A probe whose trials all look for the same."""
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        """Returns one finding per kind: the first trial that shows it, the largest share, the number of such trials."""
+        made = sum(outcome.skipped is None for _, outcome in done)
+        findings = []
+        for kind in FindingKind:
+            shown = [(trial.label, v) for trial, outcome in done for v in outcome.violations if v.kind is kind]
+            if not shown:
+                continue
+            label, first = shown[0]
+            share = max((v.share for _, v in shown if v.share is not None), default=None)
+            trials = len({label for label, _ in shown})
+            also = f" (and in {trials - 1} of {made - 1} other trials)" if trials > 1 else ""
+            findings.append(Shown(label, msgspec.structs.replace(first, message=first.message + also, share=share)))
+        return self.concluded(done, findings)

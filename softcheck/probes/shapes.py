@@ -12,8 +12,8 @@ import numpy as np
 
 from oracles.formats import Bits, Format, encode
 from softcheck.cases.case import PACKED, Layout
-from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
-from softcheck.probes.helpers import concluded, ordinary_rows, prefixed
+from softcheck.probes.base import Setting, Subject, Trial, skipped_of
+from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
 from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.sweep import conclude_sweep, sweep
@@ -54,7 +54,7 @@ class _Rows:
         return {"packed": PACKED, "offset": Layout(offset=1), **strided_layouts(rows, self.columns)}[self.layout]
 
 
-class _Shapes(Probe):
+class _Shapes(GroupedProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         layouts = ["packed", "offset", *(_LAYOUTS if "strided" in setting.declaration.layouts else ())]
         tried = [rows for number, layout in enumerate(layouts) for rows in _in_layout(setting, layout, number)]
@@ -77,7 +77,7 @@ class _Shapes(Probe):
         missed = any(set(outcome.tried) < set(trial.parameters.counts) for trial, outcome in done if outcome.tried)
         left_out = f"some row counts above {_FEW[-1]} were left out in some layouts: calls take over 50 ms"
         return msgspec.structs.replace(
-            concluded(done),
+            super().conclude(done),
             trials=sum(outcome.skipped is None or bool(outcome.tried) for _, outcome in done),
             skipped=(*skipped_of(done), *([left_out] if missed else [])),
         )

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from oracles.formats import Bits, Values, encode
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.relations import compared, conclude_by_kind
+from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.relations import RelationProbe, compared
 
 PROPERTY = "shift_invariant"
 
@@ -26,7 +26,7 @@ _SHIFTS = {
 _COLUMNS = 130
 
 
-class _Shifts(Probe):
+class _Shifts(RelationProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         if not setting.takes(_COLUMNS):
             return []
@@ -39,9 +39,6 @@ class _Shifts(Probe):
         return compared(
             subject, plain, shifted, words=words, name=PROPERTY, arranged=lambda first, second: (first, second)
         )
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        return conclude_by_kind(done)
 
 
 PROBE = _Shifts()

@@ -126,9 +126,7 @@ def conclude_sweep(done: Sequence[tuple[Trial, Outcome]], symbol: str, sizes: st
         else ()
     )
     return Conclusion(
-        findings=(*(s for s in shown if s is not None), *others),
-        trials=made,
-        skipped=(*skipped_of(done), *left_out),
+        findings=(*(s for s in shown if s is not None), *others), trials=made, skipped=(*skipped_of(done), *left_out)
     )
 
 

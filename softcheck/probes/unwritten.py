@@ -15,9 +15,9 @@ from oracles.formats import Bits, bits_hex, encode
 from softcheck.calling.call import Called, call, place
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import concluded, ordinary_rows, same_bits, shapes, stopped
-from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.helpers import GroupedProbe, call_on, ordinary_rows, same_bits, shapes, stopped
+from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import dirty, filled, filled_with_bytes, nan_filled
 
 _ORDINARY = 0.34375
@@ -44,7 +44,7 @@ _PATTERNS = (
 )
 
 
-class Unwritten(Probe):
+class Unwritten(GroupedProbe):
     """Checks that results don't change with the contents of uninitialised memory."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
@@ -58,7 +58,7 @@ class Unwritten(Probe):
         """Makes one trial; three calls if all is well."""
         rows, columns = trial.parameters
         bits = ordinary_rows(rows, columns, subject.setting.fmt, subject.setting.seed)
-        first = _nan_call(subject, bits)
+        first = call_on(subject, bits)
         if first.output is None:
             return stopped(first)
         for pattern in _PATTERNS:
@@ -70,16 +70,6 @@ class Unwritten(Probe):
                 if found is not None:
                     return Outcome(violations=(found,))
         return Outcome()
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Returns one finding, the first."""
-        return concluded(done)
-
-
-def _nan_call(subject: Subject, bits: Bits) -> Called:
-    placed = place(bits, subject.setting.fmt, PACKED, subject.device)
-    with nan_filled():
-        return call(subject.variant.function, placed)
 
 
 def _pattern_call(subject: Subject, bits: Bits, pattern: _Pattern) -> Called:
@@ -101,7 +91,7 @@ def _confirmed(subject: Subject, bits: Bits, first: Bits, other: Bits, pattern: 
     fmt = subject.setting.fmt
     steady = np.ones(bits.shape, dtype=bool)
     for _ in range(_REPEATS):
-        again, other_again = _nan_call(subject, bits).output, _pattern_call(subject, bits, pattern).output
+        again, other_again = call_on(subject, bits).output, _pattern_call(subject, bits, pattern).output
         if again is None or other_again is None:
             return None
         steady &= same_bits(first, again, fmt) & same_bits(other, other_again, fmt)

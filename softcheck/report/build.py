@@ -13,16 +13,7 @@ from softcheck.report.environment import environment
 from softcheck.report.figures_of import with_figures
 from softcheck.report.findings import finding_of, witness_of
 from softcheck.report.limits import SizeLimits
-from softcheck.report.model import (
-    CaseResult,
-    CopyBaseline,
-    Finding,
-    Report,
-    Stage,
-    VariantResult,
-    Verdict,
-    Witness,
-)
+from softcheck.report.model import CaseResult, CopyBaseline, Finding, Report, Stage, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
@@ -107,32 +98,18 @@ class _Row:
 
     def result(self) -> VariantResult:
         if self.name in self.run.refused:
-            return VariantResult(name=self.name, dtype=self.dtype, verdict="error", reason=self.run.refused[self.name])
+            return self._unjudged("error", self.run.refused[self.name])
         declaration = self.run.declarations.get(self.name)
         if declaration is None:
-            return VariantResult(
-                name=self.name,
-                dtype=self.dtype,
-                verdict="error",
-                reason="not run: interrupted",
-            )
+            return self._unjudged("error", "not run: interrupted")
         if self.dtype not in declaration.dtypes:
-            return VariantResult(
-                name=self.name,
-                dtype=self.dtype,
-                verdict="unsupported",
-                reason=f"declares {', '.join(declaration.dtypes)}",
-            )
+            return self._unjudged("unsupported", f"declares {', '.join(declaration.dtypes)}")
         probes_run = probes.trials_of(self.probed)
         findings = self._findings(declaration)
         # Probes that launch no kernel, or only read it, say nothing of one that can't be run.
         if not findings and not self.results and (self.unable or not any(probes_run.values())):
-            return VariantResult(
-                name=self.name,
-                dtype=self.dtype,
-                verdict="error" if self.run.interrupted or self.run.errors else "unsupported",
-                reason=self._why_nothing(),
-            )
+            is_cut_short = self.run.interrupted or bool(self.run.errors)
+            return self._unjudged("error" if is_cut_short else "unsupported", self._why_nothing())
         verdict, reason = self._verdict(declaration, findings)
         together = merge(m for _, m in self.measured) if self.measured else None
         speed = self._speed()
@@ -159,6 +136,9 @@ class _Row:
             + sum(e.seconds for e in self.exhausted),
         )
         return result if together is None else with_figures(result, together)
+
+    def _unjudged(self, verdict: Verdict, reason: str) -> VariantResult:
+        return VariantResult(name=self.name, dtype=self.dtype, verdict=verdict, reason=reason)
 
     def _why_nothing(self) -> str:
         if self.run.interrupted:

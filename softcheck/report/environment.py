@@ -12,18 +12,8 @@ from softcheck.run.protocol import Ready
 
 def environment(ready: Ready, seed: int, command: Sequence[str]) -> Environment:
     """Returns the device and software of a run; ``command`` is the command that the user typed."""
-    return Environment(
-        backend=ready.backend,
-        device=ready.device,
-        torch=ready.torch,
-        triton=ready.triton,
-        python=ready.python,
-        softcheck=__version__,
-        seed=seed,
-        git_commit=_git_commit(),
-        driver=ready.driver,
-        command=shlex.join(command),
-    )
+    same = {name: getattr(ready, name) for name in ("backend", "device", "driver", "torch", "triton", "python")}
+    return Environment(**same, softcheck=__version__, seed=seed, git_commit=_git_commit(), command=shlex.join(command))
 
 
 def _git_commit() -> str | None:

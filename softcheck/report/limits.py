@@ -43,11 +43,9 @@ class SizeLimits:
 
     def cover(self, violation: Violation, case_id: str) -> bool:
         """True if a broken promise is a limit's, and no declared defect's."""
-        return any(limit.covers(violation) for limit in self.refused) and not self._is_declared(violation, case_id)
-
-    def _is_declared(self, violation: Violation, case_id: str) -> bool:
         declaration = self._run.declarations[self._name]
-        return declaration.explanation(violation, case_id, self._dtype, self._run.ready.backend) is not None
+        reason = declaration.explanation(violation, case_id, self._dtype, self._run.ready.backend)
+        return reason is None and any(limit.covers(violation) for limit in self.refused)
 
     @property
     def holds(self) -> str | None:

@@ -54,11 +54,7 @@ def tables(report: SpeedReport) -> list[TextTable]:
 def heading(report: SpeedReport) -> list[str]:
     """Lines about the device and software of the measurement."""
     e = report.environment
-    return [
-        f"cuda: {content.device(e)}",
-        content.versions(e),
-        f"seed {e.seed}; command: {content.command(e.command)}",
-    ]
+    return [f"cuda: {content.device(e)}", content.versions(e), f"seed {e.seed}; command: {content.command(e.command)}"]
 
 
 def remarks(report: SpeedReport) -> list[str]:

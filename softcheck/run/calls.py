@@ -6,16 +6,7 @@ import msgspec
 
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.run.process import Waits, Worker, WorkerDiedError
-from softcheck.run.protocol import (
-    Call,
-    Failed,
-    Load,
-    Loaded,
-    Measured,
-    RunCase,
-    RunProbe,
-    TrialDone,
-)
+from softcheck.run.protocol import Call, Failed, Load, Loaded, Measured, RunCase, RunProbe, TrialDone
 
 
 def on_case(request: RunCase, variant: str) -> Call:

@@ -2,10 +2,8 @@
 
 import torch
 
-from softcheck.calling.call import TORCH_DTYPES, to_tensor
+from softcheck.calling.call import INTEGERS, TORCH_DTYPES, to_tensor
 from softcheck.cases.exhaustive import Domain
-
-_SIGNED = {16: torch.int16, 32: torch.int32}
 
 
 def rows_on(domain: Domain, start: int, count: int, device: torch.device) -> torch.Tensor:
@@ -14,7 +12,7 @@ def rows_on(domain: Domain, start: int, count: int, device: torch.device) -> tor
         return to_tensor(domain.bits(start, count), domain.format, device)
     index = torch.arange(start, start + count, dtype=torch.int64, device=device)
     width = domain.format.width
-    rows = torch.empty((count, domain.columns), dtype=_SIGNED[width], device=device)
+    rows = torch.empty((count, domain.columns), dtype=INTEGERS[width], device=device)
     if domain.kind == "differences":
         magnitude, second = index >> 1, (index & 1).bool()
         rows[:, 0] = torch.where(second, magnitude, 0)

@@ -90,9 +90,7 @@ class EveryPair:
         return [judged for judged, _ in found if judged is not None], [said for _, said in found if said is not None]
 
     def _judge_next(self) -> tuple[Exhausted | None, str | None]:
-        return self._judge(self._waiting.popleft())
-
-    def _judge(self, each: PairsTask) -> tuple[Exhausted | None, str | None]:
+        each = self._waiting.popleft()
         variant, dtype = each.variant, each.domain.dtype
         kept = self._record.exhausted.get((variant, dtype))
         if kept is not None or self._session.patience.over(variant, dtype) is not None:

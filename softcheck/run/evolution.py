@@ -292,8 +292,7 @@ def _judged(best: Best, target: _Target) -> Candidate | None:
     inputs, outputs = to_bits(best.inputs, fmt), to_bits(best.outputs, fmt)
     candidates = [
         Candidate(
-            x.tobytes(),
-            judge_call(target.variant, x[None], y[None], fmt, device, of_cpu_library=target.of_cpu_library),
+            x.tobytes(), judge_call(target.variant, x[None], y[None], fmt, device, of_cpu_library=target.of_cpu_library)
         )
         for x, y in zip(inputs, outputs, strict=True)
     ]

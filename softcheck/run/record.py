@@ -186,11 +186,7 @@ def _found(case_id: str, cases: dict[str, Case]) -> Case:
 def header_of(asked: Asked, ready: Ready, keeping: Keeping) -> RunHeader:
     """The header of a run's journal."""
     return RunHeader(
-        softcheck=__version__,
-        ready=ready,
-        asked=asked,
-        sources=fingerprints(asked.variants),
-        settings=keeping.settings,
+        softcheck=__version__, ready=ready, asked=asked, sources=fingerprints(asked.variants), settings=keeping.settings
     )
 
 

@@ -151,11 +151,7 @@ class Session(Pool):
         return [CaseMeasurement(n, case, replace(unmeasured(case.shape, ()), skipped=w), 0.0) for n, w in whys.items()]
 
     def _run_on(
-        self,
-        worker: Worker,
-        request: RunCase,
-        doubtful: list[CaseMeasurement],
-        keep: Callable[[CaseMeasurement], None],
+        self, worker: Worker, request: RunCase, doubtful: list[CaseMeasurement], keep: Callable[[CaseMeasurement], None]
     ) -> None:
         """Asks a worker. A result that another variant may have caused goes to ``doubtful``, whatever is raised later."""
         rows, columns = request.case.shape

@@ -241,9 +241,7 @@ def cases_and_probes(
         Lane([attempt.job(apart.get(task.variant, session)) for task, attempt in large.items()], 1),
         Lane([_journalled(session, task, record, done[task]) for task in heavy], _HEAVY_AT_ONCE),
         lane(
-            session,
-            [name for name in run.declarations if name not in apart],
-            max(1, session.jobs - share * len(apart)),
+            session, [name for name in run.declarations if name not in apart], max(1, session.jobs - share * len(apart))
         ),
     ]
     if any(each.jobs for each in lanes):
@@ -299,8 +297,5 @@ class _Attempt:
 
 def _journalled(session: Session, task: ProbeTask, record: Record, done: Sequence[Outcome]) -> Job[ProbeResult]:
     return probe_job(
-        session,
-        task,
-        done=done,
-        on_outcome=lambda index, outcome: record.add(Kept(outcome=(task, index, outcome))),
+        session, task, done=done, on_outcome=lambda index, outcome: record.add(Kept(outcome=(task, index, outcome)))
     )

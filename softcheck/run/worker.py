@@ -13,16 +13,7 @@ import torch
 from softcheck.calling import activity
 from softcheck.calling.call import is_out_of_memory
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
-from softcheck.run.protocol import (
-    Failed,
-    NoDevice,
-    Ready,
-    Reply,
-    Request,
-    decode_request,
-    encode_reply,
-    is_fatal,
-)
+from softcheck.run.protocol import Failed, NoDevice, Ready, Reply, Request, decode_request, encode_reply, is_fatal
 from softcheck.run.serving import Server
 from softcheck.toolchain import compile_seconds
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from oracles.formats import Format
-from softcheck.calling.call import TORCH_DTYPES
+from softcheck.calling.call import INTEGERS, TORCH_DTYPES
 from softcheck.cases.families.tiny import least_normal_distance, zero_distance
-from softcheck.cases.random_rows import SIGNED, Draw
+from softcheck.cases.random_rows import Draw
 
 _FEW = 8
 
@@ -61,15 +61,15 @@ Mutation = Callable[[Parents], torch.Tensor]
 def _stepped(p: Parents, columns: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
     """Moves elements by so many representable numbers, up or down."""
     width = p.fmt.width
-    whole = p.bits.view(SIGNED[width]).clone()
+    whole = p.bits.view(INTEGERS[width]).clone()
     pattern = whole.gather(1, columns).to(torch.int64)
     magnitude = pattern & ((1 << (width - 1)) - 1)
     ordered = torch.where(pattern < 0, -magnitude, magnitude)
     largest = p.fmt.exponent_mask - 1
     moved = (ordered + steps).clamp_(-largest, largest)
-    back = torch.where(moved < 0, -moved - (1 << (width - 1)), moved).to(SIGNED[width])
+    back = torch.where(moved < 0, -moved - (1 << (width - 1)), moved).to(INTEGERS[width])
     # A masked logit stays masked.
-    back = torch.where(magnitude > largest, pattern.to(SIGNED[width]), back)
+    back = torch.where(magnitude > largest, pattern.to(INTEGERS[width]), back)
     return whole.scatter_(1, columns, back).view(TORCH_DTYPES[p.fmt.name])
 
 

@@ -130,10 +130,7 @@ class Engine:
                 refused[name] = vetted
             else:
                 contenders.append(_Contender(name, function, vetted))
-        yardsticks = [
-            _Contender(COPY, torch.clone, None),
-            _Contender(TORCH, SOFTMAX.yardstick, None),
-        ]
+        yardsticks = [_Contender(COPY, torch.clone, None), _Contender(TORCH, SOFTMAX.yardstick, None)]
         everyone = [*contenders, *yardsticks]
         yield from self._prepare(everyone)
         yield ROUNDS

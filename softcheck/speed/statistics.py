@@ -32,14 +32,6 @@ class Interval(msgspec.Struct, frozen=True):
         """The interval's width as a share of the median; infinite where the median is 0."""
         return (self.high - self.low) / self.mid if self.mid else math.inf
 
-    def inverse(self) -> "Interval":
-        """The interval of the reciprocal of a positive quantity."""
-        return Interval(1 / self.high, 1 / self.mid, 1 / self.low)
-
-    def scaled(self, factor: float) -> "Interval":
-        """The interval of the quantity times a positive factor."""
-        return Interval(self.low * factor, self.mid * factor, self.high * factor)
-
 
 def median_interval(samples: Sequence[float] | NDArray[np.float64], *, seed: int = 0) -> Interval:
     """The median of at least one sample with its percentile bootstrap interval, from 1000 resamples.

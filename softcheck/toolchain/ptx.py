@@ -78,23 +78,9 @@ def merged(parts: Iterable[ObservedArithmetic]) -> ObservedArithmetic:
 
 
 def _read(reading: Reading) -> ObservedArithmetic:
-    return ObservedArithmetic(
-        exponentials=_each_once(reading.exponentials()),
-        fused_exponents=reading.fused_exponents(),
-        scaled_logits=_each_once(reading.scaled_logits()),
-        divisions=_each_once(reading.divisions()),
-        sums=_each_once(reading.sums()),
-        narrow_operations=_each_once(reading.narrow_operations()),
-        narrow_roundings=_each_once(reading.narrow_roundings()),
-        directed_roundings=_each_once(reading.directed_roundings()),
-        flushing=_each_once(reading.flushing()),
-        rescales=reading.rescales(),
-        calls=_each_once(reading.calls()),
-    )
-
-
-def _each_once(found: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(found)))
+    found = {name: getattr(reading, name)() for name in ObservedArithmetic.__struct_fields__}
+    fields = {name: value if isinstance(value, bool) else sorted(set(value)) for name, value in found.items()}
+    return msgspec.convert(fields, ObservedArithmetic)
 
 
 _DIVISIONS: dict[str, DivisionKind] = {

@@ -11,7 +11,7 @@ from judge_helpers import exact_ulp, exact_ulp_error, reference_value
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FORMATS, Format, decode, encode
 from oracles.reference import Reference
-from softcheck.operations.ulp import LARGEST, error_as_if_flushing, flushed, scaled, ulp_error
+from softcheck.operations.ulp import LARGEST, error_as_if_flushing, flushed, scaled, scaled_error
 
 ALL = list(FORMATS.values())
 
@@ -22,7 +22,7 @@ def one(high: float, low: float = 0.0, exponent: int = 0, relative: float = 0.0)
 
 
 def error_of(y: float, reference: Reference, fmt: Format) -> float:
-    return float(ulp_error(np.array([[y]]), reference, fmt)[0, 0])
+    return float(scaled_error(np.array([[y]]), scaled(reference, fmt))[0, 0])
 
 
 @st.composite
@@ -78,7 +78,7 @@ def test_whole_matrices_agree_with_single_elements(fmt: Format) -> None:
     high = np.ldexp(rng.uniform(0.5, 1.0, (7, 9)), rng.integers(max(fmt.min_exponent - 3, -1000), 1, (7, 9)))
     reference = Reference(high, np.zeros_like(high), np.zeros(high.shape, dtype=np.int64), np.zeros_like(high), 0.0)
     output = decode(encode(high * rng.uniform(0.9, 1.1, high.shape), fmt), fmt)
-    errors = ulp_error(output, reference, fmt)
+    errors = scaled_error(output, scaled(reference, fmt))
     for i in range(7):
         for j in range(9):
             assert errors[i, j] == error_of(output[i, j], one(high[i, j]), fmt)
@@ -154,7 +154,7 @@ def test_flushed_needs_a_result_that_does_not_round_to_zero(fmt: Format) -> None
 def test_a_flushing_kernel_is_measured_in_its_own_format(fmt: Format) -> None:
     def error(y: float, reference: Reference) -> float:
         exact, output = scaled(reference, fmt), np.array([[y]])
-        return float(error_as_if_flushing(ulp_error(output, reference, fmt), output, exact)[0, 0])
+        return float(error_as_if_flushing(scaled_error(output, scaled(reference, fmt)), output, exact)[0, 0])
 
     assert error(0.0, one(0.75, 0.0, fmt.min_exponent)) == 0.75
     assert error(fmt.least_normal, one(0.75, 0.0, fmt.min_exponent)) == 0.25
@@ -172,5 +172,5 @@ def test_rounding_correctly_errs_by_at_most_half(fmt: Format) -> None:
     rng = np.random.default_rng(7)
     high = np.ldexp(rng.uniform(0.5, 1.0, (50, 200)), rng.integers(max(fmt.min_exponent - 30, -1000), 1, (50, 200)))
     reference = Reference(high, np.zeros_like(high), np.zeros(high.shape, dtype=np.int64), np.zeros_like(high), 0.0)
-    worst = ulp_error(decode(encode(high, fmt), fmt), reference, fmt).max()
+    worst = scaled_error(decode(encode(high, fmt), fmt), scaled(reference, fmt)).max()
     assert 0.49 < worst <= 0.5

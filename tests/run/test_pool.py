@@ -4,11 +4,15 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
-from softcheck.errors import NothingRunError, SoftcheckError
+from softcheck.errors import NothingRunError, SoftcheckError, TooLittleMemoryError
+from softcheck.judge.measurement import unmeasured
 from softcheck.run import pool
 from softcheck.run.pool import Job, Lane, Pool, SessionClosedError, spread
+from softcheck.run.process import WorkerDiedError
+from softcheck.run.protocol import Done, Failed, Measured
 
 
 @dataclass(eq=False)
@@ -19,9 +23,17 @@ class Pretended:
     ready: object = field(default_factory=type("Ready", (), {"backend": "cuda"}))
     served: set = field(default_factory=set)
     ended: bool = False
+    is_doubted: bool = False
+    running: str | None = None
 
     def close(self):
         self.ended = True
+
+    def ask(self, request, _seconds):
+        for reply in request:
+            if isinstance(reply, WorkerDiedError):
+                raise reply
+            yield reply
 
 
 @pytest.fixture
@@ -163,3 +175,54 @@ def test_an_error_costs_its_job_alone(opened):
 
 def test_no_jobs_are_done_at_once(opened):
     assert spread(opened, [], print, print) == spread(opened, [Lane([], 3)], print, print) == []
+
+
+MEASURED = Measured("v", unmeasured((1, 1), ()), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("replies", "doubted", "is_ended"),
+    [
+        ([MEASURED, Done()], False, False),
+        ([MEASURED, Done()], True, True),
+        ([msgspec.structs.replace(MEASURED, fatal=True)], False, True),
+        ([Failed("no room")], False, False),
+    ],
+)
+def test_a_worker_is_taken_back_before_its_last_reply_unless_it_may_serve_no_more(started, replies, doubted, is_ended):
+    opened = Pool("cuda", jobs=2)
+    worker = opened.take()
+    worker.is_doubted = doubted
+    seen = [(reply, worker.ended) for reply in opened.ask(worker, replies, 1.0)]
+    assert [reply for reply, _ in seen] == replies
+    assert [ended for _, ended in seen] == [*[False] * (len(replies) - 1), is_ended]
+    assert (opened.take() is worker) is not is_ended
+
+
+def test_a_request_with_a_name_raises_what_could_not_be_done(started):
+    opened = Pool("cuda", jobs=2)
+    worker = opened.take()
+    with pytest.raises(TooLittleMemoryError, match="case x: no room"):
+        list(opened.ask(worker, [Failed("no room", for_memory=True)], 1.0, "case x"))
+    assert opened.take() is worker
+
+
+def test_a_worker_that_dies_is_buried_and_its_wait_charged_to_the_variant_that_ran(started):
+    opened = Pool("cuda", jobs=2)
+    worker = opened.take()
+    worker.running = "slow"
+    with pytest.raises(WorkerDiedError):
+        list(opened.ask(worker, [MEASURED, WorkerDiedError("no answer", timed_out=True, waited=600.0)], 1.0))
+    assert worker.ended
+    assert opened.patience.over("slow", "float16") is not None
+    assert opened.patience.over("other", "float16") is None
+
+
+def test_the_end_of_a_worker_of_a_closed_pool_is_no_variants_fault(started):
+    opened = Pool("cuda", jobs=2)
+    worker = opened.take()
+    worker.running = "slow"
+    opened.close()
+    with pytest.raises(SessionClosedError, match="closed"):
+        list(opened.ask(worker, [WorkerDiedError("gone", timed_out=True, waited=600.0)], 1.0))
+    assert opened.patience.over("slow", "float16") is None

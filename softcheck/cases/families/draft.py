@@ -5,12 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracles.formats import Bits, Format, Values, encode
-from softcheck.cases.case import PACKED, Case, Layout, digest, format_rows
+from softcheck.cases.case import PACKED, Case, Layout
 from softcheck.cases.families.provenance import field_report
 from softcheck.cases.recipe import AnyGenerator, AnyModifier, Recipe
-
-MAX_STORED_ELEMENTS = 300
-"""Elements up to which a case stores its bits, where a reader can see them; larger cases store a recipe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +25,12 @@ class Draft:
         """The finished case, digest included."""
         recipe = self.content if isinstance(self.content, Recipe) else None
         bits = self.content.bits(*self.shape, fmt) if isinstance(self.content, Recipe) else self.content
-        stored = recipe is None or bits.size <= MAX_STORED_ELEMENTS
-        return Case(
-            id=f"{family}/{self.name}/{fmt.name}",
-            dtype=fmt.name,
-            shape=self.shape,
-            digest=digest(bits, fmt, self.layout),
-            rows=format_rows(bits, fmt) if stored else None,
-            recipe=None if stored else recipe,
+        return Case.of(
+            bits,
+            fmt,
+            family=family,
+            name=self.name,
+            recipe=recipe,
             layout=self.layout,
             tags=self.tags,
             provenance=self.why,

@@ -6,13 +6,7 @@ import triton.language as tl
 
 from softcheck.contract import FindingKind
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import (
-    ALL_DTYPES,
-    MAX_BLOCK_OF_FOUR_WARPS,
-    compute_type,
-    jit,
-    new_output,
-)
+from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK_OF_FOUR_WARPS, compute_type, jit, new_output
 from softcheck.variants.builtin._tiled import softmax_row_in_tiles, tiled_kernel
 from softcheck.variants.declaration import KnownDefect, Traffic, variant
 
