@@ -244,6 +244,13 @@ def markdown(
     return "\n".join(lines) + "\n"
 
 
+def _change(diff: str) -> dict[str, str]:
+    """The lines of a difference as they were and as they are."""
+    lines = diff.splitlines()[2:]
+    texts = {"before": "-", "after": "+"}
+    return {key: "\n".join(line[1:] for line in lines if line.startswith(sign)) for key, sign in texts.items()}
+
+
 def _by(fate: Fate) -> str:
     """The probe, or the family of the case, that killed a mutant."""
     parts = fate.by.split("/")
@@ -280,7 +287,7 @@ def main() -> int:
     folder = options.output / "mutants"
     made = make(folder, options.only)
     rows = [
-        {"name": one.name, "source": name, "operator": one.operator, "line": one.line, "diff": one.diff}
+        {"source": name, "name": one.name, "operator": one.operator, "line": one.line} | _change(one.diff)
         for name, found in made.items()
         for one in found
     ]
