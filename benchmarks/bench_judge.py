@@ -2,6 +2,10 @@
 
     python benchmarks/bench_judge.py [--seconds 55] [--only float16] [--arithmetic float64|double-float32]
                                      [--output FILE]
+    python benchmarks/bench_judge.py --whole
+
+``--whole`` takes less than a minute: the whole judgement of wide and of narrow rows in wall time, its part that is not the
+kernels' (the host's), and when the host has launched the scan, launched all, read the results, and is done.
 
 After ``--seconds`` no other shape is begun. Shapes left out are named, and ``--only`` takes those whose name holds a text,
 such as "16384 x 4096".
@@ -25,6 +29,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -34,14 +39,16 @@ import triton.language as tl
 
 from oracles.formats import FORMATS, Format
 from softcheck.calling.call import TORCH_DTYPES, to_bits
-from softcheck.judge.device import bins, dispatch, rates, table
+from softcheck.judge.device import compare, dispatch, rates, table
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
+from softcheck.judge.device.fields import FEW_ROWS, MORE
 from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.device.reduction import Numbers, Scan
 from softcheck.judge.device.tiles import tile
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.operations import bounds
+from softcheck.operations.softmax import SOFTMAX
 from softcheck.toolchain.compile import compiling
 
 SHAPES = [
@@ -50,6 +57,7 @@ SHAPES = [
 ]
 PAIR = 2
 ROUNDS = 15
+WHOLE_ROUNDS = 21
 CHECKED_ROWS = 64
 UNFINISHED = 4
 _HEAD_START = 8_000_000
@@ -88,9 +96,18 @@ def scanned(x: torch.Tensor, y: torch.Tensor, constants: Constants) -> Scan:
 
 def launched(x: torch.Tensor, y: torch.Tensor, constants: Constants) -> None:
     """All that the judge launches before it reads numbers, as ``judge_on_device`` does."""
-    histogram = torch.zeros(bins.ALL, dtype=torch.int64, device=x.device)
     found = scanned(x, y, constants)
-    table.tabulate(x, y, constants, found.listed[:1024], histogram, masked_gives_zero=False, counted=found.left)
+    few, space = found.listed[: FEW_ROWS + MORE], found.space
+    table.tabulate(
+        x,
+        y,
+        constants,
+        few,
+        space.table_histogram,
+        masked_gives_zero=False,
+        counted=found.left,
+        figures=space.figures,
+    )
 
 
 def seconds(launches: dict[str, Launch]) -> dict[str, float]:
@@ -163,7 +180,7 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
     judged = elements / statistics.median(wall) / 1e9
     float64_limit = fma_rate / per_element / 1e9
     limit = min(max(speed["read"], speed["copy"]), float64_limit)
-    left = Numbers(scanned(x, y, constants).found).left
+    left = Numbers(scanned(x, y, constants).copied()).left
     return {
         "dtype": dtype,
         "shape": shape,
@@ -182,6 +199,87 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
 
 def _compare(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> list[str]:
     return disagreements(judge_on_device(x, y, fmt), judge(to_bits(x, fmt), to_bits(y, fmt), fmt))
+
+
+WHOLE = [
+    *((dtype, 2**16, 2**10) for dtype in ("float16", "float32")),
+    *(("float16", 2**28 // columns, columns) for columns in (3, 5, 8, 16)),
+]
+
+
+def _steps(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> tuple[list[float], int]:
+    """Median microseconds from the begin of a judgement to the end of each of its steps; and the rows judged again."""
+    spans = []
+    marks: list[float] = []
+
+    def marked(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            found = function(*args, **options)
+            marks.append(time.perf_counter())
+            return found
+
+        return call
+
+    originals = dispatch.scan_in, table.tabulate, Scan.copied
+    dispatch.scan_in, table.tabulate, Scan.copied = (marked(f) for f in originals)  # type: ignore[method-assign]
+    try:
+        for _ in range(WHOLE_ROUNDS):
+            marks.clear()
+            torch.cuda.synchronize()
+            begun = time.perf_counter()
+            measured = judge_on_device(x, y, fmt)
+            # Of the first three steps: tables of rows left, beyond the few that are tabulated beforehand, come later.
+            spans.append([1e6 * (mark - begun) for mark in (*marks[:3], time.perf_counter())])
+    finally:
+        dispatch.scan_in, table.tabulate, Scan.copied = originals  # type: ignore[method-assign]
+    return [statistics.median(step) for step in zip(*spans, strict=True)], measured.rejudged_rows
+
+
+def _comparer() -> tuple[float, float, int]:
+    """Median seconds of the generic comparer at 2^26 float32 elements, of its kernel's part, and elements that exceed."""
+    fmt = FORMATS["float32"]
+    x = torch.randn((2**16, 2**10), device="cuda") * 2
+    y = torch.softmax(x, dim=-1)
+    parts = [SOFTMAX.on_device(part, fmt, bounds.model(STANDARD, fmt)) for part in x.split(2**12)]
+    exact, limits = (torch.cat([getattr(part, name) for part in parts]) for name in ("exact", "limits"))
+    del parts, x
+    spans = []
+    for _ in range(WHOLE_ROUNDS):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        found = compare.compare(y, exact, limits, fmt)
+        spans.append(time.perf_counter() - begun)
+    flat = [tensor.view(-1) for tensor in (y, exact, limits)]
+    taken = seconds({"comparer": partial(compare.launched, flat, fmt)})["comparer"]
+    return statistics.median(spans), taken, found.exceeding
+
+
+def whole() -> int:
+    """Prints the speed of whole judgements; the exit code is 0, or 1 where judges disagree."""
+    heads = ("Gelements/s", "kernels G/s", "whole ms", "host ms", "left", "again", "us: scan, launched, read, done")
+    _say(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
+    _say(f"{'dtype, rows x columns':28}" + "".join(f"{head:>12}" for head in heads))
+    wrong = 0
+    for dtype, rows, columns in WHOLE:
+        fmt, shape = FORMATS[dtype], (rows, columns)
+        torch.manual_seed(0)
+        x = (torch.randn(shape, device="cuda", dtype=torch.float32) * 2).to(TORCH_DTYPES[dtype])
+        y = torch.softmax(x, dim=-1)
+        constants = Constants(fmt, bounds.model(STANDARD, fmt), columns)
+        wrong += len(_compare(x[:CHECKED_ROWS], y[:CHECKED_ROWS], fmt))
+        steps, again = _steps(x, y, fmt)
+        taken = seconds({"kernels": partial(launched, x, y, constants)})["kernels"]
+        left = Numbers(scanned(x, y, constants).copied()).left
+        total, elements = steps[-1] / 1e6, rows * columns
+        figures = (elements / total / 1e9, elements / taken / 1e9, 1e3 * total, 1e3 * (total - taken))
+        told = ", ".join(f"{step:.0f}" for step in steps)
+        _say(f"{_name(dtype, shape):28}" + "".join(f"{f:12.3f}" for f in figures) + f"{left:12}{again:12}    {told}")
+        del x, y
+        torch.cuda.empty_cache()
+    total, taken, exceeding = _comparer()
+    figures = (2**26 / total / 1e9, 2**26 / taken / 1e9, 1e3 * total, 1e3 * (total - taken))
+    _say(f"{'comparer, float32 2^26':28}" + "".join(f"{f:12.3f}" for f in figures))
+    return int(wrong + exceeding > 0)
 
 
 def _name(dtype: str, shape: tuple[int, int]) -> str:
@@ -228,6 +326,7 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", help='time shapes whose name holds this text, such as "float16 65536 x 1024"'
     )
+    parser.add_argument("--whole", action="store_true", help="time whole judgements alone, in less than a minute")
     parser.add_argument("--output", type=Path, help="write the figures as JSON")
     parser.add_argument(
         "--arithmetic", choices=get_args(dispatch.JudgedIn), help="of the scan; default the faster by measured rates"
@@ -238,6 +337,8 @@ def main() -> int:
     if not torch.cuda.is_available():
         sys.stderr.write("no CUDA device; nothing was run\n")
         return 3
+    if options.whole:
+        return whole()
     if not any(options.only in _name(*shape) for shape in SHAPES):
         parser.error(
             f"no shape's name holds {options.only!r}; expected a part of: {', '.join(_name(*s) for s in SHAPES)}"

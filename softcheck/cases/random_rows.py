@@ -12,16 +12,14 @@ from itertools import pairwise
 import torch
 
 from oracles.formats import FLOAT16, Format
+from softcheck.cases.families.magnitude import exp_overflow
 from softcheck.cases.families.patterns import edge_patterns
-from softcheck.cases.families.tiny import least_normal_distance, zero_distance
+from softcheck.cases.families.tiny import EXP_THRESHOLDS, least_normal_distance, subnormals, zero_distance
 
 SIGNED = {16: torch.int16, 32: torch.int32, 64: torch.int64}
 
 _ALWAYS_SPECIAL = 1 << 16
 """Columns beyond which a special value is put into only one row in two, so that ordinary rows are among them."""
-
-_EXP_OVERFLOW = {"float16": 11.0903}
-_FLOAT32_OVERFLOW = 88.7229
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +202,7 @@ def _finfo_min(d: Draw) -> torch.Tensor:
 
 
 def _subnormal_logits(d: Draw) -> torch.Tensor:
-    least, largest = d.fmt.least_subnormal, d.fmt.least_normal - d.fmt.least_subnormal
-    values = d.pick((least, -least, largest, -largest, d.fmt.least_normal, 0.0, -0.0))
-    return d.put(values, d.pick((-4.0, 2.0, 0.0), 1), 0.5)
+    return d.put(d.pick(subnormals(d.fmt)), d.pick((-4.0, 2.0, 0.0), 1), 0.5)
 
 
 def _subnormal_results(d: Draw) -> torch.Tensor:
@@ -229,7 +225,7 @@ def _negative(d: Draw) -> torch.Tensor:
 
 
 def _positive(d: Draw) -> torch.Tensor:
-    threshold = _EXP_OVERFLOW.get(d.fmt.name, _FLOAT32_OVERFLOW)
+    threshold = exp_overflow(d.fmt)
     large = 65504.0 if d.fmt == FLOAT16 else 3e38
     return d.by_row(
         lambda d: d.uniform(threshold, threshold + 8),
@@ -277,10 +273,9 @@ def _from_patterns(d: Draw, patterns: torch.Tensor) -> torch.Tensor:
 
 
 def _cancellation(d: Draw) -> torch.Tensor:
-    thresholds = (0.0, -87.0, -87.33, -87.34, -87.4, -88.0, -88.73, -103.0, -103.27, -103.28, -103.97, -104.0)
     return d.by_row(
         lambda d: d.put(d.pick((-17.5, -16.75), 1).expand(d.rows, d.columns).contiguous(), 0.0),
-        lambda d: d.pick(thresholds),
+        lambda d: d.pick(EXP_THRESHOLDS),
         lambda d: d.put(d.normal(0.01), 20.0),
         lambda d: torch.where(d.index % 2 == 1, 1000.125, d.normal(1000.0)),
     )

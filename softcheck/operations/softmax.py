@@ -3,6 +3,7 @@
 Everything here that depends on torch imports it when it is called, so that the parent process need not.
 """
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,7 +81,8 @@ def _on_device(x: "torch.Tensor", fmt: Format, model: bounds.Model | None) -> Li
     limit += per_ulp * model.underflow * torch.exp(common - weighted)
     if model.rounds_result:
         limit += torch.where(limit > 0.5, torch.exp(errors), 0.5 + 0.5 * errors)
-    return Limits(exact, per_ulp, torch.minimum(limit, 2.0 * per_ulp))
+    # A masked element is exactly 0.
+    return Limits(exact, per_ulp, torch.minimum(limit, 2.0 * per_ulp).masked_fill_(logits == -math.inf, 0.0))
 
 
 def _yardstick(x: "torch.Tensor") -> "torch.Tensor":

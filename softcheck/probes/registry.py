@@ -42,6 +42,9 @@ WIDEST: dict[str, int] = {"sizes": 2**20, "regimes": 2**18, "appended_masks": 65
 
 WIDE = 2**15
 
+HEAVY: tuple[str, ...] = ("volume",)
+"""Probes that keep a GPU busy. Two of them run at once, so that one computes on the host while the other has the GPU."""
+
 LONG: tuple[str, ...] = ("volume", "regimes", "histories", "sizes", "grid_limits")
 """Probes that take longest. They begin first, so that none runs alone at the end."""
 

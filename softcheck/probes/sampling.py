@@ -47,10 +47,11 @@ class SampleLimits:
     target: int
     """Elements after which a sample ends."""
     seconds: float
-    """Seconds after which a sample ends, if it would not reach its target within ``patience`` at this rate."""
+    """Seconds after which a sample ends, if it would not reach its target within ``patience`` at this rate.
+
+    On a GPU each width's first batch, for which kernels are compiled, is not counted; after twice as many seconds of
+    such batches no other width is tried."""
     patience: float
-    of_first: float
-    """Share of the seconds that counts of each width's first batch, for which kernels are compiled."""
 
 
 ON_GPU = SampleLimits(
@@ -63,7 +64,6 @@ ON_GPU = SampleLimits(
     target=10_000_000_000,
     seconds=3.0,
     patience=12.0,
-    of_first=0.25,
 )
 ON_CPU = SampleLimits(
     rows=1 << 3,
@@ -75,7 +75,6 @@ ON_CPU = SampleLimits(
     target=1 << 28,
     seconds=2.0,
     patience=2.0,
-    of_first=1.0,
 )
 
 
@@ -109,16 +108,19 @@ class _Room:
     def rows_of(self, columns: int) -> int:
         return max(1, min(self.rows, self.elements // columns))
 
-    def note(self, rows: int, columns: int, seconds: float) -> None:
-        """Grows after a quick batch, by what limited it, and shrinks after a slow one."""
-        if seconds > 5 * self.limits.quick:
-            self.rows = max(1, min(self.rows, rows) // self.limits.growth)
-            self.elements = max(1, min(self.elements, rows * columns) // self.limits.growth)
-        elif seconds < self.limits.quick:
+    def grow(self, rows: int, columns: int, seconds: float) -> None:
+        """Grows after a quick batch, by what limited it."""
+        if seconds < self.limits.quick:
             if 2 * rows > self.rows:
                 self.rows = min(self.limits.most_rows, self.limits.growth * self.rows)
             if 2 * rows * columns > self.elements:
                 self.elements = min(self.most_elements, self.limits.growth * self.elements)
+
+    def shrink(self, rows: int, columns: int, seconds: float) -> None:
+        """Shrinks after a slow batch."""
+        if seconds > 5 * self.limits.quick:
+            self.rows = max(1, min(self.rows, rows) // self.limits.growth)
+            self.elements = max(1, min(self.elements, rows * columns) // self.limits.growth)
 
     def halve(self, rows: int, columns: int) -> bool:
         """Takes note that a batch found too little memory. False if it was as small as they come."""
@@ -136,12 +138,20 @@ def sample(subject: Subject, batches: Iterable[Batch], limits: SampleLimits) -> 
     if subject.device.type == "cuda":
         room.most_elements = min(room.most_elements, free_bytes(subject.device) // _BYTES_PER_ELEMENT)
     seen = _Gathered(subject)
-    spent = 0.0
+    spent = preparing = 0.0
     for batch in batches:
         if batch.exactly is not None and room.rows < limits.most_rows:
             continue
-        share = 1.0 if batch.columns in seen.sampled.widths else limits.of_first
-        spent += share * _taken(batch, room, seen)
+        is_new = subject.setting.on_gpu and batch.columns not in seen.sampled.widths
+        if is_new and preparing > 2 * limits.seconds:
+            continue
+        rows, took = _taken(batch, room, seen)
+        room.grow(rows, batch.columns, took)
+        if is_new:
+            preparing += took
+        else:
+            room.shrink(rows, batch.columns, took)
+            spent += took
         judged = seen.sampled.elements
         # Other processes may use the GPU too: what is soon done then is worth its time.
         is_hopeless = spent > limits.seconds and spent * limits.target > limits.patience * judged
@@ -150,8 +160,8 @@ def sample(subject: Subject, batches: Iterable[Batch], limits: SampleLimits) -> 
     return seen.outcome()
 
 
-def _taken(batch: Batch, room: _Room, seen: "_Gathered") -> float:
-    """Seconds of a batch: of the largest one that there is memory for."""
+def _taken(batch: Batch, room: _Room, seen: "_Gathered") -> tuple[int, float]:
+    """Rows and seconds of the largest batch that there is memory for; no rows if not for the only one wanted."""
     while True:
         rows = batch.exactly or room.rows_of(batch.columns)
         started = time.perf_counter()
@@ -159,13 +169,11 @@ def _taken(batch: Batch, room: _Room, seen: "_Gathered") -> float:
             seen.add(batch, batch.draw(rows))
         except torch.OutOfMemoryError:
             if batch.exactly is not None:
-                return time.perf_counter() - started
+                return 0, time.perf_counter() - started
             if not room.halve(rows, batch.columns):
                 raise
             continue
-        took = time.perf_counter() - started
-        room.note(rows, batch.columns, took)
-        return took
+        return rows, time.perf_counter() - started
 
 
 class _Gathered:

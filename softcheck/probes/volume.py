@@ -23,18 +23,19 @@ from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.sampling import ON_CPU, ON_GPU, Batch, SampleLimits, sample
 
-_WIDTHS = 24
+_WIDTHS = 16
 _WIDEST = {True: 1 << 17, False: 1 << 10}
 """Columns of the widest rows on a GPU, and without one, where most of a call's time goes by rows."""
 _DENSE_TO = 1100
 """Columns up to which the probe of sizes has tried every width."""
 _UNUSUAL = 3
 """Wider rows of which the number of columns is any, not next to a power of two: kernels may be compiled for each."""
-_NARROW = 32
-"""Columns below which rows are drawn in one turn out of four alone."""
+_USUAL = range(256, (1 << 15) + 2)
+"""Columns of rows that are drawn in every turn: of narrower ones the judge reads fewer elements a second, and in wider ones
+a single element in doubt has the whole row judged on the host. They are drawn in one turn out of four."""
 _ROUNDS = 1 << 16
 _TALL = ((1 << 24) + 1025, 3)
-"""Rows and columns of one batch with more rows than float32 has consecutive whole numbers."""
+"""Rows and columns of a batch with more rows than float32 has consecutive whole numbers."""
 
 _DOUBTFUL = ("subnormal-logits", "format-specials")
 """Families whose answers often lie so close to a power of two that only Arb can tell their ULPs."""
@@ -111,12 +112,11 @@ def _random_batches(setting: Setting, device: torch.device, seed: int) -> Iterat
     if fmt.width == 64:
         every = [name for name in every if name not in _BEYOND_FLOAT32]
     chosen = widths(setting, seed)
-    wide = [columns for columns in chosen if columns >= _NARROW] or chosen
+    usual = [columns for columns in chosen if columns in _USUAL] or chosen
     for turn in range(_ROUNDS):
-        # A row costs the judge as much as some dozen elements.
-        for columns in wide if turn % 4 else chosen:
+        for columns in usual if turn % 4 else chosen:
             yield _random_batch(columns, fmt, device, [seed, turn, columns], every)
-        if turn == 0 and setting.on_gpu and fmt.width < 64:
+        if turn % 4 == 0 and setting.on_gpu and fmt.width < 64:
             columns = min(_TALL[1], max(chosen))
             yield replace(_random_batch(columns, fmt, device, [seed, turn], every), exactly=_TALL[0])
 

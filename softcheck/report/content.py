@@ -9,7 +9,6 @@ from typing import Literal, get_args
 import numpy as np
 
 from oracles.formats import FORMATS, decode
-from softcheck.probes.outcome import RandomRows
 from softcheck.probes.registry import TELLING
 from softcheck.report import figures
 from softcheck.report.model import Environment, Finding, Report, VariantResult, Verdict, Witness
@@ -255,7 +254,6 @@ def probe_lines(report: Report) -> list[str]:
     for result in report.variants:
         if result.probes_run:
             text = f"{figures.plural(len(result.probes_run), 'probe')}, {figures.plural(result.trials, 'trial')}"
-            text += "" if result.sampled is None else f", {_sampled(result.sampled)}"
             properties = (f"{one_line(n)} {'yes' if holds else 'no'}" for n, holds in result.properties.items())
             said.setdefault("; ".join([text, *properties]), {}).setdefault(result.name, []).append(result.dtype)
     lines = []
@@ -265,14 +263,22 @@ def probe_lines(report: Report) -> list[str]:
             alike.setdefault(tuple(dtypes), []).append(one_line(name))
         subjects = (f"{', '.join(named)} ({one_line(', '.join(dtypes))})" for dtypes, named in alike.items())
         lines.append(f"{text}: {'; '.join(subjects)}")
-    return lines
+    return [*lines, *_sampled_lines(report)]
 
 
-def _sampled(sampled: RandomRows) -> str:
-    """``sampled 1.2e10 elements in 3.4e7 rows of 24 widths, and 65,536 values among others``."""
+def _sampled_lines(report: Report) -> list[str]:
+    """One line on random rows: ``sampled 1.2e10 elements in 3.4e7 rows of 24 widths and 65,536 values among others: a``.
+
+    If several variants or dtypes were judged, it is that with the fewest elements.
+    """
+    drawn = [(result.sampled, result) for result in report.variants if result.sampled is not None]
+    if not drawn:
+        return []
+    sampled, result = min(drawn, key=lambda found: found[0].elements)
     rows, widths = figures.extent(sampled.rows), figures.plural(len(sampled.widths), "width")
-    values = f", {figures.plural(sampled.patterns, 'bit pattern')} among others" if sampled.patterns else ""
-    return f"sampled {figures.extent(sampled.elements)} elements in {rows} rows of {widths}{values}"
+    values = f" and {figures.plural(sampled.patterns, 'bit pattern')} among others" if sampled.patterns else ""
+    extent = f"sampled {figures.extent(sampled.elements)} elements in {rows} rows of {widths}{values}"
+    return [f"{extent}{', the fewest' if len(drawn) > 1 else ''}: {one_line(result.name)} ({one_line(result.dtype)})"]
 
 
 def arithmetic_lines(report: Report) -> list[str]:

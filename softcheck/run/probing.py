@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from oracles.formats import FORMATS
 from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.registry import EXCLUSIVE, WIDE, WIDEST
+from softcheck.probes.registry import EXCLUSIVE, HEAVY, WIDE, WIDEST
 from softcheck.run.blame import again_alone, lay_idle
 from softcheck.run.calls import in_trial
 from softcheck.run.pool import Job, Pool
@@ -134,6 +134,11 @@ def probe_job(
 def is_exclusive(task: ProbeTask, ready: Ready) -> bool:
     """True if a probe takes so much of a GPU's memory that no other exclusive probe may run beside it."""
     return ready.backend == "cuda" and task.probe in EXCLUSIVE
+
+
+def is_heavy(task: ProbeTask, ready: Ready) -> bool:
+    """True if a probe keeps a GPU busy, so that few of them run at once."""
+    return ready.backend == "cuda" and task.probe in HEAVY
 
 
 def needs_the_device(task: ProbeTask, ready: Ready) -> bool:

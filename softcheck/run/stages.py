@@ -11,7 +11,7 @@ from softcheck.probes.registry import LONG
 from softcheck.run.model import Events, FirstFinding, Run, RunOptions, Standing
 from softcheck.run.plan import left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
-from softcheck.run.probing import ProbeResult, ProbeTask, is_exclusive, needs_the_device, probe_job
+from softcheck.run.probing import ProbeResult, ProbeTask, is_exclusive, is_heavy, needs_the_device, probe_job
 from softcheck.run.record import Kept, Record
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
@@ -19,6 +19,9 @@ from softcheck.variants.declaration import Declaration
 SLOW = 3.0
 """Seconds of a variant's first call in a process (imports, torch.compile) beyond which the variant gets dedicated
 workers, at most half the pool. Any other worker would have to make that slow first call too."""
+
+
+_HEAVY_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +202,11 @@ def cases_and_probes(
     # Tried beside other jobs first, and once more alone if too little memory was left.
     large = {task: _Attempt(record, task) for task in tasks if is_exclusive(task, session.ready) and task not in alone}
     small = [task for task in tasks if not is_exclusive(task, session.ready)]
+    heavy = [
+        task
+        for task in small
+        if is_heavy(task, session.ready) and task.variant not in apart and not run.options.in_order
+    ]
     done: dict[ProbeTask, Sequence[Outcome]] = {task: record.outcomes.get(task, ()) for task in tasks}
 
     standings = Standings(run, events)
@@ -219,7 +227,7 @@ def cases_and_probes(
     def lane(own: Session, names: Sequence[str], most: int) -> Lane[CaseMeasurement | ProbeResult]:
         shares = [(case, [name for name in takers if name in names]) for case, takers in cases]
         on_cases = [own.job(case, takers) for case, takers in shares if takers]
-        mine = [task for task in small if task.variant in names]
+        mine = [task for task in small if task.variant in names and task not in heavy]
         probes = [(task.probe in LONG, _journalled(own, task, record, done[task])) for task in mine]
         if run.options.in_order:
             return Lane([*on_cases, *(job for _, job in probes)], most)
@@ -231,6 +239,7 @@ def cases_and_probes(
     lanes: list[Lane[CaseMeasurement | ProbeResult]] = [
         *(lane(own, [name], share) for name, own in apart.items()),
         Lane([attempt.job(apart.get(task.variant, session)) for task, attempt in large.items()], 1),
+        Lane([_journalled(session, task, record, done[task]) for task in heavy], _HEAVY_AT_ONCE),
         lane(
             session,
             [name for name in run.declarations if name not in apart],

@@ -104,16 +104,21 @@ def measure(
 
 def _tolerant():
     """A planted fault: sixteen times as many additions as the contract allows."""
+    from softcheck.judge.device import constants, scan
     from softcheck.judge.device.constants import Constants
 
     original = Constants.vector
 
-    def vector(constants, degree, margin=None):
-        found = original(constants, degree, margin)
+    def vector(own, degree, margin=None):
+        found = original(own, degree, margin)
         found[2] *= 16
         return found
 
-    return [("softcheck.judge.device.constants.Constants.vector", vector)]
+    return [
+        ("softcheck.judge.device.constants.Constants.vector", vector),
+        ("softcheck.judge.device.constants._scalars", constants._scalars.__wrapped__),
+        ("softcheck.judge.device.scan._settings", scan._settings.__wrapped__),
+    ]
 
 
 def trusted(bits, output, dtype, fully_masked="nan", constants=(), functions=(), *, scans=True):
@@ -191,14 +196,11 @@ def left(bits, output, dtype, fully_masked="nan"):
     import torch
 
     from softcheck.calling.call import to_tensor
-    from softcheck.judge.device import pairs, scan
+    from softcheck.judge.device import dispatch
 
     constants = _constants(dtype, bits.shape[1])
     x, y = (to_tensor(b, constants.fmt, torch.device("cpu")) for b in (bits, output))
-    if pairs.suits(constants):
-        found = pairs.scan_pairs(x, y, constants, masked_gives_zero=fully_masked == "zero")
-    else:
-        found = scan.scan(x, y, constants)
+    found = dispatch.scan_in("float64", x, y, constants, masked_gives_zero=fully_masked == "zero")
     return sorted(found.listed[: int(found.left)].tolist())
 
 
@@ -226,15 +228,12 @@ def compiled(dtype, columns, target="cuda:90"):
     """PTX of the kernels and their warps, by name."""
     import torch
 
-    from softcheck.judge.device import bins, pairs, scan, table
+    from softcheck.judge.device import bins, dispatch, table
     from softcheck.toolchain.compile import compiling
 
     x, constants = _compilable(dtype, columns)
     with compiling(target) as kernels:
-        if pairs.suits(constants):
-            pairs.scan_pairs(x, x, constants, masked_gives_zero=False)
-        else:
-            scan.scan(x, x, constants)
+        dispatch.scan_in("float64", x, x, constants, masked_gives_zero=False)
         counts = torch.zeros(bins.ALL, dtype=torch.int64)
         table.tabulate(x, x, constants, torch.arange(4), counts, masked_gives_zero=False)
     return {k.name: (k.asm["ptx"], k.warps) for k in kernels}
@@ -256,3 +255,48 @@ def table_kernels(dtype, columns):
             for counted in (None, torch.ones(2, dtype=torch.int64)[1:]):
                 table.tabulate(x, x, constants, rows, counts, masked_gives_zero=False, counted=counted)
     return len(kernels)
+
+
+def comparisons(bits, output, dtype, patches=()):
+    """The comparison of an output with ``SOFTMAX.on_device``'s values and limits: by the kernel, and by numpy."""
+    import torch
+
+    from oracles.formats import FORMATS
+    from softcheck.calling.call import to_tensor
+    from softcheck.judge.device import compare
+    from softcheck.judge.judge import STANDARD
+    from softcheck.operations import bounds
+    from softcheck.operations.softmax import SOFTMAX
+
+    fmt = FORMATS[dtype]
+    x, y = (to_tensor(b, fmt, torch.device("cpu")) for b in (bits, output))
+    exact, _, limits = SOFTMAX.on_device(x, fmt, bounds.model(STANDARD, fmt))
+    with _patched(patches):
+        by_kernel = compare.compare(y, exact, limits, fmt)
+    with mock.patch.object(compare, "INTERPRETED", False):
+        return by_kernel, compare.compare(y, exact, limits, fmt)
+
+
+def compared(output, exact, limits, dtype, scale=None):
+    """The kernel's comparison of an output, as bits, with any values."""
+    import torch
+
+    from oracles.formats import FORMATS
+    from softcheck.calling.call import to_tensor
+    from softcheck.judge.device import compare
+
+    fmt = FORMATS[dtype]
+    y = to_tensor(output, fmt, torch.device("cpu"))
+    rest = [None if values is None else torch.from_numpy(values) for values in (exact, limits, scale)]
+    found = []
+    for interpreted in (True, False):
+        with mock.patch.object(compare, "INTERPRETED", interpreted):
+            found.append(compare.compare(y, rest[0], rest[1], fmt, scale=rest[2]))
+    return found
+
+
+def lower_binade(unit, MIN_EXPONENT):
+    """A planted fault: the binade below an element's own."""
+    from softcheck.judge.device.elements import binade
+
+    return binade(unit, MIN_EXPONENT) - (1 << 20)

@@ -61,7 +61,7 @@ def scanned(bits, output, dtype):
     both = []
     for judged_in in ("double-float32", "float64"):
         found = dispatch.scan_in(judged_in, x, y, constants, masked_gives_zero=False)
-        numbers = Numbers(found.found)
+        numbers = Numbers(found.copied())
         rows = sorted(found.listed[: int(found.left)].tolist())
         both.append((rows, numbers.passed, numbers.error_sum, numbers.largest))
     return both

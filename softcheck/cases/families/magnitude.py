@@ -106,9 +106,14 @@ def negative(_fmt: Format) -> Iterator[Draft]:
     yield made("peak-minus-50-129920", 1, 129920, Constant(-80.0), Put(129919, -50.0), why=28, tags="padding wide")
 
 
+def exp_overflow(fmt: Format) -> float:
+    """The logit from which exp overflows in the format, or in float32 if that is wider."""
+    return {FLOAT16: 11.0903, FLOAT64: 709.783}.get(fmt, 88.7229)
+
+
 def positive(fmt: Format) -> Iterator[Draft]:
     """Rows whose every logit is positive: without the subtraction of the maximum exp overflows."""
-    threshold = {FLOAT16: 11.0903, FLOAT64: 709.783}.get(fmt, 88.7229)
+    threshold = exp_overflow(fmt)
     why = "exp overflows unless the maximum is subtracted first"
     yield made("overflow-129", 3, 129, Uniform(61, threshold, threshold + 8), why=why)
     yield made("overflow-1023", 2, 1023, Uniform(62, threshold, 2 * threshold), why=why)

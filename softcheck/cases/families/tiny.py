@@ -10,6 +10,9 @@ from softcheck.cases.recipe import Choice, Cycle, Mask, Normal, OneHot, Put, Ram
 
 LN2 = 0.6931471805599453
 
+EXP_THRESHOLDS = (0.0, -87.0, -87.33, -87.34, -87.4, -88.0, -88.73, -103.0, -103.27, -103.28, -103.97, -103.98, -104.0)
+"""Arguments around which exp in float32 turns subnormal, and zero."""
+
 
 def least_normal_distance(fmt: Format) -> float:
     """Distance below the maximum at which a logit's exponential is the least normal number, 2^emin."""
@@ -21,10 +24,15 @@ def zero_distance(fmt: Format) -> float:
     return (fmt.precision - fmt.min_exponent) * LN2
 
 
+def subnormals(fmt: Format) -> tuple[float, ...]:
+    """The least and the largest subnormal of both signs, the least normal number, and zeros."""
+    least, largest = fmt.least_subnormal, fmt.least_normal - fmt.least_subnormal
+    return least, -least, largest, -largest, fmt.least_normal, 0.0, -0.0
+
+
 def subnormal_logits(fmt: Format) -> Iterator[Draft]:
     """Logits that are subnormal: the answer is uniform, flushed or not."""
-    largest = fmt.least_normal - fmt.least_subnormal
-    items = (fmt.least_subnormal, -fmt.least_subnormal, largest, -largest, fmt.least_normal, 0.0, -0.0)
+    items = subnormals(fmt)
     why = "exp(x) = 1 for every subnormal x: flushing the logits must not change the row"
     yield made("mixed-65", 3, 65, Choice(1, items), why=why)
     yield made("mixed-513", 2, 513, Choice(2, items), why=why)
@@ -51,9 +59,8 @@ def cancellation(_fmt: Format) -> Iterator[Draft]:
     absorbed = "terms that a running sum absorbs one by one, though together they count"
     yield made("absorbed-4097", 2, 4097, OneHot(-17.5, 0.0, 0), why=absorbed, tags="sum")
     yield made("absorbed-65537", 1, 65537, OneHot(-16.75, 0.0, 0), why=absorbed, tags="sum wide")
-    thresholds = (0.0, -87.0, -87.33, -87.34, -87.4, -88.0, -88.73, -103.0, -103.27, -103.28, -103.97, -103.98, -104.0)
     reason = "exp in float32 turns subnormal at -87.34 and zero at -103.97"
-    yield made("float32-exp-thresholds-13", 2, 13, Cycle(thresholds), why=reason)
+    yield made("float32-exp-thresholds-13", 2, 13, Cycle(EXP_THRESHOLDS), why=reason)
     wide_thresholds = (0.0, -708.0, -708.39, -708.4, -745.0, -745.13, -745.14, -746.0)
     reason = "exp in float64 turns subnormal at -708.4 and zero at -745.13"
     yield made("float64-exp-thresholds-8", 2, 8, Cycle(wide_thresholds), why=reason)

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-import torch
 
 from oracles.formats import FLOAT64, Format, Values
 from softcheck.judge.device.exp64 import CLAMP, truncation
 from softcheck.operations import bounds
+from softcheck.operations.arithmetic import Arithmetic
 
 LARGEST_GROWTH = 2.0**-4
 """The largest exp(B) - 1 of which the kernels' four terms are within a relative 2^-22."""
@@ -18,9 +19,12 @@ _VISIBLE = 2.0**-18
 """Relative error of bounds and shares, which are computed in float32: some 20 roundings of 2^-24 each."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Constants:
-    """Bounds of one arithmetic at one column count; names as in ``softcheck.operations.bounds.Model``."""
+    """Bounds of one arithmetic at one column count; names as in ``softcheck.operations.bounds.Model``.
+
+    Constants are compared by identity, since each launch looks something up by them; ``constants_of`` keeps them.
+    """
 
     fmt: Format
     model: bounds.Model
@@ -97,7 +101,11 @@ class Constants:
         return _VISIBLE + 2 * largest + 4 * self.uncertainty(degree) * 2.0**self.fmt.precision
 
     def vector(self, degree: int, margin: float | None = None) -> Values:
-        """The kernels' constants, in the order in which the kernels load them, with another margin if one is given."""
+        """The kernels' constants, in the order in which the kernels take them, with another margin if one is given.
+
+        They are arguments of every launch, since a copy in device memory could be overwritten by a variant that writes
+        out of bounds. tau is 2^64 times as large, since a float32 of its size may be a subnormal of few bits.
+        """
         model = self.model
         summed_twice = 2.0 if model.rescale else 0.0
         tau = model.underflow
@@ -107,7 +115,7 @@ class Constants:
                 model.exponential,
                 self.additions,
                 summed_twice,
-                tau * math.exp(self.additions),
+                tau * math.exp(self.additions) * 2.0**64,
                 self.columns * tau,
                 self.columns + 1.0,
                 self.margin(degree) if margin is None else margin,
@@ -115,12 +123,18 @@ class Constants:
             ]
         )
 
-    def tensor(self, degree: int, device: torch.device, margin: float | None = None) -> torch.Tensor:
-        """Returns ``vector`` in device memory, copied anew each time; nothing is waited for.
+    def scalars(self, degree: int, margin: float | None = None) -> tuple[float, ...]:
+        """Returns ``vector`` as arguments of a launch, computed once for each set of constants."""
+        return _scalars(self, degree, margin)
 
-        A copy that is kept could be overwritten by a variant that writes out of bounds, and would then misjudge all
-        later variants.
-        """
-        found = torch.from_numpy(self.vector(degree, margin))
-        # A copy from pageable memory would wait for the device, and every launch after it would come late.
-        return (found.pin_memory() if device.type == "cuda" else found).to(device, non_blocking=True)
+
+@lru_cache(maxsize=1024)
+def _scalars(constants: Constants, degree: int, margin: float | None) -> tuple[float, ...]:
+    return tuple(constants.vector(degree, margin).tolist())
+
+
+@lru_cache(maxsize=1024)
+def constants_of(fmt: Format, arithmetic: Arithmetic, columns: int) -> tuple[Constants, bool]:
+    """Returns the constants of an arithmetic, and True if the kernels support them; both computed once."""
+    found = Constants(fmt, bounds.model(arithmetic, fmt), columns)
+    return found, found.supported

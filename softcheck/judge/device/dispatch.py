@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 
 from softcheck.errors import UsageError
-from softcheck.judge.device import pairs, rates, scan, scan_double_float
+from softcheck.judge.device import pairs, rates, scan, scan_double_float, short
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.reduction import Scan
 
@@ -55,4 +55,6 @@ def scan_in(
         return pairs.scan_pairs(x, y, constants, masked_gives_zero=masked_gives_zero)
     if judged_in == "double-float32":
         return scan_double_float.scan(x, y, constants, programs=programs)
+    if short.suits(constants):
+        return short.scan_short(x, y, constants, masked_gives_zero=masked_gives_zero, programs=programs)
     return scan.scan(x, y, constants, programs=programs)

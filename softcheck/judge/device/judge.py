@@ -13,19 +13,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oracles.formats import FLOAT64, Bits, Format, bits_hex
+from oracles.formats import Bits, Format, bits_hex
 from oracles.reference import FullyMasked
-from softcheck.calling.call import TORCH_DTYPES, all_to_bits, to_bits
+from softcheck.calling.call import TORCH_DTYPES, to_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
 from softcheck.judge.device import bins, dispatch, scan, table
-from softcheck.judge.device.constants import Constants
+from softcheck.judge.device.constants import Constants, constants_of
+from softcheck.judge.device.fields import FEW_ROWS, MORE, FigureTable
 from softcheck.judge.device.reduction import Numbers
-from softcheck.judge.device.summary import summarise
+from softcheck.judge.device.summary import Peak, peak, summarise
 from softcheck.judge.histogram import merge
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement
-from softcheck.operations import bounds, ulp
+from softcheck.operations import ulp
 from softcheck.operations.arithmetic import Arithmetic
 
 MOST_BROKEN_ROWS = 256
@@ -33,10 +34,8 @@ MOST_BROKEN_ELEMENTS = 1 << 21
 """Number of broken rows and elements up to which the numpy judge judges all of them; beyond, it judges the worst of
 each kind."""
 
-_TABLE_ROWS = 1 << 21
+_TABLE_ROWS = 1 << 20
 """Most rows of a table: its figures, and the tensors that reduce them, take some 0.7 GB."""
-_FEW_ROWS = 1 << 10
-"""Rows left by the scan for which a table is prepared before their number is known."""
 
 Rows = NDArray[np.int64]
 
@@ -73,9 +72,9 @@ def judge_on_device(
     """
     _check(x, y, fmt)
     rows, columns = x.shape
-    constants = Constants(fmt, bounds.model(arithmetic, fmt), columns)
+    constants, supported = constants_of(fmt, arithmetic, columns)
     most = MOST_BROKEN_ROWS if most_broken is None else most_broken
-    if rows == 0 or columns == 0 or not constants.supported:
+    if rows == 0 or columns == 0 or not supported:
         return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=fully_masked, arithmetic=arithmetic)
     judged_in = dispatch.arithmetic_of(constants, x.device, judged_in)
     # Triton launches on the current device, wherever its tensors are.
@@ -113,9 +112,9 @@ class _Figures:
     fully_masked_rows: int = 0
     special_mismatches: int = 0
     counts: dict[FindingKind, int] = field(default_factory=dict)
-    errors: list[tuple[float, int, int]] = field(default_factory=list)
-    shares: list[tuple[float, int, int]] = field(default_factory=list)
-    """Largest error and share of parts of the rows: value, row, column."""
+    errors: list[Peak | None] = field(default_factory=list)
+    shares: list[Peak | None] = field(default_factory=list)
+    """Largest error and share of parts of the rows."""
     deviations: list[float] = field(default_factory=list)
     errors_ftz: list[float] = field(default_factory=list)
     """Largest errors in a format without subnormals: of the table's rows, and of the scanned row with the largest
@@ -145,11 +144,20 @@ class _Judgement:
         self.fully_masked: FullyMasked = fully_masked
         self.arithmetic, self.most_broken = arithmetic, most_broken
         self.figures = _Figures()
-        self.histogram = torch.zeros(bins.ALL, dtype=torch.int64, device=x.device)
-        """Counts of the table's rows by bin, in device memory."""
+        self._histogram: torch.Tensor | None = None
         self.read: list[NDArray[np.int64]] = []
         """Counts by bin that the host has read, from bin 0 on."""
         self.rejudged: list[Rows] = []
+
+    @property
+    def histogram(self) -> torch.Tensor:
+        """Counts of the tables' rows by bin, in device memory; 0 at first."""
+        if self._histogram is None:
+            self._histogram = self._no_counts()
+        return self._histogram
+
+    def _no_counts(self) -> torch.Tensor:
+        return torch.zeros(bins.ALL, dtype=torch.int64, device=self.x.device)
 
     def measurement(self, judged_in: dispatch.JudgedIn, programs: int | None) -> Measurement:
         """Makes all steps and merges their figures."""
@@ -158,8 +166,7 @@ class _Judgement:
             self._tabulate_all(torch.arange(rows, device=self.x.device))
         else:
             self._scan(judged_in, programs)
-        rejudged = np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged])
-        again = self._on_host(rejudged) if len(rejudged) else None
+        again = self._on_host(np.concatenate(self.rejudged)) if self.rejudged else None
         witnesses = np.array(sorted(self.figures.witnesses), dtype=np.int64)
         merged = self._merged(again, self._on_host(witnesses) if len(witnesses) else again)
         return msgspec.structs.replace(merged, judged_in=judged_in)
@@ -168,53 +175,54 @@ class _Judgement:
         """Scans the rows, and tabulates the rows that are left and the rows with the largest figures."""
         zero = self.fully_masked == "zero"
         found = dispatch.scan_in(judged_in, self.x, self.y, self.constants, masked_gives_zero=zero, programs=programs)
-        few = found.listed[:_FEW_ROWS]
-        close = self._table(few, self.histogram, counted=found.left)
-        numbers = Numbers(found.found)
+        space = found.space
+        few = found.listed[: FEW_ROWS + MORE]
+        self._table(few, space.table_histogram, counted=found.left, figures=space.figures)
+        numbers = Numbers(found.copied())
         figures = self.figures
         figures.elements += numbers.passed * self.x.shape[1]
         figures.ulp_sum += numbers.error_sum
         figures.special_rows += numbers.special
         figures.fully_masked_rows += numbers.fully_masked
+        # The memory that the host has read is overwritten by the next scan.
         self.read.append(numbers.histogram)
-        seen = numbers.left + table.MORE
-        if seen <= len(few):
-            near, (listed, counted) = _copied(
-                close.rows(slice(seen)), found.listed[:seen], self.histogram[: bins.TABLE]
-            )
-            self._extremes(numbers, near.rows(slice(numbers.left, seen)), listed[numbers.left :])
+        if numbers.left <= FEW_ROWS:
+            self._extremes(numbers, numbers.table.rows(slice(numbers.left, numbers.left + MORE)))
             if numbers.left:
+                self._histogram = space.table_histogram
                 # Programs list rows in any order; sums should not depend on it.
-                in_order, order = listed[: numbers.left].sort()
-                self._tabulate(in_order, near.rows(order), counted.numpy())
+                order = numbers.table["row"][: numbers.left].argsort()
+                self._tabulate(numbers.table.rows(order), numbers.table_histogram)
             return
-        self.histogram.zero_()
-        best = found.listed[numbers.left : seen]
-        near, (listed,) = _copied(self._table(best, torch.zeros_like(self.histogram)), best)
-        self._extremes(numbers, near, listed)
+        best = self._table(found.listed[numbers.left : numbers.left + MORE], self._no_counts())
+        self._extremes(numbers, FigureTable(best.figures.cpu().numpy()))
         self._tabulate_all(found.listed[: numbers.left].sort().values)
 
-    def _extremes(self, numbers: Numbers, best: table.FigureTable, rows: torch.Tensor) -> None:
-        """Notes the largest figures of the scanned rows, from a table of the rows that show them."""
-        for place, (into, name) in enumerate(((self.figures.errors, "error"), (self.figures.shares, "share"))):
-            if numbers.largest[place] >= 0:
-                value, column = float(best[name][place]), int(best[f"{name}_column"][place])
-                into.append((value, int(rows[place]), column))
-        if numbers.largest[0] >= 0:
+    def _extremes(self, numbers: Numbers, best: FigureTable) -> None:
+        """Notes the largest figures of the scanned rows, from a table on the host of the rows that show them."""
+        error, share, deviation = (value >= 0 for value in numbers.largest)
+        if error:
+            self.figures.errors.append(peak(best, "error", 0))
             # No error of the other scanned rows is larger than this row's.
             self.figures.errors_ftz.append(float(best["error_ftz"][0]))
             self.figures.least_ftz = float(best["error"][0])
-        if numbers.largest[2] >= 0:
+        if share:
+            self.figures.shares.append(peak(best, "share", 1))
+        if deviation:
             self.figures.deviations.append(abs(float(best["deviation"][2])))
 
     def _tabulate_all(self, rows: torch.Tensor) -> None:
         for first in range(0, len(rows), _TABLE_ROWS):
-            part = rows[first : first + _TABLE_ROWS]
-            self._tabulate(part, self._table(part, self.histogram))
+            self._tabulate(self._table(rows[first : first + _TABLE_ROWS], self.histogram))
 
     def _table(
-        self, rows: torch.Tensor, histogram: torch.Tensor, *, counted: torch.Tensor | None = None
-    ) -> table.FigureTable:
+        self,
+        rows: torch.Tensor,
+        histogram: torch.Tensor,
+        *,
+        counted: torch.Tensor | None = None,
+        figures: torch.Tensor | None = None,
+    ) -> FigureTable:
         zero = self.fully_masked == "zero"
         return table.tabulate(
             self.x,
@@ -224,22 +232,23 @@ class _Judgement:
             histogram,
             masked_gives_zero=zero,
             counted=counted,
+            figures=figures,
             few_kernels=not self.scans,
         )
 
-    def _tabulate(self, rows: torch.Tensor, found: table.FigureTable, counted: NDArray[np.int64] | None = None) -> None:
+    def _tabulate(self, found: FigureTable, counted: NDArray[np.int64] | None = None) -> None:
         """Adds the figures of rows that are right, or that are broken beyond doubt and too many to be judged again.
 
-        ``rows`` and the figures lie together: on the device, or on the host if they are few. ``counted`` holds the
-        first bins of the rows' histogram, if the host has read them.
+        The figures are on the device, or on the host if they are few. ``counted`` holds the first bins of the rows'
+        histogram, if the host has read them.
         """
         most = min(self.most_broken, MOST_BROKEN_ELEMENTS // self.x.shape[1])
-        summary = summarise(found, rows, margin=self.constants.margin(table.DEGREE), most_broken=most)
+        summary = summarise(found, margin=self.constants.scalars(table.DEGREE)[7], most_broken=most)
         if summary.left:
-            again = rows[summary.chosen]
-            taken_back = torch.zeros_like(self.histogram)
-            self._table(again.to(self.x.device), taken_back)
-            self.histogram -= taken_back
+            again = torch.as_tensor(found["row"][summary.chosen]).to(self.x.device, torch.int64)
+            taken_back = self._no_counts()
+            self._table(again, taken_back)
+            self.histogram.sub_(taken_back)
             self.rejudged.append(again.cpu().numpy())
         figures = self.figures
         if counted is not None and not summary.left and int(counted.sum()) == summary.elements:
@@ -252,11 +261,10 @@ class _Judgement:
         figures.special_rows += summary.special_rows
         figures.fully_masked_rows += summary.fully_masked_rows
         figures.special_mismatches += summary.special_mismatches
-        if summary.error[0] >= 0:
-            figures.errors.append(summary.error)
+        figures.errors.append(summary.error)
+        figures.shares.append(summary.share)
+        if summary.error is not None:
             figures.errors_ftz.append(summary.error_ftz)
-        if summary.share[0] >= 0:
-            figures.shares.append(summary.share)
         if summary.deviation >= 0:
             figures.deviations.append(summary.deviation)
         for kind, (count, row) in summary.broken.items():
@@ -284,18 +292,14 @@ class _Judgement:
             violations=tuple(_violation_renumbered(v, rows) for v in found.violations),
         )
 
-    def _shown(self, *of_kinds: list[tuple[float, int, int]]) -> list[Extreme | None]:
-        """Returns the largest value of each kind, with its element."""
+    def _shown(self, found: list[Peak | None]) -> Extreme | None:
+        """Returns the largest of some peaks, and among equal ones that of the first row."""
+        peaks = [one for one in found if one is not None]
+        if not peaks:
+            return None
+        value, row, column, logit, output = min(peaks, key=lambda one: (-one.value, one.row))
         fmt = self.constants.fmt
-        largest = [min(found, key=lambda f: (-f[0], f[1])) if found else None for found in of_kinds]
-        places = [(slice(row, row + 1), slice(column, column + 1)) for _, row, column in filter(None, largest)]
-        bits = iter(all_to_bits([tensor[place] for place in places for tensor in (self.x, self.y)], fmt))
-
-        def extreme(value: float, row: int, column: int) -> Extreme:
-            logit, output = (bits_hex(int(next(bits)[0, 0]), fmt) for _ in range(2))
-            return Extreme(min(value, ulp.LARGEST), row, column, logit, output)
-
-        return [None if found is None else extreme(*found) for found in largest]
+        return Extreme(min(value, ulp.LARGEST), row, column, bits_hex(logit, fmt), bits_hex(output, fmt))
 
     def _merged(self, again: Measurement | None, extremes: Measurement | None) -> Measurement:
         figures = self.figures
@@ -311,7 +315,7 @@ class _Judgement:
             )
         used = np.flatnonzero(counts)
         on_device = dict(zip(used.tolist(), counts[used].tolist(), strict=True))
-        errors, shares = self._shown(figures.errors, figures.shares)
+        errors, shares = self._shown(figures.errors), self._shown(figures.shares)
         max_ulp = _largest([errors, again.max_ulp if again else None])
         deviations = list(figures.deviations)
         if again is not None and again.max_sum_deviation is not None:
@@ -349,7 +353,7 @@ class _Judgement:
         if known >= self.figures.least_ftz:
             return known
         left_out = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged]))
-        unused = torch.zeros_like(self.histogram)
+        unused = self._no_counts()
         largest = torch.full((), known, dtype=torch.float64, device=self.x.device)
         rows = self.x.shape[0]
         for first in range(0, rows, _TABLE_ROWS):
@@ -363,7 +367,9 @@ class _Judgement:
 
     def _violations(self, again: Measurement | None, extremes: Measurement | None) -> tuple[Violation, ...]:
         """Returns one violation per kind: the worst witness, and the counts of device and host together."""
-        merged = []
+        merged: list[Violation] = []
+        if not self.figures.counts and again is None and extremes is None:
+            return ()
         for kind in FindingKind:
             first = _of_kind(again, kind)
             counted = self.figures.counts.get(kind, 0)
@@ -376,13 +382,6 @@ class _Judgement:
                 count += described.count
             merged.append(msgspec.structs.replace(witness, count=count))
         return tuple(merged)
-
-
-def _copied(found: table.FigureTable, *integers: torch.Tensor) -> tuple[table.FigureTable, list[torch.Tensor]]:
-    """A table and tensors of int64 in host memory."""
-    bits = all_to_bits([found.figures, *integers], FLOAT64)
-    figures, *copies = (torch.from_numpy(part.view(np.int64)) for part in bits)
-    return table.FigureTable(figures.view(torch.float64)), copies
 
 
 def _largest(extremes: list[Extreme | None]) -> Extreme | None:

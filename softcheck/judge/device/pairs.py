@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import OPTIONS, jit
+from softcheck.judge.device._jit import OPTIONS, jit, launch_on
 from softcheck.judge.device.bins import bin_of, count, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
@@ -24,7 +24,7 @@ from softcheck.judge.device.elements import (
     scaled_inverse_ulp,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
-from softcheck.judge.device.reduction import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
+from softcheck.judge.device.reduction import Scan, begin, better, finish, is_nvidia, leave, store_best, store_sums
 from softcheck.judge.device.scan import degree
 from softcheck.judge.device.tiles import REGISTERS, THREADS, default_programs, registers
 
@@ -65,7 +65,13 @@ def _pairs_kernel(
     integers: tl.tensor,
     histogram: tl.tensor,
     counts: tl.tensor,
-    constants: tl.tensor,
+    slope: tl.tensor,
+    exponential: tl.tensor,
+    additions: tl.tensor,
+    twice: tl.tensor,
+    underflow: tl.tensor,
+    underflow_sum: tl.tensor,
+    margin: tl.tensor,
     tiles: tl.tensor,
     rows: tl.tensor,
     x_row_stride: tl.tensor,
@@ -82,10 +88,6 @@ def _pairs_kernel(
     NVIDIA: tl.constexpr,
 ) -> None:
     table = open_table(NVIDIA)
-    slope, exponential = tl.load(constants).to(tl.float32), tl.load(constants + 1).to(tl.float32)
-    additions, twice = tl.load(constants + 2).to(tl.float32), tl.load(constants + 3).to(tl.float32)
-    underflow = (tl.load(constants + 4) * _UP).to(tl.float32)
-    underflow_sum, margin = tl.load(constants + 5).to(tl.float32), tl.load(constants + 7).to(tl.float32)
 
     lane = tl.arange(0, ROWS)
     column = tl.arange(0, 2)[None, :]
@@ -201,17 +203,18 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
     tiles = triton.cdiv(rows, _ROWS)
     chosen = degree(constants)
     fitting = default_programs(x.device, _WARPS, THREADS)
-    space = workspace(rows, min(tiles, fitting), x.device)
-    _pairs_kernel[(space.programs,)](
-        x,
-        y,
+    *arguments, _, doubt, _ = constants.scalars(chosen)
+    found = begin(rows, tiles, fitting, x.device)
+    space = found.space
+    given = (
         space.left,
-        space.listed,
+        found.listed,
         space.floats,
         space.integers,
         space.histogram,
         space.counts,
-        constants.tensor(chosen, x.device),
+        *arguments,
+        doubt,
         tiles,
         rows,
         *x.stride(),
@@ -224,8 +227,11 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
         constants.underflows,
         chosen,
         is_nvidia(),
+    )
+    options = dict(
         num_warps=_WARPS,
         **registers(REGISTERS),
         **OPTIONS,
     )
-    return finish(space)
+    launch_on(x, y, _pairs_kernel, found.programs, (constants, masked_gives_zero), given, options)
+    return finish(found)

@@ -1,22 +1,24 @@
 # ruff: noqa: N803 - kernels name compile-time constants in capitals, as Triton does
 """Sums on the device of the figures of all programs of a scan: a few numbers, whatever the number of rows.
 
-A scan is three kernels: one sets a count to 0, one scans, and one adds up. If the GPU supports it, each kernel is
-launched before the kernel that it follows has ended, and waits in ``gdc_wait`` before the steps that need the earlier
-kernel.
+A scan is two kernels: one scans, and one adds up. If the GPU supports it, each kernel is launched before the kernel that
+it follows has ended, and waits in ``gdc_wait`` before the steps that need the earlier kernel.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
 from numpy.typing import NDArray
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.language.extra.cuda import gdc_wait
 
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import INTERPRETED, OPTIONS, jit
+from softcheck.judge.device.fields import FEW_ROWS, FIELDS, MORE, FigureTable
 
 FLOATS = 4
 """Figures per program: the error sum, and the largest error, share of the bound, and distance of a sum from 1."""
@@ -26,6 +28,8 @@ INTEGERS = SUMS + 3
 """Integers per program: the counts, then the rows of the three largest figures."""
 
 _FLOATS, _SUMS, _INTEGERS = tl.constexpr(FLOATS), tl.constexpr(SUMS), tl.constexpr(INTEGERS)
+_FOUND = bins.TABLE + INTEGERS + 1 + FLOATS
+_TABLE_WORDS = len(FIELDS) * (FEW_ROWS + MORE)
 _BINS, _MOST_ROWS = 8, 2048
 """Part of the table of all programs' counts that a program of the last kernel reads at once. It usually reads all rows
 at once, since each read waits for memory."""
@@ -75,13 +79,6 @@ def store_sums(
     tl.store(integers, tl.sum(passed, axis=0))
     tl.store(integers + 1, tl.sum(special, axis=0))
     tl.store(integers + 2, tl.sum(masked, axis=0))
-
-
-@jit
-def _begin_kernel(left: tl.tensor, OVERLAPS: tl.constexpr) -> None:
-    if OVERLAPS:
-        gdc_launch_dependents()
-    tl.store(left, 0)
 
 
 @jit
@@ -139,13 +136,12 @@ def _finish_kernel(
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Device memory that a scan writes to; its size depends on the rows and programs."""
+    """Memory that judgements on a device write to, one after the other.
 
-    programs: int
-    left: torch.Tensor
-    """Count of rows that did not pass, 0 at first; int64 [1]."""
-    listed: torch.Tensor
-    """Numbers of the rows that did not pass, in any order; int64 [rows + FLOATS - 1]."""
+    It is allocated once. Nothing in it is believed from one judgement to the next: a kernel or ``begin`` writes
+    everything that is read.
+    """
+
     floats: torch.Tensor
     """float64 [programs, FLOATS]."""
     integers: torch.Tensor
@@ -154,49 +150,89 @@ class Workspace:
     """Counts of elements in the first bins, for each program; int32 [programs, counts], without rows if programs have
     no tables."""
     found: torch.Tensor
-    """``Scan.found``; 0 at first if programs have no tables of counts."""
+    """Results of the scan, int64: counts of elements by bin, ``INTEGERS`` numbers, the count of rows left, ``FLOATS``
+    figures; see ``Numbers``. They are 0 at first if programs have no tables of counts."""
+    figures: torch.Tensor
+    """A table of the rows that the scan left, if they are few: float64 [len(FIELDS), FEW_ROWS + MORE]."""
+    table_histogram: torch.Tensor
+    """Counts of the table's elements by bin, 0 at first; int64 [bins.ALL]."""
+    left: torch.Tensor
+    """Count of rows that did not pass the scan, 0 at first; int64 [1]."""
+    zeroed: torch.Tensor
+    """The memory of everything that is 0 at first."""
+    read: torch.Tensor
+    """The memory of ``found``, ``figures``, and the first bins.TABLE of ``table_histogram``."""
+    copied: torch.Tensor
+    """``read`` in the host's memory."""
 
     @property
     def histogram(self) -> torch.Tensor:
-        """Counts of elements by bin; int64 [bins.TABLE]."""
+        """Counts of the scan's elements by bin; int64 [bins.TABLE]."""
         return self.found[: bins.TABLE]
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Results of a scan, in device memory."""
+    """Results of a scan, in device memory, until the next scan begins."""
 
+    space: Workspace
+    programs: int
+    """Programs of the scan."""
     listed: torch.Tensor
     """Numbers of the rows that did not pass, in any order, then the rows of the three largest figures. The rest is not
-    set."""
-    left: torch.Tensor
-    """Count of the rows that did not pass; int64 [1]."""
-    found: torch.Tensor
-    """All other results, as one vector to be copied at once: see ``Numbers``."""
+    set; int64 [rows + MORE]."""
+
+    @property
+    def left(self) -> torch.Tensor:
+        """Count of the rows that did not pass; int64 [1]."""
+        return self.space.left
+
+    def copied(self) -> NDArray[np.int64]:
+        """``Workspace.read`` on the host, until the next call. Waits for the device."""
+        space = self.space
+        space.copied.copy_(space.read, non_blocking=True)
+        if space.read.is_cuda:
+            torch.cuda.current_stream(space.read.device).synchronize()
+        return np.asarray(space.copied)
 
 
 class Numbers:
-    """``Scan.found`` copied to the host: figures of the rows that passed, and the number of rows that did not."""
+    """Figures of the rows that passed a scan, and the number of rows that did not, from ``Scan.copied``."""
 
-    def __init__(self, found: torch.Tensor) -> None:
-        """Waits for the device."""
-        copied = found.cpu().numpy()
-        self.histogram: NDArray[np.int64] = copied[: bins.TABLE]
+    def __init__(self, copied: NDArray[np.int64]) -> None:
+        self.histogram = copied[: bins.TABLE]
         """Counts of elements by bin."""
-        counts = [int(n) for n in copied[bins.TABLE : bins.TABLE + INTEGERS + 1]]
+        counts = copied[bins.TABLE : bins.TABLE + INTEGERS + 1].tolist()
         self.passed, self.special, self.fully_masked = counts[:SUMS]
-        self.left = counts[INTEGERS]
-        figures = [float(f) for f in copied[bins.TABLE + INTEGERS + 1 :].view(np.float64)]
-        self.error_sum = figures[0]
-        self.largest = figures[1:]
+        self.left: int = counts[INTEGERS]
+        figures = copied[bins.TABLE + INTEGERS + 1 : _FOUND].view(np.float64).tolist()
+        self.error_sum: float = figures[0]
+        self.largest: list[float] = figures[1:]
         """Error, share of the bound, and distance of a sum from 1; -1 where no row has the figure."""
+        table = copied[_FOUND:]
+        self.table = FigureTable(table[:_TABLE_WORDS].view(np.float64).reshape(len(FIELDS), FEW_ROWS + MORE))
+        """Figures of the rows that were left and of the rows of the largest figures, if they are few."""
+        self.table_histogram = table[_TABLE_WORDS:]
+        """Counts of the elements of the rows that were left, by bin, if they are few."""
+
+
+@lru_cache(maxsize=16)
+def _target(driver: Any, device: int) -> tuple[bool, int]:
+    """Returns True if the current target is an NVIDIA GPU, and its compute capability."""
+    del device
+    target = driver.get_current_target()
+    nvidia = target.backend == "cuda"
+    return nvidia, int(target.arch) if nvidia else 0
+
+
+def _current_target() -> tuple[bool, int]:
+    driver: Any = triton.runtime.driver.active
+    return _target(driver, driver.get_current_device())
 
 
 def is_nvidia() -> bool:
     """True if kernels are compiled for an NVIDIA GPU, so that they may hold PTX."""
-    if INTERPRETED:
-        return False
-    return bool(triton.runtime.driver.active.get_current_target().backend == "cuda")
+    return not INTERPRETED and _current_target()[0]
 
 
 def overlaps() -> bool:
@@ -204,7 +240,7 @@ def overlaps() -> bool:
 
     NVIDIA GPUs of compute capability 9.0 and later can do so.
     """
-    return is_nvidia() and int(triton.runtime.driver.active.get_current_target().arch) >= _OVERLAPPING
+    return is_nvidia() and _current_target()[1] >= _OVERLAPPING
 
 
 def closely() -> dict[str, bool]:
@@ -212,50 +248,62 @@ def closely() -> dict[str, bool]:
     return {"launch_pdl": True} if overlaps() else {}
 
 
-def workspace(rows: int, programs: int, device: torch.device, counts: int = bins.TABLE) -> Workspace:
-    """Allocates memory for a scan whose programs store ``counts`` counts each.
-
-    The scan's kernel must be launched next, and may use ``closely``.
-    """
-    left = torch.empty(1, dtype=torch.int64, device=device)
-    _begin_kernel[(1,)](left, overlaps(), num_warps=1, **OPTIONS)
-    # If programs have tables, everything is written.
-    fresh = torch.empty if is_nvidia() else torch.zeros
-    found = fresh(bins.TABLE + INTEGERS + 1 + FLOATS, dtype=torch.int64, device=device)
+@lru_cache(maxsize=8)
+def _workspace(programs: int, device: torch.device, counts: int, tables: bool) -> Workspace:  # noqa: FBT001
+    space = torch.zeros(_FOUND + _TABLE_WORDS + bins.ALL + 1, dtype=torch.int64, device=device)
+    read = space[: _FOUND + _TABLE_WORDS + bins.TABLE]
+    figures = space[_FOUND:][:_TABLE_WORDS].view(torch.float64).view(len(FIELDS), FEW_ROWS + MORE)
     return Workspace(
-        programs=programs,
-        left=left,
-        listed=torch.empty(rows + FLOATS - 1, dtype=torch.int64, device=device),
         floats=torch.empty((programs, FLOATS), dtype=torch.float64, device=device),
         integers=torch.empty((programs, INTEGERS), dtype=torch.int64, device=device),
-        counts=torch.empty((programs if is_nvidia() else 0, counts), dtype=torch.int32, device=device),
-        found=found,
+        counts=torch.empty((programs if tables else 0, counts), dtype=torch.int32, device=device),
+        found=space[:_FOUND],
+        figures=figures,
+        table_histogram=space[_FOUND + _TABLE_WORDS : -1],
+        left=space[-1:],
+        # If programs have tables, they write all results.
+        zeroed=space[_FOUND + _TABLE_WORDS :] if tables else space,
+        read=read,
+        copied=torch.empty(read.shape, dtype=read.dtype, pin_memory=device.type == "cuda"),
     )
 
 
-def finish(space: Workspace) -> Scan:
+def begin(rows: int, tiles: int, most_programs: int, device: torch.device, counts: int = bins.TABLE) -> Scan:
+    """Prepares memory for a scan of so many tiles, whose programs store ``counts`` counts each.
+
+    The scan's kernel must be launched next, and may use ``closely``.
+    """
+    space = _workspace(most_programs, device, counts, is_nvidia())
+    space.zeroed.zero_()
+    listed = torch.empty(rows + MORE, dtype=torch.int64, device=device)
+    return Scan(space, min(tiles, most_programs), listed)
+
+
+def finish(scan: Scan) -> Scan:
     """Adds up the results of all programs; nothing is waited for."""
+    space = scan.space
     numbers = space.found[bins.TABLE :]
     figures = numbers[INTEGERS + 1 :].view(torch.float64)
     tables = bins.TABLE // _BINS if is_nvidia() else 0
+    programs = int(triton.next_power_of_2(scan.programs))
     _finish_kernel[(tables + FLOATS + SUMS + 1,)](
         space.floats,
         space.integers,
         space.counts,
-        space.programs,
+        scan.programs,
         space.left,
-        space.listed,
+        scan.listed,
         figures,
         numbers,
-        space.histogram,
+        space.found,
         tables,
         space.counts.shape[1],
         _BINS,
-        min(_MOST_ROWS, triton.next_power_of_2(space.programs)),
-        triton.next_power_of_2(space.programs),
+        min(_MOST_ROWS, programs),
+        programs,
         overlaps(),
         num_warps=8,
         **closely(),
         **OPTIONS,
     )
-    return Scan(space.listed, space.left, space.found)
+    return scan

@@ -8,6 +8,9 @@ its shortcuts err to the side of leaving a row.
 """
 
 import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import torch
 import triton
@@ -15,7 +18,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import OPTIONS, jit
+from softcheck.judge.device._jit import OPTIONS, jit, launch_on
 from softcheck.judge.device.bins import EXCHANGE, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import as_float32, leading, quick_inverse
@@ -23,6 +26,7 @@ from softcheck.judge.device.exchange import CLOSER, FIRST, kept
 from softcheck.judge.device.exp64 import exp_minus
 from softcheck.judge.device.reduction import (
     Scan,
+    begin,
     better,
     closely,
     finish,
@@ -31,7 +35,6 @@ from softcheck.judge.device.reduction import (
     overlaps,
     store_best,
     store_sums,
-    workspace,
 )
 from softcheck.judge.device.row_figures import beside, finite, largest, maxima, minima, peaks, row_sum, sums, totals
 from softcheck.judge.device.shares import LEAST_APART, apart, flushed, measured, own_errors, places, shares
@@ -415,57 +418,31 @@ def margin(constants: Constants) -> float:
     return found
 
 
-def scan(
-    x: torch.Tensor,
-    y: torch.Tensor,
-    constants: Constants,
-    *,
-    programs: int | None = None,
-    warp_elements: int = WARP_ELEMENTS,
-) -> Scan:
-    """Scans ``y`` as the softmax of ``x``, both [rows, columns], at least one of each and at most MAX_COLUMNS columns.
+@dataclass(frozen=True, slots=True)
+class _ScanSettings:
+    """All of a launch that depends on the constants and the device, and not on the matrices."""
 
-    Nothing is waited for. ``programs`` is the grid; by default the programs fill the device. ``warp_elements`` is a
-    power of two, at least 256.
-    """
-    rows, columns = x.shape
-    block, tile_rows, warps = tile(columns, warp_elements)
-    tiles = triton.cdiv(rows, tile_rows)
+    block: int
+    tile_rows: int
+    warps: int
+    most_programs: int
+    counts: int
+    scalars: tuple[float, ...]
+    flags: tuple[Any, ...]
+    options: dict[str, Any]
+
+
+@lru_cache(maxsize=256)
+def _settings(constants: Constants, device: torch.device, programs: int | None, warp_elements: int) -> _ScanSettings:
+    block, tile_rows, warps = tile(constants.columns, warp_elements)
     most = registers_per_thread(block * tile_rows // (WARP * warps), warps)
     chosen = degree(constants)
-    fitting = programs or default_programs(x.device, warps, REGISTERS * THREADS // most)
     wide = has_wide_range(constants)
-    slope, exponential, additions, twice, underflow, underflow_sum, _, doubt, _ = constants.vector(
-        chosen, margin(constants)
-    ).tolist()
+    *scalars, _, doubt, _ = constants.scalars(chosen, margin(constants))
+    scalars[4] *= 2.0 ** ((_UP_WIDE if wide else _UP_NARROW).value - 64)
     counts = bins.counts_for(constants.largest_bound)
-    space = workspace(rows, min(tiles, fitting), x.device, counts)
-    _scan_kernel[(space.programs,)](
-        x,
-        y,
-        space.left,
-        space.listed,
-        space.floats,
-        space.integers,
-        space.histogram,
-        space.counts,
-        slope,
-        exponential,
-        additions,
-        twice,
-        # Unscaled, it may be a subnormal float32 of few bits.
-        underflow * 2.0 ** (_UP_WIDE if wide else _UP_NARROW).value,
-        underflow_sum,
-        doubt,
-        tiles,
-        rows,
-        columns,
-        *x.stride(),
-        *y.stride(),
-        tile_rows,
-        block,
-        *spread(x, y, block, tile_rows, warps),
-        block == columns,
+    flags = (
+        block == constants.columns,
         wide,
         constants.fmt.precision,
         constants.fmt.min_exponent,
@@ -481,10 +458,47 @@ def scan(
         stages(block, constants.fmt.itemsize),
         is_nvidia(),
         overlaps(),
-        num_warps=warps,
-        **closely(),
-        **registers(most),
-        **sparing(),
-        **OPTIONS,
     )
-    return finish(space)
+    options = {"num_warps": warps, **closely(), **registers(most), **sparing(), **OPTIONS}
+    fitting = programs or default_programs(device, warps, REGISTERS * THREADS // most)
+    return _ScanSettings(block, tile_rows, warps, fitting, counts, (*scalars, doubt), flags, options)
+
+
+def scan(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    constants: Constants,
+    *,
+    programs: int | None = None,
+    warp_elements: int = WARP_ELEMENTS,
+) -> Scan:
+    """Scans ``y`` as the softmax of ``x``, both [rows, columns], at least one of each and at most MAX_COLUMNS columns.
+
+    Nothing is waited for. ``programs`` is the grid; by default the programs fill the device. ``warp_elements`` is a
+    power of two, at least 256.
+    """
+    rows, columns = x.shape
+    settings = _settings(constants, x.device, programs, warp_elements)
+    tiles = triton.cdiv(rows, settings.tile_rows)
+    found = begin(rows, tiles, settings.most_programs, x.device, settings.counts)
+    space = found.space
+    given = (
+        space.left,
+        found.listed,
+        space.floats,
+        space.integers,
+        space.histogram,
+        space.counts,
+        *settings.scalars,
+        tiles,
+        rows,
+        columns,
+        *x.stride(),
+        *y.stride(),
+        settings.tile_rows,
+        settings.block,
+        *spread(x, y, settings.block, settings.tile_rows, settings.warps),
+        *settings.flags,
+    )
+    launch_on(x, y, _scan_kernel, found.programs, (constants, warp_elements), given, settings.options)
+    return finish(found)

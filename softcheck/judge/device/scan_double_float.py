@@ -28,7 +28,7 @@ from softcheck.judge.device.double_float import (
     two_sum,
 )
 from softcheck.judge.device.elements import bound_in_ulps, is_power, ratio, scaled_binade, scaled_inverse_ulp
-from softcheck.judge.device.reduction import Scan, better, finish, is_nvidia, leave, store_best, store_sums, workspace
+from softcheck.judge.device.reduction import Scan, begin, better, finish, is_nvidia, leave, store_best, store_sums
 from softcheck.judge.device.scan import degree
 from softcheck.judge.device.tiles import NARROW, REGISTERS, THREADS, default_programs, registers, stages, tile
 
@@ -72,7 +72,13 @@ def _scan_kernel(
     integers: tl.tensor,
     histogram: tl.tensor,
     counts: tl.tensor,
-    constants: tl.tensor,
+    slope: tl.tensor,
+    exponential: tl.tensor,
+    additions: tl.tensor,
+    twice: tl.tensor,
+    underflow: tl.tensor,
+    underflow_sum: tl.tensor,
+    margin: tl.tensor,
     tiles: tl.tensor,
     rows: tl.tensor,
     columns: tl.tensor,
@@ -95,10 +101,6 @@ def _scan_kernel(
     NVIDIA: tl.constexpr,
 ) -> None:
     table = open_table(NVIDIA)
-    slope, exponential = tl.load(constants).to(tl.float32), tl.load(constants + 1).to(tl.float32)
-    additions, twice = tl.load(constants + 2).to(tl.float32), tl.load(constants + 3).to(tl.float32)
-    underflow = (tl.load(constants + 4) * _UP).to(tl.float32)
-    underflow_sum, margin = tl.load(constants + 5).to(tl.float32), tl.load(constants + 7).to(tl.float32)
 
     lane = tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)[None, :].to(tl.int64)
@@ -226,17 +228,20 @@ def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: in
     rows, columns = x.shape
     block, tile_rows, warps = tile(columns, _WARP_ELEMENTS)
     tiles = triton.cdiv(rows, tile_rows)
-    space = workspace(rows, min(tiles, programs or default_programs(x.device, warps, THREADS)), x.device)
-    _scan_kernel[(space.programs,)](
+    *arguments, _, doubt, _ = constants.scalars(degree(constants), margin(constants))
+    found = begin(rows, tiles, programs or default_programs(x.device, warps, THREADS), x.device)
+    space = found.space
+    _scan_kernel[(found.programs,)](
         x,
         y,
         space.left,
-        space.listed,
+        found.listed,
         space.floats,
         space.integers,
         space.histogram,
         space.counts,
-        constants.tensor(degree(constants), x.device, margin(constants)),
+        *arguments,
+        doubt,
         tiles,
         rows,
         columns,
@@ -259,4 +264,4 @@ def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: in
         **registers(REGISTERS),
         **EXACT,
     )
-    return finish(space)
+    return finish(found)

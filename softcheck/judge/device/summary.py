@@ -1,124 +1,143 @@
-"""Reduction of a table of rows to its figures, on the table's device; the host reads all of them at once.
+"""Reduction of a table of rows to its figures, where the table is: by torch on a device, by numpy on the host.
 
 On a GPU that other processes use too, each read waits for their turns. A table of millions of rows costs one read.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
 
-import torch
+import numpy as np
 
 from oracles.reference import RowClass
 from softcheck.contract import FindingKind
-from softcheck.judge.device.table import FigureTable
+from softcheck.judge.device.fields import FIELDS, PLACES, FigureTable
 
-_KINDS = {
-    FindingKind.ULP_EXCEEDS_BOUND: ("exceeding", "share"),
-    FindingKind.NAN_MISMATCH: ("nan_mismatch", "nan_mismatch"),
-    FindingKind.INF_MISMATCH: ("inf_mismatch", "inf_mismatch"),
-    FindingKind.OUT_OF_RANGE: ("out_of_range", "range_size"),
-    FindingKind.MASKED_NOT_ZERO: ("masked_not_zero", "masked_size"),
-}
-"""Counts of elements by kind, and the figure that makes a row its witness."""
+_KINDS = (
+    FindingKind.ULP_EXCEEDS_BOUND,
+    FindingKind.OUT_OF_RANGE,
+    FindingKind.NAN_MISMATCH,
+    FindingKind.INF_MISMATCH,
+    FindingKind.MASKED_NOT_ZERO,
+)
+"""Kinds of elements that break a promise, in the order of their counts."""
+_COUNTS = slice(PLACES["exceeding"], PLACES["masked_not_zero"] + 1)
+_MISMATCHES = slice(PLACES["nan_mismatch"], PLACES["masked_not_zero"] + 1)
+_SIZES = ("share", "range_size", "nan_mismatch", "inf_mismatch", "masked_size")
+"""The figure that makes a row the witness of each kind."""
 _SHOWN = (FindingKind.SUM_VIOLATION, *_KINDS)
-_SUMS = ("comparable", "error_sum", "flushed")
-_PEAKS = ("error", "share")
+_SUMS = slice(PLACES["comparable"], PLACES["flushed"] + 1)
+
+
+class Peak(NamedTuple):
+    """A largest figure of a table, and the element that shows it, with its bit patterns."""
+
+    value: float
+    row: int
+    column: int
+    logit: int
+    output: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """Figures of the rows of a table that are kept: rows that are right, or broken beyond doubt and many.
 
-    A peak is (value, row, column); its value is negative if no row shows one. ``broken`` maps each broken promise to
-    the number of its elements (of its rows, for sums) and the row that shows the worst.
+    A peak is None if no row shows one. ``broken`` maps each broken promise to the number of its elements (of its rows,
+    for sums) and the row that shows the worst.
     """
 
-    chosen: torch.Tensor
-    """Rows that are left to the numpy judge: bool, [rows], on the table's device."""
+    chosen: Any
+    """Rows that are left to the numpy judge: bool, [rows], where the table is."""
     left: int
     """Number of chosen rows."""
-    elements: int
-    error_sum: float
-    flushed: int
-    special_rows: int
-    fully_masked_rows: int
-    special_mismatches: int
-    error: tuple[float, int, int]
-    error_ftz: float
+    elements: int = 0
+    error_sum: float = 0.0
+    flushed: int = 0
+    special_rows: int = 0
+    fully_masked_rows: int = 0
+    special_mismatches: int = 0
+    error: Peak | None = None
+    error_ftz: float = -1.0
     """The largest error in a format without subnormals; negative if no row shows one."""
-    share: tuple[float, int, int]
-    deviation: float
+    share: Peak | None = None
+    deviation: float = -1.0
     """Largest distance of a sum from 1; negative if there is none."""
-    broken: dict[FindingKind, tuple[int, int]]
+    broken: dict[FindingKind, tuple[int, int]] = field(default_factory=dict)
 
 
-def summarise(found: FigureTable, numbers: torch.Tensor, *, margin: float, most_broken: int) -> Summary:
+def peak(found: FigureTable, figure: str, place: int) -> Peak | None:
+    """The figure, ``error`` or ``share``, of the row at a place of a table on the host; None if the row has none."""
+    one = _peak(found.figures[:, place].tolist(), figure)
+    return one if one.value >= 0 else None
+
+
+def _peak(of_row: Sequence[float], figure: str) -> Peak:
+    """A figure from all figures of its row."""
+    value, column, logit, output = of_row[PLACES[figure] :][:4]
+    return Peak(value, int(of_row[PLACES["row"]]), int(column), int(logit), int(output))
+
+
+def summarise(found: FigureTable, *, margin: float, most_broken: int) -> Summary:
     """Chooses rows for the numpy judge and reduces the figures of the other rows.
 
-    ``numbers``, int64 [rows], are the rows' own numbers. Rows in doubt are chosen (``margin`` is relative, of the
-    table's own error), and broken rows too if they are at most ``most_broken``.
+    Rows in doubt are chosen (``margin`` is relative, of the table's own error), and broken rows too if they are at most
+    ``most_broken``.
     """
-    share_of_sum = found["deviation"].abs() / found["allowed"]
-    doubtful = (found["doubtful"] > 0) | ((share_of_sum - 1).abs() <= max(margin, 2.0**-14))
+    # The deviations of special rows are NaN, and their allowances may be 0.
+    with np.errstate(all="ignore"):
+        return _summarised(found, margin, most_broken)
+
+
+def _summarised(found: FigureTable, margin: float, most_broken: int) -> Summary:
+    library = found.library
+    share_of_sum = abs(found["deviation"]) / found["allowed"]
+    doubtful = (found["doubtful"] > 0) | (abs(share_of_sum - 1) <= max(margin, 2.0**-14))
     bad_sum = share_of_sum > 1
-    mismatched = _stacked(found, ("nan_mismatch", "inf_mismatch", "masked_not_zero")).sum(dim=0) > 0
-    broken = mismatched | bad_sum | (found["exceeding"] > 0) | (found["out_of_range"] > 0)
-    few = (broken & ~doubtful).sum() <= most_broken
-    chosen = doubtful | (broken & few)
-    kept = ~chosen
-    bad_sum, broken = bad_sum & kept, broken & kept
-    special = (found["row_class"] > 0) & kept
-    deviations = found["deviation"].abs().nan_to_num(nan=-1.0)
-
-    # Few operations, each on several figures: on a table of few rows the number of operations takes the time.
-    flags = torch.stack([chosen, special, (found["row_class"] == RowClass.FULLY_MASKED) & kept, special & mismatched])
-    sums = torch.where(kept, _stacked(found, _SUMS), 0.0).sum(dim=1)
-    values = torch.where(kept, _stacked(found, _PEAKS), -1.0)
-    places = values.argmax(dim=1, keepdim=True)
-    columns = _stacked(found, [f"{name}_column" for name in _PEAKS]).gather(1, places)
-    counts = torch.cat([bad_sum[None], _stacked(found, [count for count, _ in _KINDS.values()])])
-    sizes = torch.cat([(deviations / found["allowed"])[None], _stacked(found, [size for _, size in _KINDS.values()])])
-    worst = torch.where(broken & (counts > 0), sizes.nan_to_num(nan=0.0), -1.0).argmax(dim=1)
-
-    # Numbers of elements and rows are far below 2^53.
-    parts = {
-        ("left", "special", "fully_masked", "mismatches"): flags.sum(dim=1),
-        _SUMS: sums,
-        ("deviation",): torch.where(kept, deviations, -1.0).max()[None],
-        _PEAKS: values.gather(1, places)[:, 0],
-        tuple(f"{name}_row" for name in _PEAKS): numbers[places[:, 0]],
-        tuple(f"{name}_column" for name in _PEAKS): columns[:, 0],
-        ("error_ftz",): torch.where(kept, found["error_ftz"], -1.0).max()[None],
-        tuple(kind.value for kind in _SHOWN): torch.where(broken, counts, 0.0).sum(dim=1),
-        tuple(f"{kind.value}_row" for kind in _SHOWN): numbers[worst],
-    }
-    read = dict(
-        zip(chain(*parts), torch.cat([part.to(torch.float64) for part in parts.values()]).tolist(), strict=True)
-    )
-
-    def peak(name: str) -> tuple[float, int, int]:
-        if not read[name] >= 0:
-            return -1.0, 0, 0
-        return read[name], int(read[f"{name}_row"]), int(read[f"{name}_column"])
-
+    broken = bad_sum | (found.figures[_COUNTS].sum(0) > 0)
+    chosen = doubtful | (broken & ((broken & ~doubtful).sum() <= most_broken))
+    left = int(chosen.sum())
+    if left:
+        found, bad_sum, broken = found.rows(~chosen), bad_sum[~chosen], broken[~chosen]
+    figures = found.figures
+    if not figures.shape[1]:
+        return Summary(chosen=chosen, left=left)
+    deviations = abs(found["deviation"])
+    largest = [found["error"], found["share"], found["error_ftz"], library.where(deviations >= 0, deviations, -1.0)]
+    largest = library.stack(largest)
+    special = found["row_class"] > 0
+    parts = [
+        figures[_SUMS].sum(1),
+        library.amax(largest, 1),
+        figures[:, largest[:2].argmax(1)].T.reshape(-1),
+        library.stack([special, found["row_class"] == RowClass.FULLY_MASKED]).sum(1),
+    ]
+    if broken.any():
+        counts = library.concatenate([bad_sum[None], figures[_COUNTS]])
+        sizes = library.stack([deviations / found["allowed"], *(found[name] for name in _SIZES)])
+        worst = library.where(counts > 0, library.where(sizes >= 0, sizes, 0.0), -1.0).argmax(1)
+        mismatches = special & (figures[_MISMATCHES].sum(0) > 0)
+        parts += [counts.sum(1), found["row"][worst], mismatches.sum()[None]]
+    # All is read at once. Numbers of elements and rows are far below 2^53.
+    read = iter(library.concatenate(parts).tolist())
+    elements, error_sum, flushed, error, share, error_ftz, deviation = islice(read, 7)
+    of_error, of_share = (list(islice(read, len(FIELDS))) for _ in range(2))
+    special_rows, fully_masked_rows = islice(read, 2)
+    shown, rows, mismatched = (list(islice(read, length)) for length in (len(_SHOWN), len(_SHOWN), 1))
+    each = zip(_SHOWN, shown, rows, strict=False)
     return Summary(
         chosen=chosen,
-        left=int(read["left"]),
-        elements=int(read["comparable"]),
-        error_sum=read["error_sum"],
-        flushed=int(read["flushed"]),
-        special_rows=int(read["special"]),
-        fully_masked_rows=int(read["fully_masked"]),
-        special_mismatches=int(read["mismatches"]),
-        error=peak("error"),
-        error_ftz=read["error_ftz"],
-        share=peak("share"),
-        deviation=read["deviation"],
-        broken={kind: (int(read[kind.value]), int(read[f"{kind.value}_row"])) for kind in _SHOWN if read[kind.value]},
+        left=left,
+        elements=int(elements),
+        error_sum=error_sum,
+        flushed=int(flushed),
+        special_rows=int(special_rows),
+        fully_masked_rows=int(fully_masked_rows),
+        special_mismatches=int(mismatched[0]) if mismatched else 0,
+        error=_peak(of_error, "error") if error >= 0 else None,
+        error_ftz=error_ftz,
+        share=_peak(of_share, "share") if share >= 0 else None,
+        deviation=deviation,
+        broken={kind: (int(count), int(row)) for kind, count, row in each if count},
     )
-
-
-def _stacked(found: FigureTable, names: Sequence[str]) -> torch.Tensor:
-    """Several figures of every row, float64 [names, rows]."""
-    return torch.stack([found[name] for name in names])

@@ -1,8 +1,6 @@
 # ruff: noqa: N803, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
 """All figures of given rows of any width: every rule of the judge but order, in float64, in three passes over a row."""
 
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
@@ -22,45 +20,13 @@ from softcheck.judge.device.elements import (
     ulp_up,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
+from softcheck.judge.device.fields import FIELDS, MORE, FigureTable
 from softcheck.judge.device.reduction import is_nvidia
 from softcheck.judge.device.tiles import default_programs
-
-FIELDS = (
-    "row_class",
-    "comparable",
-    "error",
-    "error_sum",
-    "share",
-    "deviation",
-    "allowed",
-    "error_ftz",
-    "flushed",
-    "nan_mismatch",
-    "inf_mismatch",
-    "masked_not_zero",
-    "out_of_range",
-    "exceeding",
-    "doubtful",
-    "masked_size",
-    "range_size",
-    "denominator",
-    "mean_distance",
-    "error_column",
-    "share_column",
-)
-"""Figures per row, all float64, in the order in which the kernel stores them.
-
-``error``, ``share`` and ``error_ftz`` are maxima, -1 if no element has one. ``deviation`` is the outputs' sum - 1, NaN
-if there is none. ``masked_size`` and ``range_size`` are the largest distances of such elements from 0 or [0, 1].
-``mean_distance`` is the mean of max x - x weighted by the exact softmax. ``error_column`` and ``share_column`` are the
-columns of these maxima. The other figures are counts.
-"""
 
 DEGREE = 10
 """Degree of the exponential's polynomial."""
 
-MORE = 3
-"""Rows tabulated after the counted ones: those that ``finish`` lists there."""
 _MORE = tl.constexpr(MORE)
 
 MAX_TILE = 1024
@@ -72,16 +38,26 @@ _WARPS = 4
 _MAX_ROWS = 32 * _WARPS
 """Rows of a program's tile: one to a thread, since the figures of each take some 60 registers."""
 _THREADS = 1024
-_FIELD = {name: tl.constexpr(place) for place, name in enumerate(FIELDS)}
 _UP = tl.constexpr(2.0**64)
 _DOWN = tl.constexpr(2.0**-64)
 _INFINITY = tl.constexpr(float("inf"))
 
-_CLASS, _COMPARABLE, _ERROR, _ERROR_SUM, _SHARE = (_FIELD[f] for f in FIELDS[:5])
-_DEVIATION, _ALLOWED, _ERROR_FTZ, _FLUSHED, _NAN = (_FIELD[f] for f in FIELDS[5:10])
-_INF, _MASKED, _RANGE, _EXCEEDING, _DOUBTFUL = (_FIELD[f] for f in FIELDS[10:15])
-_MASKED_SIZE, _RANGE_SIZE, _DENOMINATOR, _MEAN_DISTANCE = (_FIELD[f] for f in FIELDS[15:19])
-_ERROR_COLUMN, _SHARE_COLUMN = (_FIELD[f] for f in FIELDS[19:])
+_FIELD = [tl.constexpr(place) for place in range(len(FIELDS))]
+_CLASS, _ROW, _COMPARABLE, _ERROR_SUM, _FLUSHED, _DOUBTFUL = _FIELD[:6]
+_EXCEEDING, _RANGE, _NAN, _INF, _MASKED = _FIELD[6:11]
+_DEVIATION, _ALLOWED, _ERROR_FTZ, _RANGE_SIZE, _MASKED_SIZE, _DENOMINATOR, _MEAN_DISTANCE = _FIELD[11:18]
+_ERROR, _ERROR_COLUMN, _ERROR_LOGIT, _ERROR_OUTPUT = _FIELD[18:22]
+_SHARE, _SHARE_COLUMN, _SHARE_LOGIT, _SHARE_OUTPUT = _FIELD[22:]
+
+
+@jit
+def _bits(value: tl.tensor) -> tl.tensor:
+    """Bit patterns of 16-bit or 32-bit numbers as float64 integers."""
+    if value.dtype.primitive_bitwidth == 16:
+        pattern = value.to(tl.uint16, bitcast=True)
+    else:
+        pattern = value.to(tl.uint32, bitcast=True)
+    return pattern.to(tl.float64)
 
 
 @jit
@@ -140,15 +116,23 @@ def _denominators(
     return tl.sum(total, axis=1), tl.sum(weighted, axis=1), tl.sum(copies, axis=1).to(tl.float64)
 
 
-# One kernel serves all tables of a width: compiling another for a later table would cost more than the table.
-@jit_for_all("listed", "listed_rows", "rows")
+# One kernel serves all tables of a tile's width: compiling another for a later table would cost more than the table.
+@jit_for_all("listed", "listed_rows", "rows", "columns", "x_row_stride", "y_row_stride")
 def _table_kernel(
     x: tl.tensor,
     y: tl.tensor,
     listed: tl.tensor,
     figures: tl.tensor,
     histogram: tl.tensor,
-    constants: tl.tensor,
+    slope: tl.tensor,
+    exponential: tl.tensor,
+    additions: tl.tensor,
+    twice: tl.tensor,
+    underflow: tl.tensor,
+    underflow_sum: tl.tensor,
+    largest_sum: tl.tensor,
+    margin: tl.tensor,
+    uncertainty: tl.tensor,
     listed_rows: tl.tensor,
     rows: tl.tensor,
     columns: tl.tensor,
@@ -167,12 +151,10 @@ def _table_kernel(
     NVIDIA: tl.constexpr,
 ) -> None:
     table = open_table(NVIDIA)
-    slope64, exponential64 = tl.load(constants), tl.load(constants + 1)
-    slope, exponential = slope64.to(tl.float32), exponential64.to(tl.float32)
-    additions, twice = tl.load(constants + 2), tl.load(constants + 3)
-    underflow, underflow_sum = (tl.load(constants + 4) * _UP).to(tl.float32), tl.load(constants + 5)
-    largest_sum, margin = tl.load(constants + 6), tl.load(constants + 7)
-    uncertainty = tl.load(constants + 8)
+    slope64, exponential64 = slope.to(tl.float64), exponential.to(tl.float64)
+    additions, twice, underflow_sum = additions.to(tl.float64), twice.to(tl.float64), underflow_sum.to(tl.float64)
+    largest_sum, margin = largest_sum.to(tl.float64), margin.to(tl.float64)
+    uncertainty = uncertainty.to(tl.float64)
     lane = tl.arange(0, ROWS)
     offsets = tl.arange(0, BLOCK)[None, :].to(tl.int64)
 
@@ -328,26 +310,15 @@ def _table_kernel(
         tl.store(at + _RANGE_SIZE * rows, range_size, mask=valid)
         tl.store(at + _DENOMINATOR * rows, total, mask=valid)
         tl.store(at + _MEAN_DISTANCE * rows, weighted_distance * inverse, mask=valid)
+        tl.store(at + _ROW * rows, row.to(tl.float64), mask=valid)
+        logits, outputs = x + row * x_row_stride, y + row * y_row_stride
         tl.store(at + _ERROR_COLUMN * rows, error_column.to(tl.float64), mask=valid)
+        tl.store(at + _ERROR_LOGIT * rows, _bits(tl.load(logits + error_column * x_column_stride)), mask=valid)
+        tl.store(at + _ERROR_OUTPUT * rows, _bits(tl.load(outputs + error_column * y_column_stride)), mask=valid)
         tl.store(at + _SHARE_COLUMN * rows, share_column.to(tl.float64), mask=valid)
+        tl.store(at + _SHARE_LOGIT * rows, _bits(tl.load(logits + share_column * x_column_stride)), mask=valid)
+        tl.store(at + _SHARE_OUTPUT * rows, _bits(tl.load(outputs + share_column * y_column_stride)), mask=valid)
     close_table(table, histogram, NVIDIA)
-
-
-@dataclass(frozen=True, slots=True)
-class FigureTable:
-    """Figures of some rows, in device memory: ``figures`` is float64 [len(FIELDS), rows]."""
-
-    figures: torch.Tensor
-
-    def __getitem__(self, field: str) -> torch.Tensor:
-        """One figure of every row, float64 [rows]; KeyError for a name that is not in FIELDS."""
-        if field not in _FIELD:
-            raise KeyError(f"no figure {field!r}; expected one of: {', '.join(FIELDS)}")
-        return self.figures[FIELDS.index(field)]
-
-    def rows(self, chosen: slice | torch.Tensor) -> "FigureTable":
-        """Returns some of the rows, or all in another order."""
-        return FigureTable(self.figures[:, chosen])
 
 
 def block_of(columns: int, *, few: bool = False) -> int:
@@ -365,6 +336,7 @@ def tabulate(
     *,
     masked_gives_zero: bool,
     counted: torch.Tensor | None = None,
+    figures: torch.Tensor | None = None,
     few_kernels: bool = False,
 ) -> FigureTable:
     """Tabulates some rows of ``y`` as the softmax of ``x``, both [rows, columns] of at least one column.
@@ -372,14 +344,17 @@ def tabulate(
     ``rows``, int64, are numbers of at least one row, on the device of ``x``. Counts each element of these rows that has
     an ULP error in ``histogram``, int64 [bins.ALL]. If ``counted``, int64 [1] in device memory, is given, only the
     first ``counted`` of ``rows`` and the MORE after them are tabulated, and only the first ``counted`` are counted in
-    the histogram; the figures of the rest are not set. With ``few_kernels`` three kernels serve all widths.
+    the histogram; the figures of the rest are not set. ``figures``, float64 [len(FIELDS), columns], is the memory of the
+    table, for more rows than there are. With ``few_kernels`` three kernels serve
+    all widths.
     """
     columns = x.shape[1]
     block = block_of(columns, few=few_kernels)
     tile_rows = min(_MAX_ROWS, max(1, _TILE // block))
     if counted is None:
         counted = torch.full((1,), len(rows), dtype=torch.int64, device=x.device)
-    figures = torch.empty((len(FIELDS), len(rows)), dtype=torch.float64, device=x.device)
+    if figures is None:
+        figures = torch.empty((len(FIELDS), len(rows)), dtype=torch.float64, device=x.device)
     tiles = triton.cdiv(len(rows), tile_rows)
     grid = min(tiles, default_programs(x.device, _WARPS, _THREADS))
     _table_kernel[(grid,)](
@@ -388,9 +363,9 @@ def tabulate(
         rows,
         figures,
         histogram,
-        constants.tensor(DEGREE, x.device),
+        *constants.scalars(DEGREE),
         counted,
-        len(rows),
+        figures.shape[1],
         columns,
         *x.stride(),
         *y.stride(),

@@ -1,5 +1,8 @@
 """Division of a scan's rows among programs, warps and lanes, and each program's share of a multiprocessor."""
 
+from functools import lru_cache
+from typing import Any
+
 import torch
 import triton
 
@@ -68,8 +71,14 @@ def _shared_bytes() -> int:
     """Shared memory that one program may have, in bytes."""
     if INTERPRETED:
         return 1 << 30
-    driver = triton.runtime.driver.active
-    return int(driver.utils.get_device_properties(driver.get_current_device())["max_shared_mem"])
+    driver: Any = triton.runtime.driver.active
+    return _shared_bytes_of(driver, driver.get_current_device())
+
+
+@lru_cache(maxsize=16)
+def _shared_bytes_of(driver: Any, device: int) -> int:
+    """Asks the driver once, since an answer takes longer than a scan."""
+    return int(driver.utils.get_device_properties(device)["max_shared_mem"])
 
 
 def default_programs(device: torch.device, warps: int, threads: int) -> int:

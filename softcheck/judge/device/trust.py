@@ -15,9 +15,9 @@ from oracles.formats import Bits, Format
 from oracles.reference import FullyMasked
 from softcheck.calling.call import to_tensor
 from softcheck.errors import SoftcheckError
-from softcheck.judge.device import builtin_rows, dispatch, scan, table, tiles
+from softcheck.judge.device import builtin_rows, dispatch, scan, short, table, tiles
 from softcheck.judge.device.agreement import differing, without_order
-from softcheck.judge.device.constants import Constants
+from softcheck.judge.device.constants import Constants, constants_of
 from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.device.weaker import by_weaker
 from softcheck.judge.judge import STANDARD, judge
@@ -56,7 +56,7 @@ def judge_trusted(
     if wrong is not None:
         raise DistrustedError(wrong)
     standard = bounds.model(STANDARD, fmt)
-    if bounds.model(arithmetic, fmt) == standard or not Constants(fmt, standard, x.shape[-1]).supported:
+    if bounds.model(arithmetic, fmt) == standard or not constants_of(fmt, STANDARD, x.shape[-1])[1]:
         return judge_on_device(x, y, fmt, fully_masked=fully_masked, arithmetic=arithmetic, scans=scans)
     standard_found = judge_on_device(x, y, fmt, fully_masked=fully_masked, scans=scans)
     return by_weaker(standard_found, x, y, fmt, fully_masked, arithmetic)
@@ -71,16 +71,21 @@ def distrust(
     """
     # Wider rows than the scan's have kernels of their own, which are the same for all of them.
     width = min(columns, (scan.MAX_COLUMNS if scans else table.MAX_TILE) + 1)
-    constants = Constants(fmt, bounds.model(STANDARD, fmt), width)
-    if width < 1 or not constants.supported:
+    constants, supported = constants_of(fmt, STANDARD, width)
+    if width < 1 or not supported:
         return None
-    block = 0 if width > scan.MAX_COLUMNS else tiles.tile(width)[0] if scans else table.block_of(width, few=True)
+    block = 0 if width > scan.MAX_COLUMNS else _scan_block(constants) if scans else table.block_of(width, few=True)
     flags = (constants.underflows, constants.far, constants.few_terms)
     judged_in = dispatch.arithmetic_of(constants, device)
     key = (fmt.name, block, block == width, *flags, fully_masked, str(device), judged_in, scans)
     if key not in _found:
         _found[key] = _compare(fmt, width, fully_masked, device, scans=scans)
     return _found[key]
+
+
+def _scan_block(constants: Constants) -> int:
+    """Columns of the tile of the scan's kernel; each of the narrow widths has a kernel of its own."""
+    return constants.columns if short.suits(constants) else tiles.tile(constants.columns)[0]
 
 
 def _compare(fmt: Format, columns: int, fully_masked: FullyMasked, device: torch.device, *, scans: bool) -> str | None:
