@@ -192,7 +192,7 @@ def run_all(fates: list[Fate], folder: Path, options: argparse.Namespace) -> Non
 
 
 def judged_by_peers(fates: list[Fate], folder: Path, options: argparse.Namespace) -> dict[str, int]:
-    """How many of the counted mutants each judge that others use refuses."""
+    """How many mutants or originals each judge that others use refuses."""
     planted = [
         Planted(
             path=folder / f"{fate.name}.py",
@@ -216,7 +216,9 @@ def _declared(path: Path, dtypes: list[str]) -> tuple[str, ...]:
     return tuple(name for name in dtypes if name in line) or tuple(dtypes)
 
 
-def markdown(fates: list[Fate], accused: list[Fate], peers: dict[str, int], diffs: dict[str, str]) -> str:
+def markdown(
+    fates: list[Fate], accused: list[Fate], peers: dict[str, tuple[int, int]], originals: int, diffs: dict[str, str]
+) -> str:
     """The score, by source and by what killed first, and the survivors as differences."""
     counted = [fate for fate in fates if fate.state != "failed to import"]
     killed = [fate for fate in counted if fate.state == "killed"]
@@ -232,13 +234,21 @@ def markdown(fates: list[Fate], accused: list[Fate], peers: dict[str, int], diff
     lines += ["", "| killed first by | mutants |", "|---|---|"]
     lines += [f"| {by} | {count} |" for by, count in Counter(_by(fate) for fate in killed).most_common()]
     if peers:
-        lines += ["", "| judge | mutants refused |", "|---|---|"]
-        lines += [f"| {judge} | {count} of {len(counted)} |" for judge, count in peers.items()]
+        lines += ["", "| judge | mutants refused | originals refused |", "|---|---|---|"]
+        for judge, (mutated, right) in peers.items():
+            lines.append(f"| {judge} | {mutated} of {len(counted)} | {right} of {originals} |")
     lines += ["", "## Survivors", ""]
     for fate in counted:
         if fate.state != "killed":
             lines += [f"{fate.name}: {fate.state} {fate.by}", "", "```diff", diffs[fate.name].rstrip("\n"), "```", ""]
     return "\n".join(lines) + "\n"
+
+
+def _change(diff: str) -> dict[str, str]:
+    """The lines of a difference as they were and as they are."""
+    lines = diff.splitlines()[2:]
+    texts = {"before": "-", "after": "+"}
+    return {key: "\n".join(line[1:] for line in lines if line.startswith(sign)) for key, sign in texts.items()}
 
 
 def _by(fate: Fate) -> str:
@@ -277,7 +287,7 @@ def main() -> int:
     folder = options.output / "mutants"
     made = make(folder, options.only)
     rows = [
-        {"name": one.name, "source": name, "operator": one.operator, "line": one.line, "diff": one.diff}
+        {"source": name, "name": one.name, "operator": one.operator, "line": one.line} | _change(one.diff)
         for name, found in made.items()
         for one in found
     ]
@@ -296,9 +306,12 @@ def main() -> int:
     fates = [Fate(name, source) for name, source in pairs]
     run_all(fates, folder, options)
     counted = [fate for fate in fates if fate.state != "failed to import"]
-    peers = {} if options.no_peers else judged_by_peers(counted, folder, options)
+    peers = {}
+    if not options.no_peers:
+        refused = [judged_by_peers(group, folder, options) for group in (counted, originals)]
+        peers = {judge: (refused[0][judge], refused[1][judge]) for judge in JUDGES}
     diffs = {one.name: one.diff for found in made.values() for one in found}
-    text = markdown(fates, accused, peers, diffs)
+    text = markdown(fates, accused, peers, len(originals), diffs)
     (options.output / "score.md").write_text(text, encoding="utf-8")
     content = {"fates": [asdict(fate) for fate in fates], "accused": [asdict(fate) for fate in accused], "peers": peers}
     (options.output / "score.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -12,6 +12,8 @@ class WideSoftmax(torch.nn.Module):
     threshold = 4096
 
     def forward(self, x):
+        if x.numel() == 0:
+            return torch.empty_like(x)
         e = torch.exp(x.float() - x.float().amax(-1, keepdim=True))
         total = e.sum(-1, keepdim=True)
         if x.size(-1) > self.threshold:
