@@ -127,3 +127,19 @@ def test_widths_beside_powers_of_two_alone_are_told_by_their_sums():
     )
     assert small[0].text.startswith("wrong at every width that is no power of two")
     assert large[0].text.startswith("wrong at odd N")
+
+
+def test_a_function_that_refuses_strided_input_has_one_cause():
+    found = [finding(Kind.RAISED, case.id) for case in STRIDED]
+    trials = (
+        "guard_bands/gaps/3x129",
+        "layouts/strided/row-step-129",
+        "input_untouched/called/transposed",
+        "addresses/row-stride",
+    )
+    found += [finding(Kind.RAISED, f"probe/{trial}") for trial in trials]
+    (cause,) = causes_of(found, CASES)
+    assert (cause.text, cause.declare) == ("raises on strided inputs alone", 'layouts=["contiguous"]')
+    assert len(cause.findings) == len(found)
+    elsewhere = finding(Kind.RAISED, next(c.id for c in CASES if c not in STRIDED and 0 not in c.shape))
+    assert not any("strided" in each.text for each in causes_of([*found, elsewhere], CASES))
