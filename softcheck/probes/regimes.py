@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 
 import msgspec
 import numpy as np
@@ -23,12 +23,14 @@ from softcheck.probes.arrivals import MOST
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.judged import Calls, Judged
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
-from softcheck.probes.shape_plan import Shape, Space
+from softcheck.probes.regime_map import Regime, regimes_of
+from softcheck.probes.shape_plan import Shape, Space, interleaved
 from softcheck.probes.shape_predicate import describe_shapes
 from softcheck.probes.sweep import merged
 from softcheck.variants.source import Source, source_of
 
 _MOST_PLANNED = 2000
+_MOST_IN_A_REGIME = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,40 +63,90 @@ class _Limits:
 
 _UNTRIED = "some shapes were left out, since each trial has a limit of time"
 
-Plan = Callable[[Space, _Limits, np.random.Generator], Iterator[_PlannedShape]]
+
+@dataclass(frozen=True, slots=True)
+class _Planning:
+    """Everything that a plan may depend on."""
+
+    space: Space
+    limits: _Limits
+    rng: np.random.Generator
+    regimes: Callable[[], list[Regime]]
+    """Explores the variant."""
 
 
-def _widths(space: Space, limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    widths = [*islice(shape_plan.around_boundaries(space), 40), *space.representatives(rng)]
+Plan = Callable[[_Planning], Iterator[_PlannedShape]]
+
+
+def _regimes(p: _Planning) -> Iterator[_PlannedShape]:
+    """In each regime its narrowest shapes, 1 to 8 tiles more than these have, and random shapes."""
+    return interleaved([list(islice(_in_regime(regime, p), _MOST_IN_A_REGIME)) for regime in p.regimes()])
+
+
+def _in_regime(regime: Regime, p: _Planning) -> Iterator[_PlannedShape]:
+    shapes = [shape for shape in regime.shapes if p.space.fits(shape)]
+    if not shapes:
+        return
+    rows = [shape.rows for shape in shapes]
+    tile = regime.tile
+
+    def planned(rows: int, columns: int) -> _PlannedShape:
+        return _PlannedShape(Shape(rows, columns), tile or p.space.tile_below(columns))
+
+    def widened(shape: Shape) -> _PlannedShape:
+        """With as many rows as a call may hold, if the regime holds so many."""
+        free = _free(shape.columns, p.limits).rows
+        return planned(max(shape.rows, min(free, max(rows))), shape.columns)
+
+    narrow = min(shape.columns for shape in shapes)
+    first, last = shapes[0], max(shapes, key=lambda shape: shape.columns)
+    yield widened(first)
+    yield planned(*first)
+    yield widened(min(shapes, key=lambda shape: shape.columns))
+    tiles = p.rng.permutation(8).tolist() if tile is not None else []
+    ends = [narrow, first.columns, *(narrow // (tile or 1) * (tile or 1) + (tile or 1) * (k + 1) + 1 for k in tiles)]
+    some = [shapes[i] for i in p.rng.integers(0, min(len(shapes), 4 * _MOST_IN_A_REGIME), _MOST_IN_A_REGIME)]
+    for end, shape in zip_longest(ends[2:], [last, *some]):
+        if end is not None and end <= last.columns:
+            yield planned(first.rows, end)
+            yield planned(first.rows, end - 1)
+        if shape is not None:
+            yield planned(*shape)
+
+
+def _widths(p: _Planning) -> Iterator[_PlannedShape]:
+    widths = [*islice(shape_plan.around_boundaries(p.space), 40), *p.space.representatives(p.rng)]
     for columns in dict.fromkeys(widths):
-        yield _PlannedShape(_free(columns, limits), space.tile_below(columns))
+        yield _PlannedShape(_free(columns, p.limits), p.space.tile_below(columns))
 
 
-def _tiles(space: Space, limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    for columns, tile in shape_plan.tiled(space, rng):
-        yield _PlannedShape(_free(columns, limits), tile)
+def _tiles(p: _Planning) -> Iterator[_PlannedShape]:
+    for columns, tile in shape_plan.tiled(p.space, p.rng):
+        yield _PlannedShape(_free(columns, p.limits), tile)
 
 
-def _single_rows(space: Space, limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    widths = space.representatives(rng)
+def _single_rows(p: _Planning) -> Iterator[_PlannedShape]:
+    widths = p.space.representatives(p.rng)
     # One width with all rows, then other widths with few.
     first = min(widths, key=lambda n: abs(n - 300))
-    yield _PlannedShape(Shape(1, first), space.tile_below(first), limits.calls)
+    yield _PlannedShape(Shape(1, first), p.space.tile_below(first), p.limits.calls)
     for rows in (1, 2, 3):
-        for columns in rng.permutation(widths).tolist():
-            yield _PlannedShape(Shape(rows, columns), space.tile_below(columns), 8)
+        for columns in p.rng.permutation(widths).tolist():
+            yield _PlannedShape(Shape(rows, columns), p.space.tile_below(columns), 8)
 
 
-def _rows(space: Space, _limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    return (_PlannedShape(shape, space.tile_below(shape.columns)) for shape in shape_plan.tall(space, rng))
+def _rows(p: _Planning) -> Iterator[_PlannedShape]:
+    return (_PlannedShape(shape, p.space.tile_below(shape.columns)) for shape in shape_plan.tall(p.space, p.rng))
 
 
-def _elements(space: Space, _limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    return (_PlannedShape(shape, space.tile_below(shape.columns)) for shape in shape_plan.many_elements(space, rng))
+def _elements(p: _Planning) -> Iterator[_PlannedShape]:
+    return (
+        _PlannedShape(shape, p.space.tile_below(shape.columns)) for shape in shape_plan.many_elements(p.space, p.rng)
+    )
 
 
-def _anywhere(space: Space, _limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    return (_PlannedShape(shape, space.tile_below(shape.columns)) for shape in shape_plan.anywhere(space, rng))
+def _anywhere(p: _Planning) -> Iterator[_PlannedShape]:
+    return (_PlannedShape(shape, p.space.tile_below(shape.columns)) for shape in shape_plan.anywhere(p.space, p.rng))
 
 
 def _free(columns: int, limits: _Limits) -> Shape:
@@ -102,6 +154,7 @@ def _free(columns: int, limits: _Limits) -> Shape:
 
 
 _PLANS: dict[str, Plan] = {
+    "regimes": _regimes,
     "widths": _widths,
     "tiles": _tiles,
     "single-rows": _single_rows,
@@ -110,7 +163,10 @@ _PLANS: dict[str, Plan] = {
     "anywhere": _anywhere,
 }
 
-_SHARES = {"widths": 0.25, "tiles": 0.25, "single-rows": 0.15, "rows": 0.15, "elements": 0.1, "anywhere": 0.1}
+_SHARES = {
+    "regimes": 0.3, "widths": 0.15, "tiles": 0.15, "single-rows": 0.1,
+    "rows": 0.1, "elements": 0.1, "anywhere": 0.1,
+}
 """Parts of the time that a probe may take."""
 
 _SECONDS, _SECONDS_INTERPRETED = 5.0, 8.0
@@ -130,7 +186,11 @@ class _Regimes(Probe):
         numbers = shape_plan.numbers_of(sizes, largest=limits.most_elements)
         space = Space(numbers, limits.most_columns, limits.most_elements)
         rng = np.random.default_rng([source.digest, subject.setting.seed])
-        plan = islice(_PLANS[trial.label](space, limits, rng), _MOST_PLANNED)
+
+        def regimes() -> list[Regime]:
+            return regimes_of(subject.variant, source, subject.setting.dtype, space, rng)
+
+        plan = islice(_PLANS[trial.label](_Planning(space, limits, rng, regimes)), _MOST_PLANNED)
         return _Tour(subject, source, limits, rng).of({target.shape: target for target in plan}.values())
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:

@@ -1,0 +1,105 @@
+"""The regimes of a variant: shapes on which its calls take the same path, as exploration finds them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from softcheck.probes.shape_plan import ROW_COUNTS, WIDTHS_OF_MODELS, Shape, Space
+from softcheck.probes.shape_predicate import describe_shapes
+from softcheck.variants.exploration import explore
+from softcheck.variants.registry import LoadedVariant
+from softcheck.variants.signatures import CallPath, Launch
+from softcheck.variants.source import Source
+
+_SECONDS = 1.0
+_LEAST_TILE = 16
+_MOST_MULTIPLE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """Explored shapes on one path."""
+
+    shapes: tuple[Shape, ...]
+    """Ascending by elements."""
+    launches: tuple[Launch, ...]
+    lines: frozenset[tuple[str, int]]
+    words: str
+    """A predicate that holds for these of all explored shapes."""
+
+    @property
+    def tile(self) -> int | None:
+        """The largest constant of a launch that does not follow the input's size and may be a tile's width."""
+        constants = chain.from_iterable(launch.constants for launch in self.launches)
+        found = [
+            c.value for c in constants if c.follows is None and isinstance(c.value, int) and c.value >= _LEAST_TILE
+        ]
+        return max(found, default=None)
+
+
+def regimes_of(
+    variant: LoadedVariant, source: Source, dtype: str, space: Space, rng: np.random.Generator
+) -> list[Regime]:
+    """Explores a variant and returns its regimes, those of the smallest shapes first."""
+    rows, columns = _grid(space, rng)
+    found = explore(
+        variant.function, source, dtype, rows, columns, most_elements=max(space.most_elements, 2**24), seconds=_SECONDS
+    )
+    return _regimes({Shape(*shape): path for shape, path in found.items()})
+
+
+def _grid(space: Space, rng: np.random.Generator) -> tuple[list[int], list[int]]:
+    """Row counts and widths, ascending, between which boundaries are looked for."""
+    around = [n + d for n in space.numbers for d in (-1, 0, 1)]
+    multiples = [n * int(rng.integers(3, _MOST_MULTIPLE)) for n in space.numbers]
+    powers = [2**k + d for k in range(18) for d in (0, 1)]
+    columns = {n for n in (*around, *multiples, *powers, *WIDTHS_OF_MODELS) if 0 < n <= space.most_columns}
+    rows = {n for n in (*ROW_COUNTS, *around, *powers) if 0 < n <= space.most_elements}
+    return sorted(rows), sorted(columns)
+
+
+def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
+    alike: dict[tuple[object, ...], list[Shape]] = defaultdict(list)
+    for shape, path in found.items():
+        alike[path.key].append(shape)
+    groups = _without_coincidences([[(shape, found[shape]) for shape in shapes] for shapes in alike.values()])
+    regimes = []
+    for group in groups:
+        shapes = sorted((shape for shape, _ in group), key=lambda shape: (shape.elements, shape))
+        # Where a constant equals a size by chance, other members of the group show its value.
+        path = min((path for _, path in group), key=_follows)
+        words = describe_shapes(list(found), set(shapes)) if len(groups) > 1 else "all shapes"
+        regimes.append(Regime(tuple(shapes), path.launches, path.lines, words))
+    return sorted(regimes, key=lambda regime: regime.shapes[0].elements)
+
+
+_Group = list[tuple[Shape, CallPath]]
+
+
+def _without_coincidences(groups: Sequence[_Group]) -> list[_Group]:
+    """Joins a group whose constants equal a size by chance with the group in which they have the same values."""
+    kept: list[_Group] = []
+    for group in sorted(groups, key=lambda group: _follows(group[0][1])):
+        values = {_values(path) for _, path in group}
+        host = next((other for other in kept if values <= {_values(path) for _, path in other}), None)
+        if host is None or len(values) > 1:
+            kept.append(group)
+        else:
+            host.extend(group)
+    return kept
+
+
+def _values(path: CallPath) -> tuple[object, ...]:
+    return path.lines, tuple((name, tuple(c.value for c in constants)) for name, constants in path.launches)
+
+
+def _follows(path: CallPath) -> int:
+    return sum(c.follows is not None for launch in path.launches for c in launch.constants)
+
+
+def lines_of(regimes: Iterable[Regime]) -> frozenset[tuple[str, int]]:
+    """Lines that ran in any regime."""
+    return frozenset().union(*(regime.lines for regime in regimes))
