@@ -1,12 +1,13 @@
 """The regimes of a variant: shapes on which its calls take the same path, as exploration finds them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
+from softcheck.probes.outcome import SeenRegime
 from softcheck.probes.shape_plan import ROW_COUNTS, WIDTHS_OF_MODELS, Shape, Space
 from softcheck.probes.shape_predicate import describe_shapes
 from softcheck.variants.exploration import explore
@@ -26,9 +27,19 @@ class Regime:
     shapes: tuple[Shape, ...]
     """Ascending by elements."""
     launches: tuple[Launch, ...]
-    lines: frozenset[tuple[str, int]]
+    paths: frozenset[str]
+    """Names of the paths of its shapes: several, where a constant equals a size by chance."""
     words: str
     """A predicate that holds for these of all explored shapes."""
+
+    def seen(self) -> SeenRegime:
+        """The regime in a form that travels between processes."""
+        return SeenRegime(
+            words=self.words,
+            launches=tuple(map(str, self.launches)),
+            paths=tuple(sorted(self.paths)),
+            narrowest=self.shapes[0],
+        )
 
     @property
     def tile(self) -> int | None:
@@ -46,9 +57,22 @@ def regimes_of(
     """Explores a variant and returns its regimes, those of the smallest shapes first."""
     rows, columns = _grid(space, rng)
     found = explore(
-        variant.function, source, dtype, rows, columns, most_elements=max(space.most_elements, 2**24), seconds=_SECONDS
+        variant.function,
+        source,
+        dtype,
+        rows=rows,
+        columns=columns,
+        most_elements=max(space.most_elements, 2**24),
+        seconds=_SECONDS,
     )
     return _regimes({Shape(*shape): path for shape, path in found.items()})
+
+
+def paths_of(variant: LoadedVariant, source: Source, dtype: str, shapes: Sequence[Shape]) -> Mapping[Shape, CallPath]:
+    """Maps shapes to the paths that calls on them take, as far as these are found."""
+    most = max((shape.elements for shape in shapes), default=0)
+    found = explore(variant.function, source, dtype, shapes=shapes, most_elements=most, seconds=_SECONDS / 2)
+    return {Shape(*shape): path for shape, path in found.items()}
 
 
 def _grid(space: Space, rng: np.random.Generator) -> tuple[list[int], list[int]]:
@@ -69,10 +93,10 @@ def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
     regimes = []
     for group in groups:
         shapes = sorted((shape for shape, _ in group), key=lambda shape: (shape.elements, shape))
-        # Where a constant equals a size by chance, other members of the group show its value.
-        path = min((path for _, path in group), key=_follows)
+        path = group[0][1]
         words = describe_shapes(list(found), set(shapes)) if len(groups) > 1 else "all shapes"
-        regimes.append(Regime(tuple(shapes), path.launches, path.lines, words))
+        paths = frozenset(path.name for _, path in group)
+        regimes.append(Regime(tuple(shapes), path.launches, paths, words))
     return sorted(regimes, key=lambda regime: regime.shapes[0].elements)
 
 
@@ -80,26 +104,22 @@ _Group = list[tuple[Shape, CallPath]]
 
 
 def _without_coincidences(groups: Sequence[_Group]) -> list[_Group]:
-    """Joins a group whose constants equal a size by chance with the group in which they have the same values."""
+    """Joins a group whose constants equal a size by chance with a larger group that explains their values."""
     kept: list[_Group] = []
-    for group in sorted(groups, key=lambda group: _follows(group[0][1])):
-        values = {_values(path) for _, path in group}
-        host = next((other for other in kept if values <= {_values(path) for _, path in other}), None)
-        if host is None or len(values) > 1:
+    for group in sorted(groups, key=len, reverse=True):
+        host = next((other for other in kept if all(_explains(other[0][1], *member) for member in group)), None)
+        if host is None:
             kept.append(group)
         else:
             host.extend(group)
     return kept
 
 
-def _values(path: CallPath) -> tuple[object, ...]:
-    return path.lines, tuple((name, tuple(c.value for c in constants)) for name, constants in path.launches)
-
-
-def _follows(path: CallPath) -> int:
-    return sum(c.follows is not None for launch in path.launches for c in launch.constants)
-
-
-def lines_of(regimes: Iterable[Regime]) -> frozenset[tuple[str, int]]:
-    """Lines that ran in any regime."""
-    return frozenset().union(*(regime.lines for regime in regimes))
+def _explains(model: CallPath, shape: Shape, path: CallPath) -> bool:
+    """True if a path of this shape is what the model's path would be for the shape."""
+    if model.lines != path.lines or [name for name, _ in model.launches] != [name for name, _ in path.launches]:
+        return False
+    return all(
+        [(c.name, c.value_at(shape)) for c in of_model.constants] == [(c.name, c.value) for c in of_path.constants]
+        for of_model, of_path in zip(model.launches, path.launches, strict=True)
+    )

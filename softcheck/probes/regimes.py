@@ -5,14 +5,17 @@ tiles is odd, or beyond some number of elements. The shapes come from ``shape_pl
 Each trial has a limit of time, and says how many of its shapes were not tried.
 """
 
+import inspect
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
+from typing import Any
 
 import msgspec
 import numpy as np
+import torch
 
 from oracles.formats import Bits
 from softcheck.cases.telling import telling_batch
@@ -22,15 +25,19 @@ from softcheck.probes import shape_plan
 from softcheck.probes.arrivals import MOST
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.judged import Calls, Judged
-from softcheck.probes.outcome import Conclusion, Outcome, Shown
-from softcheck.probes.regime_map import Regime, regimes_of
+from softcheck.probes.outcome import Conclusion, Coverage, Outcome, SeenRegime, Shown
+from softcheck.probes.regime_map import Regime, paths_of, regimes_of
 from softcheck.probes.shape_plan import Shape, Space, interleaved
 from softcheck.probes.shape_predicate import describe_shapes
 from softcheck.probes.sweep import merged
+from softcheck.variants.coverage import code_lines, never_run
+from softcheck.variants.signatures import Recorder, tracing
 from softcheck.variants.source import Source, source_of
 
 _MOST_PLANNED = 2000
 _MOST_IN_A_REGIME = 48
+_MOST_TRACED_ROWS = 3
+"""Rows of an interpreted call whose lines are noted: Python runs the kernels there, and slower if it is traced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +170,17 @@ _PLANS: dict[str, Plan] = {
     "anywhere": _anywhere,
 }
 
+_EXPLORING = "regimes"
+"""The trial that looks for regimes."""
+
 _SHARES = {
-    "regimes": 0.3, "widths": 0.15, "tiles": 0.15, "single-rows": 0.1,
-    "rows": 0.1, "elements": 0.1, "anywhere": 0.1,
+    "regimes": 0.3,
+    "widths": 0.15,
+    "tiles": 0.15,
+    "single-rows": 0.1,
+    "rows": 0.1,
+    "elements": 0.1,
+    "anywhere": 0.1,
 }
 """Parts of the time that a probe may take."""
 
@@ -187,11 +202,21 @@ class _Regimes(Probe):
         space = Space(numbers, limits.most_columns, limits.most_elements)
         rng = np.random.default_rng([source.digest, subject.setting.seed])
 
+        found: list[Regime] = []
+
         def regimes() -> list[Regime]:
-            return regimes_of(subject.variant, source, subject.setting.dtype, space, rng)
+            found.extend(regimes_of(subject.variant, source, subject.setting.dtype, space, rng))
+            return found
 
         plan = islice(_PLANS[trial.label](_Planning(space, limits, rng, regimes)), _MOST_PLANNED)
-        return _Tour(subject, source, limits, rng).of({target.shape: target for target in plan}.values())
+        outcome = _Tour(subject, source, limits, rng, traces=trial.label == _EXPLORING).of(
+            {target.shape: target for target in plan}.values()
+        )
+        if trial.label != _EXPLORING or outcome.fatal:
+            return outcome
+        name = getattr(inspect.unwrap(subject.variant.function), "__name__", "")
+        code = code_lines(source, name, with_kernels=not subject.setting.on_gpu)
+        return msgspec.structs.replace(outcome, regimes=tuple(regime.seen() for regime in found), code=code)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Returns one finding per kind, with the shapes that show it as a predicate over rows and columns."""
@@ -208,6 +233,8 @@ class _Regimes(Probe):
             findings=(*(shown for shown in found if shown is not None), *others),
             trials=sum(outcome.skipped is None or bool(outcome.shapes) for _, outcome in done),
             skipped=(*skipped_of(done), *((_UNTRIED,) if untried else ())),
+            regimes=_judged_regimes(done),
+            coverage=_coverage(done),
         )
 
 
@@ -235,12 +262,16 @@ def _limits(setting: Setting, label: str) -> _Limits:
 class _Tour:
     """Calls at one shape after the other until the time is over."""
 
-    def __init__(self, subject: Subject, source: Source, limits: _Limits, rng: np.random.Generator) -> None:
+    def __init__(
+        self, subject: Subject, source: Source, limits: _Limits, rng: np.random.Generator, *, traces: bool
+    ) -> None:
+        self._traces = traces
         self._subject = subject
         self._limits = limits
         self._rng = rng
         self._source = source
-        self._calls = Calls(subject, most=MOST if subject.setting.on_gpu else 1)
+        self._recorder = Recorder(source.files)
+        self._calls = Calls(subject, self._traced, most=MOST if subject.setting.on_gpu else 1)
         self._fatal = False
         self._skipped: str | None = None
         self._tried: list[Shape] = []
@@ -271,6 +302,12 @@ class _Tour:
                 self._note(target.shape, (clock() - before) / max(1, target.calls))
         self._settle(shapes)
         return self._outcome(left_out)
+
+    def _traced(self, x: torch.Tensor) -> Any:
+        if not self._subject.setting.on_gpu and (len(x) > _MOST_TRACED_ROWS or not self._traces):
+            return self._subject.variant.function(x)
+        with tracing(self._recorder):
+            return self._subject.variant.function(x)
 
     def _inputs(self, target: _PlannedShape) -> Iterator[Bits]:
         """Telling rows in calls of the target's shape: each row again and again in a tall one."""
@@ -323,9 +360,15 @@ class _Tour:
         self._pace[width] = max(self._pace.get(width, 0.0), seconds / max(4, shape.rows))
 
     def _outcome(self, left_out: int) -> Outcome:
+        shapes = list(dict.fromkeys(self._tried))
+        variant, dtype = self._subject.variant, self._subject.setting.dtype
+        paths = {} if self._fatal else paths_of(variant, self._source, dtype, shapes)
+        lines = self._recorder.lines.union(*(path.lines for path in paths.values()))
         return Outcome(
             violations=tuple(self._first.values()),
-            shapes=tuple(dict.fromkeys((shape.rows, shape.columns) for shape in self._tried)),
+            shapes=tuple((shape.rows, shape.columns) for shape in shapes),
+            paths=tuple(paths[shape].name if shape in paths else "" for shape in shapes),
+            lines=tuple(sorted(lines)),
             failing_shapes={
                 kind: tuple(dict.fromkeys((shape.rows, shape.columns) for shape in broken))
                 for kind, broken in self._failing.items()
@@ -359,6 +402,29 @@ def _kind_over_shapes(done: Sequence[tuple[Trial, Outcome]], kind: FindingKind, 
         f"at rows = {least.rows}, columns = {least.columns}: {violation.message}"
     )
     return Shown(label, msgspec.structs.replace(violation, message=message, refusal=refusal))
+
+
+def _judged_regimes(done: Sequence[tuple[Trial, Outcome]]) -> tuple[SeenRegime, ...]:
+    """Returns the regimes with the shapes that were judged in each, in any trial."""
+    judged: dict[str, set[Shape]] = defaultdict(set)
+    for _, outcome in done:
+        for shape, path in zip(outcome.shapes, outcome.paths, strict=False):
+            judged[path].add(Shape(*shape))
+    regimes = []
+    for regime in (regime for _, outcome in done for regime in outcome.regimes):
+        shapes = [shape for path in regime.paths for shape in judged.get(path, ())]
+        elements = sum(shape.elements for shape in shapes)
+        regimes.append(msgspec.structs.replace(regime, shapes=len(shapes), elements=elements))
+    return tuple(regimes)
+
+
+def _coverage(done: Sequence[tuple[Trial, Outcome]]) -> Coverage | None:
+    lines = tuple(line for _, outcome in done for line in outcome.code)
+    if not lines:
+        return None
+    run = {place for _, outcome in done for place in outcome.lines}
+    count = sum((line.file, line.line) in run for line in lines)
+    return Coverage(lines=len(lines), run=count, never=tuple(never_run(lines, run)))
 
 
 def _elements_of(shape: tuple[int, int]) -> int:

@@ -35,15 +35,16 @@ def explore(
     function: Callable[..., Any],
     source: Source,
     dtype: str,
-    rows: Sequence[int],
-    columns: Sequence[int],
     *,
+    shapes: Sequence[Shape] = (),
+    rows: Sequence[int] = (),
+    columns: Sequence[int] = (),
     most_elements: int,
     seconds: float,
 ) -> dict[Shape, CallPath]:
-    """Maps shapes to the paths that calls on them take: each of the rows with each of the columns, and boundaries.
+    """Maps shapes to the paths that calls on them take.
 
-    Of two neighbouring sizes that take other paths, bisection finds the first size of the second path. A shape on
+    These are the given shapes, each of the rows with each of the columns, and boundaries between these. Of two neighbouring sizes that take other paths, bisection finds the first size of the second path. A shape on
     which the function raises, or that has more than ``most_elements``, has no path. Ends after ``seconds`` with what
     was found by then. Empty where the platform has no fork.
     """
@@ -57,7 +58,7 @@ def explore(
     if child == 0:
         try:
             os.close(ours)
-            _Explorer(function, source, dtype, most_elements, theirs).run(rows, columns)
+            _Explorer(function, source, dtype, most_elements, theirs).run(shapes, rows, columns)
         finally:
             os._exit(0)
     os.close(theirs)
@@ -101,11 +102,13 @@ class _Explorer:
         self._numbers: dict[CallPath, int] = {}
         self._known: dict[Shape, CallPath | None] = {}
 
-    def run(self, rows: Sequence[int], columns: Sequence[int]) -> None:
-        """Tries a sparse grid first, and then the boundaries in it."""
+    def run(self, shapes: Sequence[Shape], rows: Sequence[int], columns: Sequence[int]) -> None:
+        """Tries the shapes, then the lines of the grid and the boundaries in each."""
         torch.set_num_threads(1)
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - until the process ends
         with launching_nothing(self._recorder), tracing(self._recorder):
+            for shape in shapes:
+                self._path(shape)
             for count in rows:
                 self._line([(count, n) for n in columns])
             for width in columns:

@@ -4,6 +4,7 @@ Two calls with the same path are in the same regime. Numbers that follow the inp
 next power of two of the columns, are written as such, so that they do not tell paths apart.
 """
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,10 @@ class Constant(NamedTuple):
     value: int | float | str
     follows: str | None = None
     """The size of the input that the value equals, such as "columns"; None for other values."""
+
+    def value_at(self, shape: tuple[int, int]) -> int | float | str:
+        """The value that a constant that follows this size has for another shape."""
+        return self.value if self.follows is None else _SIZES[self.follows](*shape)
 
 
 class Launch(NamedTuple):
@@ -48,7 +53,13 @@ class CallPath(NamedTuple):
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for calls on the same path: a constant that follows the input's size counts by that, not by its value."""
-        return self.lines, tuple((k, tuple((c.name, c.follows or c.value) for c in cs)) for k, cs in self.launches)
+        launches = tuple((k, tuple((c.name, c.follows or c.value) for c in cs)) for k, cs in self.launches)
+        return tuple(sorted(self.lines)), launches
+
+    @property
+    def name(self) -> str:
+        """Eight hexadecimal digits, the same for the same key in every process."""
+        return hashlib.sha256(repr(self.key).encode()).hexdigest()[:8]
 
 
 class Recorder:
@@ -58,6 +69,11 @@ class Recorder:
         self._files = {str(file) for file in files}
         self._launches: list[Launch] = []
         self._lines: set[tuple[str, int]] = set()
+
+    @property
+    def lines(self) -> frozenset[tuple[str, int]]:
+        """File and number of each line that ran since ``clear``."""
+        return frozenset(self._lines)
 
     def clear(self) -> None:
         """Forgets earlier calls."""
@@ -129,12 +145,16 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, int | float | str)
 
 
+_SIZES: dict[str, Callable[[int, int], int]] = {
+    "next power of 2 of columns": lambda _rows, columns: int(triton.next_power_of_2(columns)),
+    "columns": lambda _rows, columns: columns,
+    "rows": lambda rows, _columns: rows,
+}
+"""Sizes of the input that constants follow."""
+
+
 def _followed(constant: Constant, shape: tuple[int, int]) -> str | None:
     """The size that a constant equals. Numbers of warps and stages are small, and equal one by chance."""
-    rows, columns = shape
     if constant.name.startswith("num_") or not isinstance(constant.value, int):
         return None
-    block = triton.next_power_of_2(columns)
-    if constant.value == block:
-        return "next power of 2 of columns"
-    return {columns: "columns", rows: "rows"}.get(constant.value)
+    return next((name for name, size in _SIZES.items() if size(*shape) == constant.value), None)
