@@ -7,11 +7,11 @@ from itertools import chain
 
 import numpy as np
 
+from softcheck.probes.base import Subject
 from softcheck.probes.outcome import SeenRegime
 from softcheck.probes.shape_plan import ROW_COUNTS, WIDTHS_OF_MODELS, Shape, Space
 from softcheck.probes.shape_predicate import describe_shapes
 from softcheck.variants.exploration import explore
-from softcheck.variants.registry import LoadedVariant
 from softcheck.variants.signatures import CallPath, Launch
 from softcheck.variants.source import Source
 
@@ -51,15 +51,14 @@ class Regime:
         return max(found, default=None)
 
 
-def regimes_of(
-    variant: LoadedVariant, source: Source, dtype: str, space: Space, rng: np.random.Generator
-) -> list[Regime]:
+def regimes_of(subject: Subject, source: Source, space: Space, rng: np.random.Generator) -> list[Regime]:
     """Explores a variant and returns its regimes, those of the smallest shapes first."""
     rows, columns = _grid(space, rng)
     found = explore(
-        variant.function,
+        subject.variant.function,
         source,
-        dtype,
+        subject.setting.dtype,
+        subject.device,
         rows=rows,
         columns=columns,
         most_elements=max(space.most_elements, 2**24),
@@ -68,10 +67,11 @@ def regimes_of(
     return _regimes({Shape(*shape): path for shape, path in found.items()})
 
 
-def paths_of(variant: LoadedVariant, source: Source, dtype: str, shapes: Sequence[Shape]) -> Mapping[Shape, CallPath]:
+def paths_of(subject: Subject, source: Source, shapes: Sequence[Shape]) -> Mapping[Shape, CallPath]:
     """Maps shapes to the paths that calls on them take, as far as these are found."""
     most = max((shape.elements for shape in shapes), default=0)
-    found = explore(variant.function, source, dtype, shapes=shapes, most_elements=most, seconds=_SECONDS / 2)
+    function, dtype, device = subject.variant.function, subject.setting.dtype, subject.device
+    found = explore(function, source, dtype, device, shapes=shapes, most_elements=most, seconds=_SECONDS / 2)
     return {Shape(*shape): path for shape, path in found.items()}
 
 

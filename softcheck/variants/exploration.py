@@ -2,7 +2,8 @@
 
 The fork sees the variant as it is and leaves no trace in it: whatever such a call caches is forgotten with the process.
 A call there takes some 0.1 ms, so that thousands of shapes can be tried, and each boundary between two paths is found
-by bisection. The input's contents are undefined: a path that depends on them may not be found.
+by bisection. The input's contents are undefined: a path that depends on them may not be found. On a GPU the fork
+pretends one to the variant, since CUDA can't be used in a fork.
 """
 
 import os
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 
+from softcheck.variants import pretended_gpu
 from softcheck.variants.call import TORCH_DTYPES
 from softcheck.variants.signatures import CallPath, Recorder, launching_nothing, tracing
 from softcheck.variants.source import Source
@@ -35,6 +37,7 @@ def explore(
     function: Callable[..., Any],
     source: Source,
     dtype: str,
+    device: torch.device,
     *,
     shapes: Sequence[Shape] = (),
     rows: Sequence[int] = (),
@@ -51,6 +54,7 @@ def explore(
     if not hasattr(os, "fork"):
         return {}
     ours, theirs = os.pipe()
+    answers = pretended_gpu.known()
     with warnings.catch_warnings():
         # The child runs no code of other threads, and ends without clean-up.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -58,6 +62,8 @@ def explore(
     if child == 0:
         try:
             os.close(ours)
+            if device.type == "cuda":
+                pretended_gpu.pretend(device, answers)
             _Explorer(function, source, dtype, most_elements, theirs).run(shapes, rows, columns)
         finally:
             os._exit(0)
@@ -136,7 +142,7 @@ class _Explorer:
         return self._known[shape]
 
     def _called(self, shape: Shape) -> CallPath | None:
-        x = torch.empty(shape, dtype=self._dtype)
+        x = torch.empty(shape, dtype=self._dtype, device="cpu")
         self._recorder.clear()
         begun = time.process_time()
         try:

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import triton
+from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
@@ -110,17 +111,27 @@ class Recorder:
 
 @contextmanager
 def launching_nothing(recorder: Recorder) -> Iterator[None]:
-    """Gives each launch in the block to the recorder in place of the device."""
+    """Gives each launch in the block to the recorder in place of the device, in the first configuration if it is tuned."""
     originals = [launcher.run for launcher in _LAUNCHERS]
+    tuning = Autotuner.run
 
     def run(kernel: Any, *arguments: Any, grid: Any, warmup: bool = False, **options: Any) -> None:  # noqa: ARG001
         recorder.note(kernel, arguments, options)
 
+    def untuned(tuner: Any, *arguments: Any, **options: Any) -> Any:
+        configs, tuner.configs = tuner.configs, tuner.configs[:1]
+        try:
+            return tuning(tuner, *arguments, **options)
+        finally:
+            tuner.configs = configs
+
     for launcher in _LAUNCHERS:
         launcher.run = run
+    Autotuner.run = untuned
     try:
         yield
     finally:
+        Autotuner.run = tuning
         for launcher, original in zip(_LAUNCHERS, originals, strict=True):
             launcher.run = original
 
