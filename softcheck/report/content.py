@@ -11,7 +11,7 @@ import numpy as np
 from oracles.formats import FORMATS, decode
 from softcheck.probes.registry import TELLING
 from softcheck.report import figures
-from softcheck.report.model import Environment, Finding, Report, VariantResult, Verdict, Witness
+from softcheck.report.model import Finding, Report, VariantResult, Verdict, Witness
 
 INTERPRETER_HEADING = "interpreter: logic checked, not GPU arithmetic; no speed"
 
@@ -81,11 +81,15 @@ def counted(report: Report) -> str:
     return f"{cases}, {figures.plural(probes, 'probe')}" if report.cases else figures.plural(probes, "probe")
 
 
-def columns(environment: Environment) -> list[Column]:
-    """Columns of the verdict table in order; speed is not a column where it can't be measured."""
+def columns(report: Report) -> list[Column]:
+    """Columns of the verdict table in order; speed and regimes are no columns where they were not measured."""
     speed = [
         Column("GB/s", lambda r: figures.speed(r.gb_per_s), "accuracy"),
         Column("vs torch", lambda r: figures.ratio(r.speed_vs_torch), "accuracy"),
+    ]
+    paths = [
+        Column("regimes", lambda r: figures.count(r.regimes), "contract"),
+        Column("coverage", lambda r: figures.percent(None if r.coverage is None else r.coverage.percent), "contract"),
     ]
     return [
         Column("variant", lambda r: one_line(r.name), "both", numeric=False),
@@ -98,7 +102,8 @@ def columns(environment: Environment) -> list[Column]:
         Column("max |Σ\N{MINUS SIGN}1|", lambda r: figures.figure(r.max_sum_deviation), "contract"),
         Column("sum viol.", lambda r: figures.count(r.sum_violations), "contract"),
         Column("special mism.", lambda r: figures.count(r.special_mismatches), "contract"),
-        *(speed if environment.backend == "cuda" else []),
+        *(paths if any(result.regimes is not None for result in report.variants) else []),
+        *(speed if report.environment.backend == "cuda" else []),
         Column("findings", kinds, "contract", numeric=False),
     ]
 

@@ -49,7 +49,7 @@ def cell(markdown: str) -> str:
 
 
 def _table(report: Report, results: list[VariantResult]) -> Iterator[str]:
-    columns = content.columns(report.environment)
+    columns = content.columns(report)
     yield _row([escape(c.title.replace("/ ", "/")) for c in columns])
     yield _row(["---:" if c.numeric else "---" for c in columns])
     for result in results:

@@ -6,7 +6,7 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind
-from softcheck.probes.outcome import KernelArithmetic
+from softcheck.probes.outcome import Coverage, KernelArithmetic
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
 
 Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
@@ -95,6 +95,10 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     arithmetic: KernelArithmetic | None = None
     """The arithmetic of the variant's kernels; null if it launches none of its own and declares nothing, or if no probe
     read them."""
+    regimes: int | None = None
+    """Number of paths that calls take, by kernels, constants and lines; null if the probe "regimes" did not look."""
+    coverage: Coverage | None = None
+    """Lines of the variant's own code that the probe "regimes" ran; null if it did not look or found no source."""
     elements: int = 0
     max_ulp: float | None = None
     mean_ulp: float | None = None

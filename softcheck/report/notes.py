@@ -9,6 +9,7 @@ from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
+from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
 from softcheck.report.figures import plural
 from softcheck.report.model import VariantResult
@@ -17,6 +18,8 @@ from softcheck.run.probing import ProbeResult
 from softcheck.run.session import rows_to_run
 from softcheck.variants.declaration import Declaration, KnownDefect
 from softcheck.variants.ptx import contradictions
+
+_MOST_PLACES = 8
 
 Measured = Sequence[tuple[Case, Measurement]]
 
@@ -32,6 +35,27 @@ def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Sequence[str]) -> l
         *probes.skip_notes(run),
         *_not_timed(run),
     ]
+
+
+def never_run(coverage: Coverage | None) -> str | None:
+    """Names the lines of a variant's own code that the probe "regimes" did not run."""
+    if coverage is None or not coverage.never:
+        return None
+    more = f" and {len(coverage.never) - _MOST_PLACES} more places" if len(coverage.never) > _MOST_PLACES else ""
+    return (
+        f"the probe regimes ran {coverage.run} of {coverage.lines} lines of its own code; never run: "
+        f"{', '.join(coverage.never[:_MOST_PLACES])}{more}"
+    )
+
+
+def too_little_coverage(coverage: Coverage | None, required: float) -> str:
+    """Says that fewer lines were run than ``--require-coverage`` asks for, and what to do about it."""
+    if coverage is None:
+        return f"--require-coverage {required:g}: no lines were counted; run the probe regimes"
+    return (
+        f"{coverage.percent:.1f} % of the lines of its own code were run, expected {required:g} % "
+        f"(--require-coverage); softcheck regimes names the others, which no input leads to"
+    )
 
 
 def unseen_defect(defect: KnownDefect) -> str:

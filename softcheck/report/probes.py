@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from softcheck.contract import Violation
-from softcheck.probes.outcome import KernelArithmetic
+from softcheck.probes.outcome import Coverage, KernelArithmetic, SeenRegime
 from softcheck.probes.registry import PROBES
 from softcheck.report.model import Finding
 from softcheck.report.reproduce import finding_id
@@ -71,6 +71,16 @@ def properties_of(probed: Iterable[ProbeResult]) -> dict[str, bool]:
 def arithmetic_of(probed: Iterable[ProbeResult]) -> KernelArithmetic | None:
     """The arithmetic of the variant's kernels, if a probe has read it."""
     return next((found for result in probed if (found := result.conclusion.arithmetic) is not None), None)
+
+
+def regimes_of(probed: Iterable[ProbeResult]) -> tuple[SeenRegime, ...] | None:
+    """The variant's regimes, if a probe has looked for them."""
+    return next((r.conclusion.regimes for r in probed if r.conclusion.regimes), None)
+
+
+def coverage_of(probed: Iterable[ProbeResult]) -> Coverage | None:
+    """Lines of the variant's own code that were run, if a probe has counted them."""
+    return next((found for result in probed if (found := result.conclusion.coverage) is not None), None)
 
 
 def explains_any(defect: KnownDefect, probed: Iterable[ProbeResult]) -> bool:
