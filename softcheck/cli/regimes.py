@@ -23,9 +23,12 @@ _NOTHING_RAN = 3
 @variants_argument(required=True)
 @click.option("--dtype", default="float32", callback=dtype_option, show_default=True, help="The inputs' format.")
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True)
+@click.option("--quick", is_flag=True, help="Make only the two trials that show most, in half of the time.")
 @device_option
 @output_option
-def command(*, variants: tuple[str, ...], dtype: str, seed: int, device: DeviceChoice, output: str) -> None:
+def command(
+    *, variants: tuple[str, ...], dtype: str, seed: int, quick: bool, device: DeviceChoice, output: str
+) -> None:
     """Show each variant's regimes: shapes, kernels with their constants, what was judged, and lines that never ran.
 
     A regime is a set of shapes on which calls launch the same kernels, with the same constants but for those that
@@ -46,7 +49,7 @@ def command(*, variants: tuple[str, ...], dtype: str, seed: int, device: DeviceC
                 if dtype not in declaration.dtypes:
                     click.echo(f"softcheck: {name} declares {', '.join(declaration.dtypes)}, not {dtype}", err=True)
                     continue
-                result = run_probe(session, ProbeTask(variant=name, dtype=dtype, probe=_PROBE, seed=seed))
+                result = run_probe(session, ProbeTask(variant=name, dtype=dtype, probe=_PROBE, quick=quick, seed=seed))
                 if result is not None:
                     texts.append(_text(name, dtype, result.conclusion))
                     broken |= any(

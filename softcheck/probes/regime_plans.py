@@ -24,8 +24,8 @@ class PlannedShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of one trial on one backend."""
+class TrialLimits:
+    """TrialLimits of one trial on one backend."""
 
     seconds: float
     most_columns: int
@@ -47,7 +47,7 @@ class Planning:
     """Everything that a plan may depend on."""
 
     space: Space
-    limits: Limits
+    limits: TrialLimits
     rng: np.random.Generator
     regimes: Callable[[], list[Regime]]
     """Explores the variant."""
@@ -127,7 +127,7 @@ def _anywhere(p: Planning) -> Iterator[PlannedShape]:
     return (PlannedShape(shape, p.space.tile_below(shape.columns)) for shape in shape_plan.anywhere(p.space, p.rng))
 
 
-def _free(columns: int, limits: Limits) -> Shape:
+def _free(columns: int, limits: TrialLimits) -> Shape:
     return Shape(max(limits.least_rows, min(limits.rows, limits.most_batch // columns)), columns)
 
 
@@ -159,13 +159,13 @@ _SECONDS, _SECONDS_INTERPRETED = 5.0, 8.0
 _WIDEST, _WIDEST_INTERPRETED = 2**18, 2**17
 
 
-def limits_of(setting: Setting, label: str) -> Limits:
+def limits_of(setting: Setting, label: str) -> TrialLimits:
     """Returns the limits of the trial with this label."""
     on_gpu = setting.on_gpu
     promised = (setting.declaration.column_limit(setting.dtype), setting.widest)
     widest = min(limit for limit in (*promised, _WIDEST if on_gpu else _WIDEST_INTERPRETED) if limit is not None)
     seconds = (_SECONDS if on_gpu else _SECONDS_INTERPRETED) * _SHARES[label] / (2 if setting.quick else 1)
-    return Limits(
+    return TrialLimits(
         seconds=seconds,
         most_columns=widest,
         most_elements=2**24 if on_gpu else 2**22,

@@ -17,7 +17,7 @@ from softcheck.probes.base import Subject
 from softcheck.probes.judged import Calls, Judged
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.regime_map import paths_of
-from softcheck.probes.regime_plans import Limits, PlannedShape
+from softcheck.probes.regime_plans import PlannedShape, TrialLimits
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.sweep import merged
 from softcheck.variants.signatures import Recorder, tracing
@@ -32,7 +32,7 @@ class Tour:
     """Calls at one shape after the other until the time is over."""
 
     def __init__(
-        self, subject: Subject, source: Source, limits: Limits, rng: np.random.Generator, *, traces: bool
+        self, subject: Subject, source: Source, limits: TrialLimits, rng: np.random.Generator, *, traces: bool
     ) -> None:
         self._traces = traces
         self._subject = subject

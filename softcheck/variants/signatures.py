@@ -20,7 +20,7 @@ from triton.runtime.jit import JITFunction
 _LAUNCHERS = (JITFunction, InterpretedFunction)
 
 
-class Constant(NamedTuple):
+class LaunchConstant(NamedTuple):
     """A compile-time constant or an option of a launch."""
 
     name: str
@@ -37,7 +37,7 @@ class Launch(NamedTuple):
     """One launch of a kernel."""
 
     kernel: str
-    constants: tuple[Constant, ...]
+    constants: tuple[LaunchConstant, ...]
 
     def __str__(self) -> str:
         words = (f"{c.name}={c.follows or c.value}" for c in self.constants)
@@ -92,7 +92,7 @@ class Recorder:
         """Keeps one launch."""
         given = dict(zip(kernel.arg_names, arguments, strict=False)) | options
         wanted = _constants_of(kernel) | (set(options) - set(kernel.arg_names))
-        constants = (Constant(name, v) for name, v in sorted(given.items()) if name in wanted and _is_plain(v))
+        constants = (LaunchConstant(name, v) for name, v in sorted(given.items()) if name in wanted and _is_plain(v))
         self._launches.append(Launch(kernel.fn.__name__, tuple(constants)))
 
     def trace(self, frame: FrameType, _event: str, _argument: Any) -> Callable[..., Any] | None:
@@ -164,7 +164,7 @@ _SIZES: dict[str, Callable[[int, int], int]] = {
 """Sizes of the input that constants follow."""
 
 
-def _followed(constant: Constant, shape: tuple[int, int]) -> str | None:
+def _followed(constant: LaunchConstant, shape: tuple[int, int]) -> str | None:
     """The size that a constant equals. Numbers of warps and stages are small, and equal one by chance."""
     if constant.name.startswith("num_") or not isinstance(constant.value, int):
         return None

@@ -150,7 +150,7 @@ def test_a_hostile_name_can_neither_break_a_table_nor_mention_anyone():
     report = msgspec.structs.replace(INTERPRETED, variants=(hostile,), notes=("@team <b>|*",))
     text = formats.render(report, "markdown")
     row = next(line for line in text.splitlines() if "≥ 0.501 |" in line)
-    assert len(re.findall(r"(?<!\\)\|", row)) == len(content.columns(report.environment)) + 1
+    assert len(re.findall(r"(?<!\\)\|", row)) == len(content.columns(report)) + 1
     assert "| ``a\\|b`<img src=x>` @team [x](y)`` |" in row
     assert "- &#64;team &lt;b&gt;\\|\\*" in text
 
