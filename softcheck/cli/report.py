@@ -104,6 +104,13 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     "--check-heap", is_flag=True, help="Have glibc end a worker that frees memory beside which something was written."
 )
 @click.option("--speed/--no-speed", default=True, help="Time the variants, where there is a GPU.")
+@click.option(
+    "--require-coverage",
+    type=NumberRange(min=0, max=100),
+    default=0.0,
+    metavar="PERCENT",
+    help="Demand that calls run so many of the lines of each variant's own code.",
+)
 @click.option("--strict-declarations", is_flag=True, help="Take a declared defect that does not show for an error.")
 @click.option(
     "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
@@ -155,6 +162,7 @@ def command(
     in_order: bool,
     check_heap: bool,
     speed: bool,
+    require_coverage: float,
     strict_declarations: bool,
     output_format: str,
     output: str,
@@ -206,6 +214,7 @@ def command(
         seconds_per_call=time_limit,
         compile_seconds=compile_seconds,
         require_all_sizes=require_all_sizes,
+        require_coverage=require_coverage,
         in_order=in_order,
         check_heap=check_heap,
     )

@@ -29,6 +29,13 @@ COLUMNS: dict[str, Explanation] = {
         meaning="the number of elements of fresh random rows that the probe volume judged; the rows repeat until the code or "
         "--seed changes"
     ),
+    "regimes": Explanation(
+        meaning="the number of paths that calls take, by kernels, compile-time constants and executed lines; softcheck regimes "
+        "VARIANT names their shapes"
+    ),
+    "coverage": Explanation(
+        meaning="the share of the lines of the variant's own code that the probe regimes ran; a note names the others"
+    ),
     "GB/s": Explanation(
         meaning="bytes of input and output per second, timed on a GPU with a cold cache and fresh inputs"
     ),

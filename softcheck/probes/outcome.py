@@ -5,6 +5,7 @@ import msgspec
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.toolchain.ptx import ObservedArithmetic
+from softcheck.variants.coverage import CodeLine
 
 
 class KernelArithmetic(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -46,6 +47,37 @@ class RandomRows(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         )
 
 
+class SeenRegime(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A regime of a variant: shapes on which its calls launch the same kernels and run the same lines."""
+
+    words: str
+    """The regime's shapes among all that were explored, as a predicate."""
+    launches: tuple[str, ...] = ()
+    """The kernels with their compile-time constants; none if calls launch no Triton kernel themselves."""
+    paths: tuple[str, ...] = ()
+    """Names of the paths that belong to it."""
+    narrowest: tuple[int, int] = (0, 0)
+    """Rows and columns of its smallest explored shape."""
+    shapes: int = 0
+    """Shapes that were judged in it."""
+    elements: int = 0
+    """Elements of these shapes."""
+
+
+class Coverage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Lines of a variant's own functions that a probe's calls have run."""
+
+    lines: int
+    run: int
+    never: tuple[str, ...] = ()
+    """Words for the other lines, each with the condition that leads there."""
+
+    @property
+    def percent(self) -> float:
+        """Share of the lines that were run; 100 if there are none."""
+        return 100.0 * self.run / self.lines if self.lines else 100.0
+
+
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The outcome of one trial. It is small, since it crosses a pipe and is journalled."""
 
@@ -64,6 +96,14 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Rows and columns that a probe over shapes tried, each once."""
     failing_shapes: dict[FindingKind, tuple[tuple[int, int], ...]] = {}
     """Shapes that broke a promise, by kind; ``violations`` holds each kind at the shape of fewest elements."""
+    paths: tuple[str, ...] = ()
+    """The name of each shape's path, "" if it is unknown; none if nothing was explored."""
+    regimes: tuple[SeenRegime, ...] = ()
+    """Regimes that the trial found."""
+    code: tuple[CodeLine, ...] = ()
+    """Lines of the variant's own code, from the trial that looked for regimes."""
+    lines: tuple[tuple[str, int], ...] = ()
+    """Files and numbers of lines that the trial's calls ran."""
     untried: int = 0
     """Shapes that a probe over shapes planned and had no time for."""
     arithmetic: KernelArithmetic | None = None
@@ -97,3 +137,7 @@ class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The arithmetic of the variant's kernels, from all trials together."""
     sampled: RandomRows | None = None
     """The extent of random rows of all trials together; None if none drew any."""
+    regimes: tuple[SeenRegime, ...] = ()
+    """The variant's regimes, those of the smallest shapes first."""
+    coverage: Coverage | None = None
+    """Lines of the variant's own code that were run; None if its source is unknown."""

@@ -5,133 +5,61 @@ tiles is odd, or beyond some number of elements. The shapes come from ``shape_pl
 Each trial has a limit of time, and says how many of its shapes were not tried.
 """
 
-import time
+import inspect
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import islice
 
 import msgspec
 import numpy as np
 
-from oracles.formats import Bits
-from softcheck.cases.telling import telling_batch
-from softcheck.contract import FindingKind, Violation
-from softcheck.errors import UninterpretableError
+from softcheck.contract import FindingKind
 from softcheck.probes import shape_plan
-from softcheck.probes.arrivals import MOST
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
-from softcheck.probes.judged import Calls, Judged
-from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.probes.outcome import Conclusion, Coverage, Outcome, SeenRegime, Shown
+from softcheck.probes.regime_map import Regime, regimes_of
+from softcheck.probes.regime_plans import EXPLORING, PLANS, Planning, limits_of
 from softcheck.probes.shape_plan import Shape, Space
 from softcheck.probes.shape_predicate import describe_shapes
 from softcheck.probes.sweep import merged
-from softcheck.variants.source import Source, source_of
+from softcheck.probes.tour import Tour
+from softcheck.variants.coverage import code_lines, never_run
+from softcheck.variants.source import source_of
 
 _MOST_PLANNED = 2000
 
-
-@dataclass(frozen=True, slots=True)
-class _PlannedShape:
-    """A shape to try. ``calls`` calls hold as many telling rows as there are, if one call holds fewer."""
-
-    shape: Shape
-    tile: int
-    calls: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """Limits of one trial on one backend."""
-
-    seconds: float
-    most_columns: int
-    most_elements: int
-    rows: int
-    """Telling rows for a shape whose row count is free."""
-    most_batch: int
-    """Elements of a call whose row count is free; there are ``least_rows`` rows in any case."""
-    least_rows: int
-    calls: int
-    """Calls with one row each."""
-    seconds_per_row: float
-    """Seconds that a program of a quick kernel takes, judgement included."""
-    seconds_per_element: float
-
-
 _UNTRIED = "some shapes were left out, since each trial has a limit of time"
-
-Plan = Callable[[Space, _Limits, np.random.Generator], Iterator[_PlannedShape]]
-
-
-def _widths(space: Space, limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    widths = [*islice(shape_plan.around_boundaries(space), 40), *space.representatives(rng)]
-    for columns in dict.fromkeys(widths):
-        yield _PlannedShape(_free(columns, limits), space.tile_below(columns))
-
-
-def _tiles(space: Space, limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    for columns, tile in shape_plan.tiled(space, rng):
-        yield _PlannedShape(_free(columns, limits), tile)
-
-
-def _single_rows(space: Space, limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    widths = space.representatives(rng)
-    # One width with all rows, then other widths with few.
-    first = min(widths, key=lambda n: abs(n - 300))
-    yield _PlannedShape(Shape(1, first), space.tile_below(first), limits.calls)
-    for rows in (1, 2, 3):
-        for columns in rng.permutation(widths).tolist():
-            yield _PlannedShape(Shape(rows, columns), space.tile_below(columns), 8)
-
-
-def _rows(space: Space, _limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    return (_PlannedShape(shape, space.tile_below(shape.columns)) for shape in shape_plan.tall(space, rng))
-
-
-def _elements(space: Space, _limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    return (_PlannedShape(shape, space.tile_below(shape.columns)) for shape in shape_plan.many_elements(space, rng))
-
-
-def _anywhere(space: Space, _limits: _Limits, rng: np.random.Generator) -> Iterator[_PlannedShape]:
-    return (_PlannedShape(shape, space.tile_below(shape.columns)) for shape in shape_plan.anywhere(space, rng))
-
-
-def _free(columns: int, limits: _Limits) -> Shape:
-    return Shape(max(limits.least_rows, min(limits.rows, limits.most_batch // columns)), columns)
-
-
-_PLANS: dict[str, Plan] = {
-    "widths": _widths,
-    "tiles": _tiles,
-    "single-rows": _single_rows,
-    "rows": _rows,
-    "elements": _elements,
-    "anywhere": _anywhere,
-}
-
-_SHARES = {"widths": 0.25, "tiles": 0.25, "single-rows": 0.15, "rows": 0.15, "elements": 0.1, "anywhere": 0.1}
-"""Parts of the time that a probe may take."""
-
-_SECONDS, _SECONDS_INTERPRETED = 5.0, 8.0
-_WIDEST, _WIDEST_INTERPRETED = 2**18, 2**17
 
 
 class _Regimes(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         if not setting.takes(1):
             return []
-        return [Trial(label, label) for label in (list(_PLANS)[:2] if setting.quick else _PLANS)]
+        return [Trial(label, label) for label in (list(PLANS)[:2] if setting.quick else PLANS)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         source = source_of(subject.variant.function)
-        limits = _limits(subject.setting, trial.label)
+        limits = limits_of(subject.setting, trial.label)
         sizes = source.sizes_for(subject.setting.fmt.itemsize)
         numbers = shape_plan.numbers_of(sizes, largest=limits.most_elements)
         space = Space(numbers, limits.most_columns, limits.most_elements)
         rng = np.random.default_rng([source.digest, subject.setting.seed])
-        plan = islice(_PLANS[trial.label](space, limits, rng), _MOST_PLANNED)
-        return _Tour(subject, source, limits, rng).of({target.shape: target for target in plan}.values())
+
+        found: list[Regime] = []
+
+        def regimes() -> list[Regime]:
+            found.extend(regimes_of(subject, source, space, rng))
+            return found
+
+        plan = islice(PLANS[trial.label](Planning(space, limits, rng, regimes)), _MOST_PLANNED)
+        outcome = Tour(subject, source, limits, rng, traces=trial.label == EXPLORING).of(
+            {target.shape: target for target in plan}.values()
+        )
+        if trial.label != EXPLORING or outcome.fatal:
+            return outcome
+        name = getattr(inspect.unwrap(subject.variant.function), "__name__", "")
+        code = code_lines(source, name, with_kernels=not subject.setting.on_gpu)
+        return msgspec.structs.replace(outcome, regimes=tuple(regime.seen() for regime in found), code=code)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Returns one finding per kind, with the shapes that show it as a predicate over rows and columns."""
@@ -148,132 +76,12 @@ class _Regimes(Probe):
             findings=(*(shown for shown in found if shown is not None), *others),
             trials=sum(outcome.skipped is None or bool(outcome.shapes) for _, outcome in done),
             skipped=(*skipped_of(done), *((_UNTRIED,) if untried else ())),
+            regimes=_judged_regimes(done),
+            coverage=_coverage(done),
         )
 
 
 PROBE = _Regimes()
-
-
-def _limits(setting: Setting, label: str) -> _Limits:
-    on_gpu = setting.on_gpu
-    promised = (setting.declaration.column_limit(setting.dtype), setting.widest)
-    widest = min(limit for limit in (*promised, _WIDEST if on_gpu else _WIDEST_INTERPRETED) if limit is not None)
-    seconds = (_SECONDS if on_gpu else _SECONDS_INTERPRETED) * _SHARES[label] / (2 if setting.quick else 1)
-    return _Limits(
-        seconds=seconds,
-        most_columns=widest,
-        most_elements=2**24 if on_gpu else 2**22,
-        rows=192 if on_gpu else 24,
-        most_batch=(2**19 if label == "widths" else 2**17) if on_gpu else 2**15,
-        least_rows=16 if on_gpu else 6,
-        calls=192 if on_gpu else 64,
-        seconds_per_row=1e-7 if on_gpu else 2e-3,
-        seconds_per_element=1e-8 if on_gpu else 2e-7,
-    )
-
-
-class _Tour:
-    """Calls at one shape after the other until the time is over."""
-
-    def __init__(self, subject: Subject, source: Source, limits: _Limits, rng: np.random.Generator) -> None:
-        self._subject = subject
-        self._limits = limits
-        self._rng = rng
-        self._source = source
-        self._calls = Calls(subject, most=MOST if subject.setting.on_gpu else 1)
-        self._fatal = False
-        self._skipped: str | None = None
-        self._tried: list[Shape] = []
-        self._failing: dict[FindingKind, list[Shape]] = defaultdict(list)
-        self._first: dict[FindingKind, Violation] = {}
-        self._pace: dict[int, float] = {}
-        """Seconds per row by the power of two of the columns, of the slowest call so far."""
-
-    def of(self, targets: Iterable[_PlannedShape]) -> Outcome:
-        """Tries the targets in order. Targets that would take longer than the remaining time are left out."""
-        clock = time.perf_counter if self._subject.setting.on_gpu else time.process_time
-        begun, left_out = clock(), 0
-        shapes: list[Shape] = []
-        for target in targets:
-            remaining = self._limits.seconds - (clock() - begun)
-            if self._fatal or remaining <= 0 or self._expected(target.shape) > remaining:
-                left_out += 1
-                continue
-            before = clock()
-            for bits in self._inputs(target):
-                if self._fatal or clock() - begun > self._limits.seconds:
-                    break
-                self._call(bits, len(shapes))
-                shapes.append(target.shape)
-            if self._calls.is_full or not self._subject.setting.on_gpu:
-                self._settle(shapes)
-            if shapes and shapes[-1] == target.shape:
-                self._note(target.shape, (clock() - before) / max(1, target.calls))
-        self._settle(shapes)
-        return self._outcome(left_out)
-
-    def _inputs(self, target: _PlannedShape) -> Iterator[Bits]:
-        """Telling rows in calls of the target's shape: each row again and again in a tall one."""
-        rows, columns = target.shape
-        fmt = self._subject.setting.fmt
-        room = max(self._limits.least_rows, self._limits.most_batch // columns)
-        wanted = min(rows * target.calls, self._limits.rows, room)
-        batch = telling_batch(
-            columns,
-            target.tile,
-            fmt,
-            self._rng,
-            values=[n for n in self._source.numbers if n],
-            places=[n for n in self._source.sizes if n <= columns],
-            most=wanted,
-        )
-        for first in range(0, min(len(batch), rows * target.calls), rows):
-            yield np.ascontiguousarray(np.take(batch, range(first, first + rows), axis=0, mode="wrap"))
-
-    def _call(self, bits: Bits, index: int) -> None:
-        try:
-            self._calls.make(bits, index)
-        except UninterpretableError as error:
-            self._skipped = str(error)
-
-    def _settle(self, shapes: Sequence[Shape]) -> None:
-        for index, judged in self._calls.settle():
-            self._add(shapes[index], judged)
-
-    def _add(self, shape: Shape, judged: Judged) -> None:
-        self._tried.append(shape)
-        self._fatal |= judged.fatal
-        for violation in judged.violations:
-            known = self._failing[violation.kind]
-            is_first = shape.elements < min((each.elements for each in known), default=shape.elements + 1)
-            self._first[violation.kind] = merged(self._first.get(violation.kind), violation, first=is_first)
-            known.append(shape)
-
-    def _expected(self, shape: Shape) -> float:
-        """Seconds that a call may take, by the nearest width that was called and by what any kernel takes."""
-        wanted = int(np.log2(shape.columns))
-        least = shape.rows * self._limits.seconds_per_row + shape.elements * self._limits.seconds_per_element
-        near = min(self._pace, key=lambda width: abs(width - wanted), default=None)
-        if near is None:
-            return least
-        return max(least, shape.rows * self._pace[near] * max(1.0, 2.0 ** (wanted - near)))
-
-    def _note(self, shape: Shape, seconds: float) -> None:
-        width = int(np.log2(shape.columns))
-        self._pace[width] = max(self._pace.get(width, 0.0), seconds / max(4, shape.rows))
-
-    def _outcome(self, left_out: int) -> Outcome:
-        return Outcome(
-            violations=tuple(self._first.values()),
-            shapes=tuple(dict.fromkeys((shape.rows, shape.columns) for shape in self._tried)),
-            failing_shapes={
-                kind: tuple(dict.fromkeys((shape.rows, shape.columns) for shape in broken))
-                for kind, broken in self._failing.items()
-            },
-            fatal=self._fatal,
-            untried=left_out,
-            skipped=self._skipped,
-        )
 
 
 def _kind_over_shapes(done: Sequence[tuple[Trial, Outcome]], kind: FindingKind, tried: set[Shape]) -> Shown | None:
@@ -295,10 +103,48 @@ def _kind_over_shapes(done: Sequence[tuple[Trial, Outcome]], kind: FindingKind, 
     if refusal is not None and any(_is_larger(shape, least) for shape in tried - failing):
         refusal = None
     message = (
-        f"{describe_shapes(tried, failing)} ({len(failing)} of {len(tried)} shapes tried); "
+        f"{_regime_of(done, failing)}{describe_shapes(tried, failing)} ({len(failing)} of {len(tried)} shapes tried); "
         f"at rows = {least.rows}, columns = {least.columns}: {violation.message}"
     )
     return Shown(label, msgspec.structs.replace(violation, message=message, refusal=refusal))
+
+
+def _regime_of(done: Sequence[tuple[Trial, Outcome]], failing: set[Shape]) -> str:
+    """Words for the one regime of several that holds all failing shapes; empty if there is none."""
+    regimes = [regime for _, outcome in done for regime in outcome.regimes]
+    paths = {
+        path
+        for _, outcome in done
+        for shape, path in zip(outcome.shapes, outcome.paths, strict=False)
+        if Shape(*shape) in failing
+    }
+    holding = [regime for regime in regimes if paths <= set(regime.paths)]
+    if len(regimes) < 2 or not paths or len(holding) != 1:
+        return ""
+    return f"in the regime {holding[0].words} [{', '.join(holding[0].launches) or 'no kernel'}]: "
+
+
+def _judged_regimes(done: Sequence[tuple[Trial, Outcome]]) -> tuple[SeenRegime, ...]:
+    """Returns the regimes with the shapes that were judged in each, in any trial."""
+    judged: dict[str, set[Shape]] = defaultdict(set)
+    for _, outcome in done:
+        for shape, path in zip(outcome.shapes, outcome.paths, strict=False):
+            judged[path].add(Shape(*shape))
+    regimes = []
+    for regime in (regime for _, outcome in done for regime in outcome.regimes):
+        shapes = [shape for path in regime.paths for shape in judged.get(path, ())]
+        elements = sum(shape.elements for shape in shapes)
+        regimes.append(msgspec.structs.replace(regime, shapes=len(shapes), elements=elements))
+    return tuple(regimes)
+
+
+def _coverage(done: Sequence[tuple[Trial, Outcome]]) -> Coverage | None:
+    lines = tuple(line for _, outcome in done for line in outcome.code)
+    if not lines:
+        return None
+    run = {place for _, outcome in done for place in outcome.lines}
+    count = sum((line.file, line.line) in run for line in lines)
+    return Coverage(lines=len(lines), run=count, never=tuple(never_run(lines, run)))
 
 
 def _elements_of(shape: tuple[int, int]) -> int:

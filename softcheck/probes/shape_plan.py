@@ -87,8 +87,8 @@ def numbers_of(sizes: Iterable[int], *, largest: int) -> tuple[int, ...]:
 
 def around_boundaries(space: Space) -> Iterator[int]:
     """Widths one below, at and one above each boundary, and around its double."""
-    yield from _interleaved([(n, n + 1, n - 1) for n in space.boundaries])
-    yield from _interleaved([(2 * n, 2 * n + 1) for n in space.boundaries])
+    yield from interleaved([(n, n + 1, n - 1) for n in space.boundaries])
+    yield from interleaved([(2 * n, 2 * n + 1) for n in space.boundaries])
 
 
 def tiled(space: Space, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
@@ -102,17 +102,17 @@ def tiled(space: Space, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
             ends = rng.permuted(np.resize([1, tile, tile - 1, tile // 2 + 1], (2, _TILES)), axis=1)
             widths = [int(count * tile + end) for of_each in ends for count, end in zip(counts, of_each, strict=True)]
             plans.append([(width, tile) for width in widths if width > start])
-    yield from _interleaved(plans)
+    yield from interleaved(plans)
 
 
 def tall(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
     """Row counts around each boundary and around powers of two, with few columns and with many."""
-    counts = [*_interleaved([(n, n + 1, n - 1) for n in space.boundaries]), *ROW_COUNTS]
+    counts = [*interleaved([(n, n + 1, n - 1) for n in space.boundaries]), *ROW_COUNTS]
     few = [Shape(rows, int(rng.choice((5, 8, 40, 130)))) for rows in counts]
     # One boundary of rows and another one of columns, the smallest first.
     edges = [n for n in space.boundaries if n >= _LEAST_TILE]
     both = sorted((Shape(rows, columns + 1) for rows in edges for columns in edges), key=lambda shape: shape.elements)
-    yield from _interleaved([few, both])
+    yield from interleaved([few, both])
     widths = [1, 3, 8, *space.representatives(rng)]
     between = [*space.representatives(rng), *ROW_COUNTS]
     yield from (Shape(rows, columns) for columns in rng.permutation(widths).tolist() for rows in between)
@@ -129,7 +129,7 @@ def many_elements(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
             rows = -(-number // width)
             of_number += [Shape(rows + 1, width), Shape(rows, width), Shape(rows - 1, width), Shape(2 * rows, width)]
         plans.append(of_number)
-    yield from _interleaved(plans)
+    yield from interleaved(plans)
 
 
 def anywhere(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
@@ -150,7 +150,7 @@ def _around(numbers: Sequence[int]) -> list[int]:
 Item = TypeVar("Item")
 
 
-def _interleaved(plans: Sequence[Sequence[Item]]) -> Iterator[Item]:
+def interleaved(plans: Sequence[Sequence[Item]]) -> Iterator[Item]:
     """Yields the first item of each plan, then the second of each, each item once."""
     dealt = (item for items in zip_longest(*plans) for item in items if item is not None)
     yield from dict.fromkeys(dealt)

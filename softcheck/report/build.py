@@ -124,6 +124,8 @@ class _Row:
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),
             sampled=probes.sampled_by(self.probed),
+            regimes=None if (regimes := probes.regimes_of(self.probed)) is None else len(regimes),
+            coverage=probes.coverage_of(self.probed),
             holds=None if self.limits is None else self.limits.holds,
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=self._witness(declaration),
@@ -231,6 +233,9 @@ class _Row:
     def _verdict(self, declaration: Declaration, findings: list[Finding]) -> tuple[Verdict, str | None]:
         if any(f.known is None for f in findings):
             return "fail", None
+        coverage, required = probes.coverage_of(self.probed), self.run.options.require_coverage
+        if required and (coverage is None or coverage.percent < required):
+            return "error", notes.too_little_coverage(coverage, required)
         unseen = [d for d in self._unseen(declaration) if d.always]
         if unseen and self.run.options.strict_declarations:
             return "error", notes.unseen_defect(unseen[0])
@@ -246,6 +251,7 @@ class _Row:
             proposal(causes_of(self._findings(declaration), [case for case, _ in self.measured])),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
             notes.fitting_declaration(self.measured, self.probed, declaration, self.dtype),
+            notes.never_run(probes.coverage_of(self.probed)),
             *(notes.unseen_defect(defect) for defect in self._unseen(declaration)),
         )
         return [f"{self.name}, {self.dtype}: {text}" for text in said if text is not None]

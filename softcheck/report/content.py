@@ -96,18 +96,22 @@ def counted(report: Report) -> str:
     return f"{cases}, {figures.plural(probes, 'probe')}" if report.cases else figures.plural(probes, "probe")
 
 
-def columns(environment: Environment, results: Iterable[VariantResult] = ()) -> list[Column]:
+def columns(report: Report) -> list[Column]:
     """Columns of the verdict table in order.
 
-    Speed is not a column where it can't be measured, nor random elements where none of the results has any.
+    Speed, random elements and regimes are no columns where they were not measured.
     """
-    has_sample = any(result.sampled is not None for result in results)
+    has_sample = any(result.sampled is not None for result in report.variants)
     sampled = [
         Column("sampled", lambda r: figures.extent(None if r.sampled is None else r.sampled.elements), "contract")
     ]
     speed = [
         Column("GB/s", lambda r: figures.speed(r.gb_per_s), "accuracy"),
         Column("vs torch", lambda r: figures.ratio(r.speed_vs_torch), "accuracy"),
+    ]
+    paths = [
+        Column("regimes", lambda r: figures.count(r.regimes), "contract"),
+        Column("coverage", lambda r: figures.percent(None if r.coverage is None else r.coverage.percent), "contract"),
     ]
     return [
         Column("variant", lambda r: one_line(r.name), "both", numeric=False),
@@ -121,7 +125,8 @@ def columns(environment: Environment, results: Iterable[VariantResult] = ()) -> 
         Column("sum viol.", lambda r: figures.count(r.sum_violations), "contract"),
         Column("special mism.", lambda r: figures.count(r.special_mismatches), "contract"),
         *(sampled if has_sample else []),
-        *(speed if environment.backend == "cuda" else []),
+        *(paths if any(result.regimes is not None for result in report.variants) else []),
+        *(speed if report.environment.backend == "cuda" else []),
         Column("findings", kinds, "contract", numeric=False),
     ]
 

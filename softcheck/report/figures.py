@@ -45,6 +45,11 @@ def extent(number: int | None) -> str:
     return f"{tenths // 10}.{tenths % 10}e{power}"
 
 
+def percent(value: float | None) -> str:
+    """A share in whole percent, rounded down, so that 100 % is everything."""
+    return NOT_MEASURED if value is None else f"{math.floor(value)}%"
+
+
 def max_ulp(result: VariantResult | Exhaustive) -> str:
     """The maximum with its sense: ``= 0.501`` over everything there is, ``≥ 0.501`` (rounded down) over samples."""
     if result.max_ulp is None:

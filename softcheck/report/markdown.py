@@ -49,7 +49,7 @@ def cell(markdown: str) -> str:
 
 
 def _table(report: Report, results: list[VariantResult]) -> Iterator[str]:
-    columns = content.columns(report.environment, report.variants)
+    columns = content.columns(report)
     yield table_row([escape(c.title.replace("/ ", "/")) for c in columns])
     yield table_row(["---:" if c.numeric else "---" for c in columns])
     for result in results:

@@ -6,7 +6,7 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind
-from softcheck.probes.outcome import KernelArithmetic, RandomRows
+from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
 
 Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
@@ -113,6 +113,10 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     read them."""
     sampled: RandomRows | None = None
     """The extent of random rows that probes judged beside the cases; null if none were drawn."""
+    regimes: int | None = None
+    """Number of paths that calls take, by kernels, constants and lines; null if the probe "regimes" did not look."""
+    coverage: Coverage | None = None
+    """Lines of the variant's own code that the probe "regimes" ran; null if it did not look or found no source."""
     elements: int = 0
     max_ulp: float | None = None
     mean_ulp: float | None = None

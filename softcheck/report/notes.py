@@ -9,6 +9,7 @@ from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
+from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
 from softcheck.report.figures import plural
 from softcheck.report.model import VariantResult
@@ -19,6 +20,8 @@ from softcheck.toolchain.ptx import contradictions
 from softcheck.variants.declaration import Declaration, KnownDefect
 from softcheck.variants.forms import call_in_words
 from softcheck.variants.registry import split_call
+
+_MOST_PLACES = 8
 
 Measured = Sequence[tuple[Case, Measurement]]
 
@@ -44,6 +47,27 @@ def _calls(run: Run) -> list[str]:
         for name, declaration in run.declarations.items()
         if declaration.call and not split_call(name)[1]
     ]
+
+
+def never_run(coverage: Coverage | None) -> str | None:
+    """Names the lines of a variant's own code that the probe "regimes" did not run."""
+    if coverage is None or not coverage.never:
+        return None
+    more = f" and {len(coverage.never) - _MOST_PLACES} more places" if len(coverage.never) > _MOST_PLACES else ""
+    return (
+        f"the probe regimes ran {coverage.run} of {coverage.lines} lines of its own code; never run: "
+        f"{', '.join(coverage.never[:_MOST_PLACES])}{more}"
+    )
+
+
+def too_little_coverage(coverage: Coverage | None, required: float) -> str:
+    """Says that fewer lines were run than ``--require-coverage`` asks for, and what to do about it."""
+    if coverage is None:
+        return f"--require-coverage {required:g}: no lines were counted; run the probe regimes"
+    return (
+        f"{coverage.percent:.1f} % of the lines of its own code were run, expected {required:g} % "
+        f"(--require-coverage); softcheck regimes names the others, which no input leads to"
+    )
 
 
 def unseen_defect(defect: KnownDefect) -> str:

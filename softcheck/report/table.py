@@ -91,7 +91,7 @@ def _print(console: Console, text: str = "", style: str = "") -> None:
 
 def _fitting(console: Console, report: Report, results: list[VariantResult], *, details: bool) -> list[Table]:
     """The widest arrangement of the columns that fits the console."""
-    columns = content.columns(report.environment, report.variants)
+    columns = content.columns(report)
     *figures_alone, findings = columns
     at = content.Column("at", _place, "accuracy", numeric=False)
     unbounded = console.options.update(width=UNBOUNDED_WIDTH)

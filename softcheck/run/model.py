@@ -41,6 +41,8 @@ class RunOptions:
     seconds_per_call: float = HANG_SECONDS
     compile_seconds: float = COMPILE_SECONDS
     """Seconds that the kernels of a wide row may take to compile on a GPU. Wider rows are left out."""
+    require_coverage: float = 0.0
+    """Percent of the lines of a variant's own code that calls must run."""
     require_all_sizes: bool = False
     """True if sizes that a variant refuses, or that take too long to compile, are findings."""
     in_order: bool = False

@@ -32,7 +32,7 @@ def test_misspelt_command_names_the_near_one(words, said):
 @pytest.mark.parametrize(
     ("words", "at", "expected"),
     [
-        ("softcheck re", 1, {"report", "render"}),
+        ("softcheck re", 1, {"report", "regimes", "render"}),
         ("softcheck corpus v", 2, {"verify"}),
         ("softcheck bench --prof", 2, {"--profile"}),
         ("softcheck exhaust --format s", 3, {"summary"}),

@@ -151,7 +151,7 @@ def test_a_hostile_name_can_neither_break_a_table_nor_mention_anyone():
     report = msgspec.structs.replace(INTERPRETED, variants=(hostile,), notes=("@team <b>|*",))
     text = formats.render(report, "markdown")
     row = next(line for line in text.splitlines() if "≥ 0.501 |" in line)
-    assert len(re.findall(r"(?<!\\)\|", row)) == len(content.columns(report.environment)) + 1
+    assert len(re.findall(r"(?<!\\)\|", row)) == len(content.columns(report)) + 1
     assert "| ``a\\|b`<img src=x>` @team [x](y)`` |" in row
     assert "- &#64;team &lt;b&gt;\\|\\*" in text
 
@@ -229,7 +229,7 @@ def test_random_rows_have_a_column_and_their_witness_a_command(name):
     sampled = RandomRows(elements=12_345_678_901, rows=34_567_890, widths=(1, 7, 129), patterns=65536)
     result = msgspec.structs.replace(PROBED, sampled=sampled, findings=(msgspec.structs.replace(shown, save=save),))
     report = msgspec.structs.replace(INTERPRETED, variants=(result,))
-    assert content.columns(report.environment, report.variants)[-2].cell(result) == "1.2e10"
+    assert content.columns(report)[-2].cell(result) == "1.2e10"
     drawn = formats.render(report, name, PLAIN)
     assert f"$ {save}\n" in drawn
     said = "sampled 1.2e10 elements in 3.4e7 rows of 3 widths and 65,536 bit patterns among others: hybrid (float16)"
@@ -243,7 +243,7 @@ def test_random_rows_have_a_column_and_their_witness_a_command(name):
 
 
 def test_without_random_rows_there_is_no_column_for_them():
-    titles = [column.title for column in content.columns(INTERPRETED.environment, INTERPRETED.variants)]
+    titles = [column.title for column in content.columns(INTERPRETED)]
     assert "sampled" not in titles
 
 

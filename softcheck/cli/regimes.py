@@ -1,0 +1,95 @@
+"""``softcheck regimes``: the paths that variants take, for which shapes, and what was judged in each."""
+
+import sys
+
+import click
+
+from softcheck.cli import progress
+from softcheck.cli.config import ConfiguredCommand, dtype_option
+from softcheck.cli.options import device_option, output_option, variant_options, variants_of
+from softcheck.errors import UsageError
+from softcheck.probes.outcome import Conclusion
+from softcheck.report.output import check_writable, write
+from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.process import DeviceChoice
+from softcheck.run.session import Session
+
+_PROBE = "regimes"
+_NOTHING_RAN = 3
+
+
+@click.command(_PROBE, cls=ConfiguredCommand)
+@variant_options
+@click.option("--dtype", default="float32", callback=dtype_option, show_default=True, help="The inputs' format.")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True)
+@click.option("--quick", is_flag=True, help="Make only the two trials that show most, in half of the time.")
+@device_option
+@output_option
+def command(
+    *,
+    specs: tuple[str, ...],
+    variant: tuple[str, ...],
+    call: str | None,
+    declare: str | None,
+    dtype: str,
+    seed: int,
+    quick: bool,
+    device: DeviceChoice,
+    output: str,
+) -> None:
+    """Show each variant's regimes: shapes, kernels with their constants, what was judged, and lines that never ran.
+
+    A regime is a set of shapes on which calls launch the same kernels, with the same constants but for those that
+    follow the input's size, and run the same lines. The report's probe of the same name judges each regime.
+    """
+    check_writable(output)
+    names = variants_of(click.get_current_context(), specs, variant, call, declare)
+    if not names:
+        raise UsageError("no variant is named; write softcheck regimes FILE.py:FUNCTION, or a name of softcheck list")
+    session = Session(device, jobs=1)
+    texts, broken = [], False
+    try:
+        with progress.shown() as events:
+            for name in names:
+                events.stage(f"exploring {name}")
+                declaration = session.load(name, (dtype,))
+                if isinstance(declaration, str):
+                    click.echo(f"softcheck: {name}: {declaration}", err=True)
+                    continue
+                if dtype not in declaration.dtypes:
+                    click.echo(f"softcheck: {name} declares {', '.join(declaration.dtypes)}, not {dtype}", err=True)
+                    continue
+                result = run_probe(session, ProbeTask(variant=name, dtype=dtype, probe=_PROBE, quick=quick, seed=seed))
+                if result is not None:
+                    texts.append(_text(name, dtype, result.conclusion))
+                    broken |= any(
+                        declaration.explanation(
+                            shown.violation, result.case_id(shown.label), dtype, session.ready.backend
+                        )
+                        is None
+                        for shown in result.conclusion.findings
+                    )
+    finally:
+        session.close()
+    write("\n".join(texts), output)
+    sys.exit(_NOTHING_RAN if not texts else int(broken))
+
+
+def _text(name: str, dtype: str, found: Conclusion) -> str:
+    lines = [f"{name}, {dtype}: {len(found.regimes)} regime{'s' * (len(found.regimes) != 1)}"]
+    for regime in found.regimes:
+        rows, columns = regime.narrowest
+        lines += [
+            f"  {regime.words}",
+            f"    launches {', '.join(regime.launches) or 'no Triton kernel'}",
+            f"    smallest {rows} x {columns}; judged {regime.shapes} shapes, {regime.elements:,} elements",
+        ]
+        if not regime.shapes:
+            lines.append("    not judged: its shapes take longer than the limit of time")
+    if not found.regimes:
+        lines.append("  none was found: the function could not be called without launching its kernels")
+    if found.coverage is not None:
+        lines.append(f"  ran {found.coverage.run} of {found.coverage.lines} lines of its own code")
+        lines += [f"    never run: {words}" for words in found.coverage.never]
+    lines += [f"  {shown.violation.kind}: {shown.violation.message}" for shown in found.findings]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,125 @@
+"""The regimes of a variant: shapes on which its calls take the same path, as exploration finds them."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from softcheck.probes.base import Subject
+from softcheck.probes.outcome import SeenRegime
+from softcheck.probes.shape_plan import ROW_COUNTS, WIDTHS_OF_MODELS, Shape, Space
+from softcheck.probes.shape_predicate import describe_shapes
+from softcheck.variants.exploration import explore
+from softcheck.variants.signatures import CallPath, Launch
+from softcheck.variants.source import Source
+
+_SECONDS = 1.0
+_LEAST_TILE = 16
+_MOST_MULTIPLE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """Explored shapes on one path."""
+
+    shapes: tuple[Shape, ...]
+    """Ascending by elements."""
+    launches: tuple[Launch, ...]
+    paths: frozenset[str]
+    """Names of the paths of its shapes: several, where a constant equals a size by chance."""
+    words: str
+    """A predicate that holds for these of all explored shapes."""
+
+    def seen(self) -> SeenRegime:
+        """The regime in a form that travels between processes."""
+        return SeenRegime(
+            words=self.words,
+            launches=tuple(map(str, self.launches)),
+            paths=tuple(sorted(self.paths)),
+            narrowest=self.shapes[0],
+        )
+
+    @property
+    def tile(self) -> int | None:
+        """The largest constant of a launch that does not follow the input's size and may be a tile's width."""
+        constants = chain.from_iterable(launch.constants for launch in self.launches)
+        found = [
+            c.value for c in constants if c.follows is None and isinstance(c.value, int) and c.value >= _LEAST_TILE
+        ]
+        return max(found, default=None)
+
+
+def regimes_of(subject: Subject, source: Source, space: Space, rng: np.random.Generator) -> list[Regime]:
+    """Explores a variant and returns its regimes, those of the smallest shapes first."""
+    rows, columns = _grid(space, rng)
+    found = explore(
+        subject.variant.function,
+        source,
+        subject.setting.dtype,
+        subject.device,
+        rows=rows,
+        columns=columns,
+        most_elements=max(space.most_elements, 2**24),
+        seconds=_SECONDS,
+    )
+    return _regimes({Shape(*shape): path for shape, path in found.items()})
+
+
+def paths_of(subject: Subject, source: Source, shapes: Sequence[Shape]) -> Mapping[Shape, CallPath]:
+    """Maps shapes to the paths that calls on them take, as far as these are found."""
+    most = max((shape.elements for shape in shapes), default=0)
+    function, dtype, device = subject.variant.function, subject.setting.dtype, subject.device
+    found = explore(function, source, dtype, device, shapes=shapes, most_elements=most, seconds=_SECONDS / 2)
+    return {Shape(*shape): path for shape, path in found.items()}
+
+
+def _grid(space: Space, rng: np.random.Generator) -> tuple[list[int], list[int]]:
+    """Row counts and widths, ascending, between which boundaries are looked for."""
+    around = [n + d for n in space.numbers for d in (-1, 0, 1)]
+    multiples = [n * int(rng.integers(3, _MOST_MULTIPLE)) for n in space.numbers]
+    powers = [2**k + d for k in range(18) for d in (0, 1)]
+    columns = {n for n in (*around, *multiples, *powers, *WIDTHS_OF_MODELS) if 0 < n <= space.most_columns}
+    rows = {n for n in (*ROW_COUNTS, *around, *powers) if 0 < n <= space.most_elements}
+    return sorted(rows), sorted(columns)
+
+
+def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
+    alike: dict[tuple[object, ...], list[Shape]] = defaultdict(list)
+    for shape, path in found.items():
+        alike[path.key].append(shape)
+    groups = _without_coincidences([[(shape, found[shape]) for shape in shapes] for shapes in alike.values()])
+    regimes = []
+    for group in groups:
+        shapes = sorted((shape for shape, _ in group), key=lambda shape: (shape.elements, shape))
+        path = group[0][1]
+        words = describe_shapes(list(found), set(shapes)) if len(groups) > 1 else "all shapes"
+        paths = frozenset(path.name for _, path in group)
+        regimes.append(Regime(tuple(shapes), path.launches, paths, words))
+    return sorted(regimes, key=lambda regime: regime.shapes[0].elements)
+
+
+_Group = list[tuple[Shape, CallPath]]
+
+
+def _without_coincidences(groups: Sequence[_Group]) -> list[_Group]:
+    """Joins a group whose constants equal a size by chance with a larger group that explains their values."""
+    kept: list[_Group] = []
+    for group in sorted(groups, key=len, reverse=True):
+        host = next((other for other in kept if all(_explains(other[0][1], *member) for member in group)), None)
+        if host is None:
+            kept.append(group)
+        else:
+            host.extend(group)
+    return kept
+
+
+def _explains(model: CallPath, shape: Shape, path: CallPath) -> bool:
+    """True if a path of this shape is what the model's path would be for the shape."""
+    if model.lines != path.lines or [name for name, _ in model.launches] != [name for name, _ in path.launches]:
+        return False
+    return all(
+        [(c.name, c.value_at(shape)) for c in of_model.constants] == [(c.name, c.value) for c in of_path.constants]
+        for of_model, of_path in zip(model.launches, path.launches, strict=True)
+    )

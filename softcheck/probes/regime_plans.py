@@ -1,0 +1,178 @@
+"""Plans of the trials of ``regimes``: which shapes are tried, in what order, and within which limits."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+
+import numpy as np
+
+from softcheck.probes import shape_plan
+from softcheck.probes.base import Setting
+from softcheck.probes.regime_map import Regime
+from softcheck.probes.shape_plan import Shape, Space, interleaved
+
+_MOST_IN_A_REGIME = 48
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedShape:
+    """A shape to try. ``calls`` calls hold as many telling rows as there are, if one call holds fewer."""
+
+    shape: Shape
+    tile: int
+    calls: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLimits:
+    """TrialLimits of one trial on one backend."""
+
+    seconds: float
+    most_columns: int
+    most_elements: int
+    rows: int
+    """Telling rows for a shape whose row count is free."""
+    most_batch: int
+    """Elements of a call whose row count is free; there are ``least_rows`` rows in any case."""
+    least_rows: int
+    calls: int
+    """Calls with one row each."""
+    seconds_per_row: float
+    """Seconds that a program of a quick kernel takes, judgement included."""
+    seconds_per_element: float
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """Everything that a plan may depend on."""
+
+    space: Space
+    limits: TrialLimits
+    rng: np.random.Generator
+    regimes: Callable[[], list[Regime]]
+    """Explores the variant."""
+
+
+Plan = Callable[[Planning], Iterator[PlannedShape]]
+
+
+def _regimes(p: Planning) -> Iterator[PlannedShape]:
+    """In each regime its narrowest shapes, 1 to 8 tiles more than these have, and random shapes."""
+    return interleaved([list(islice(_in_regime(regime, p), _MOST_IN_A_REGIME)) for regime in p.regimes()])
+
+
+def _in_regime(regime: Regime, p: Planning) -> Iterator[PlannedShape]:
+    shapes = [shape for shape in regime.shapes if p.space.fits(shape)]
+    if not shapes:
+        return
+    rows = [shape.rows for shape in shapes]
+    tile = regime.tile
+
+    def planned(rows: int, columns: int) -> PlannedShape:
+        return PlannedShape(Shape(rows, columns), tile or p.space.tile_below(columns))
+
+    def widened(shape: Shape) -> PlannedShape:
+        """With as many rows as a call may hold, if the regime holds so many."""
+        free = _free(shape.columns, p.limits).rows
+        return planned(max(shape.rows, min(free, max(rows))), shape.columns)
+
+    narrow = min(shape.columns for shape in shapes)
+    first, last = shapes[0], max(shapes, key=lambda shape: shape.columns)
+    yield widened(first)
+    yield planned(*first)
+    yield widened(min(shapes, key=lambda shape: shape.columns))
+    tiles = p.rng.permutation(8).tolist() if tile is not None else []
+    ends = [narrow, first.columns, *(narrow // (tile or 1) * (tile or 1) + (tile or 1) * (k + 1) + 1 for k in tiles)]
+    some = [shapes[i] for i in p.rng.integers(0, min(len(shapes), 4 * _MOST_IN_A_REGIME), _MOST_IN_A_REGIME)]
+    for end, shape in zip_longest(ends[2:], [last, *some]):
+        if end is not None and end <= last.columns:
+            yield planned(first.rows, end)
+            yield planned(first.rows, end - 1)
+        if shape is not None:
+            yield planned(*shape)
+
+
+def _widths(p: Planning) -> Iterator[PlannedShape]:
+    widths = [*islice(shape_plan.around_boundaries(p.space), 40), *p.space.representatives(p.rng)]
+    for columns in dict.fromkeys(widths):
+        yield PlannedShape(_free(columns, p.limits), p.space.tile_below(columns))
+
+
+def _tiles(p: Planning) -> Iterator[PlannedShape]:
+    for columns, tile in shape_plan.tiled(p.space, p.rng):
+        yield PlannedShape(_free(columns, p.limits), tile)
+
+
+def _single_rows(p: Planning) -> Iterator[PlannedShape]:
+    widths = p.space.representatives(p.rng)
+    # One width with all rows, then other widths with few.
+    first = min(widths, key=lambda n: abs(n - 300))
+    yield PlannedShape(Shape(1, first), p.space.tile_below(first), p.limits.calls)
+    for rows in (1, 2, 3):
+        for columns in p.rng.permutation(widths).tolist():
+            yield PlannedShape(Shape(rows, columns), p.space.tile_below(columns), 8)
+
+
+def _rows(p: Planning) -> Iterator[PlannedShape]:
+    return (PlannedShape(shape, p.space.tile_below(shape.columns)) for shape in shape_plan.tall(p.space, p.rng))
+
+
+def _elements(p: Planning) -> Iterator[PlannedShape]:
+    return (
+        PlannedShape(shape, p.space.tile_below(shape.columns)) for shape in shape_plan.many_elements(p.space, p.rng)
+    )
+
+
+def _anywhere(p: Planning) -> Iterator[PlannedShape]:
+    return (PlannedShape(shape, p.space.tile_below(shape.columns)) for shape in shape_plan.anywhere(p.space, p.rng))
+
+
+def _free(columns: int, limits: TrialLimits) -> Shape:
+    return Shape(max(limits.least_rows, min(limits.rows, limits.most_batch // columns)), columns)
+
+
+PLANS: dict[str, Plan] = {
+    "regimes": _regimes,
+    "widths": _widths,
+    "tiles": _tiles,
+    "single-rows": _single_rows,
+    "rows": _rows,
+    "elements": _elements,
+    "anywhere": _anywhere,
+}
+
+EXPLORING = "regimes"
+"""The trial that looks for regimes."""
+
+_SHARES = {
+    "regimes": 0.3,
+    "widths": 0.15,
+    "tiles": 0.15,
+    "single-rows": 0.1,
+    "rows": 0.1,
+    "elements": 0.1,
+    "anywhere": 0.1,
+}
+"""Parts of the time that a probe may take."""
+
+_SECONDS, _SECONDS_INTERPRETED = 5.0, 8.0
+_WIDEST, _WIDEST_INTERPRETED = 2**18, 2**17
+
+
+def limits_of(setting: Setting, label: str) -> TrialLimits:
+    """Returns the limits of the trial with this label."""
+    on_gpu = setting.on_gpu
+    promised = (setting.declaration.column_limit(setting.dtype), setting.widest)
+    widest = min(limit for limit in (*promised, _WIDEST if on_gpu else _WIDEST_INTERPRETED) if limit is not None)
+    seconds = (_SECONDS if on_gpu else _SECONDS_INTERPRETED) * _SHARES[label] / (2 if setting.quick else 1)
+    return TrialLimits(
+        seconds=seconds,
+        most_columns=widest,
+        most_elements=2**24 if on_gpu else 2**22,
+        rows=192 if on_gpu else 24,
+        most_batch=(2**19 if label == "widths" else 2**17) if on_gpu else 2**15,
+        least_rows=16 if on_gpu else 6,
+        calls=192 if on_gpu else 64,
+        seconds_per_row=1e-7 if on_gpu else 2e-3,
+        seconds_per_element=1e-8 if on_gpu else 2e-7,
+    )

@@ -1,0 +1,30 @@
+"""``softcheck regimes``: the regimes of a variant, and an exit code that says whether a promise is broken in one."""
+
+from pathlib import Path
+
+from command import softcheck
+
+BUG = Path(__file__).parents[1] / "planted" / "bugs" / "tall_narrow_remainder_lost.py"
+
+
+def test_a_path_for_some_shapes_is_named_and_its_finding_laid_at_it():
+    done = softcheck("regimes", f"{BUG}:softmax", "--quick", "--device", "interpreter")
+    assert done.returncode == 1, done.stderr
+    heading, *lines = done.stdout.splitlines()
+    assert heading.endswith("float32: 2 regimes")
+    at = lines.index("  rows >= 32 and columns <= 64")
+    assert lines[at + 1] == "    launches rows_kernel(BLOCK=next power of 2 of columns, ROWS=4)"
+    assert "  unwritten_output: in the regime rows >= 32 and columns <= 64 [rows_kernel(" in done.stdout
+    assert "lines of its own code" in done.stdout
+
+
+def test_nothing_to_run_exits_3(tmp_path):
+    only = tmp_path / "only.py"
+    only.write_text(
+        "import torch\nfrom softcheck import variant\n\n"
+        "@variant(dtypes=['float16'])\ndef softmax(x):\n    return torch.softmax(x, dim=-1)\n",
+        encoding="utf-8",
+    )
+    done = softcheck("regimes", f"{only}:softmax", "--dtype", "float32", "--device", "interpreter")
+    assert done.returncode == 3
+    assert "declares float16, not float32" in done.stderr
