@@ -53,7 +53,7 @@ class _Regimes(Probe):
 
         plan = islice(PLANS[trial.label](Planning(space, limits, rng, regimes)), _MOST_PLANNED)
         outcome = Tour(subject, source, limits, rng, traces=trial.label == EXPLORING).of(
-            {target.shape: target for target in plan}.values()
+            {target.shape: target for target in plan if space.fits(target.shape)}.values()
         )
         if trial.label != EXPLORING or outcome.fatal:
             return outcome

@@ -5,6 +5,7 @@ import torch
 from probe_helpers import conclusion, kinds
 
 from softcheck.contract import FindingKind
+from softcheck.variants.declaration import variant
 
 
 def right(x):
@@ -39,6 +40,17 @@ def test_a_right_function_is_left_alone(dtype):
     found = conclusion("regimes", right, dtype, labels=["widths"])
     assert found.findings == ()
     assert found.trials == 1
+
+
+@pytest.mark.parametrize("label", ["regimes", "widths", "tiles", "elements", "anywhere"])
+def test_no_wider_rows_than_declared_are_tried(label):
+    @variant(max_columns=300)
+    def narrow(x):
+        # A plan multiplies the numbers 128, 256 and 1024, too.
+        assert x.shape[1] <= 300
+        return right(x)
+
+    assert conclusion("regimes", narrow, labels=[label]).findings == ()
 
 
 def test_a_path_for_one_row():
