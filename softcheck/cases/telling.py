@@ -17,6 +17,12 @@ _STEPS = (1.0, 20.0, 50.0, 88.0, 89.0, 104.0, 150.0, 1e4)
 """Growth of the maximum between tiles: within one rounding, across half of float32's range, at exp's thresholds of
 underflow and overflow, and far beyond."""
 
+_STAIRS = (0.7, 3.0, 5.0, 7.0, 20.0, 100.0)
+"""Growth from each tile to the next: below and above 8, up to which some kernels put a rescaling off."""
+
+_LEVELS = (-30.0, 60.0, -150.0, 150.0)
+"""Means of whole rows. Rows that lie further apart than exp reaches show what one row takes from another."""
+
 _DISTANCES = (8.0, 16.0, 17.5, 20.0, 30.0, 64.0, 87.0, 87.4, 88.0, 88.8, 103.0, 103.9, 104.1, 126 * LN2, 149 * LN2)
 """Distances from the maximum at which exponentials are cut off or change their form."""
 
@@ -112,6 +118,9 @@ class _Drawing:
             self._peaked(np.append(starts[some], starts[-1])),
             lambda: self._jump(-float(self.rng.choice(_STEPS))),
             lambda: self._put_in_last_tile(float(self.rng.choice((np.nan, np.inf)))),
+            lambda: self._one_tile_holds(-np.inf),
+            lambda: self._one_tile_is_moved(-1e4),
+            self._lane_is_masked,
         ]
 
     def groups(self) -> list[_Group]:
@@ -122,15 +131,17 @@ class _Drawing:
             self._peaks(),
             self._covering(),
             [lambda step=step: self._jump(step) for step in (*_STEPS, *(-s for s in _STEPS))],  # type: ignore[misc]
-            [lambda step=step: self._staircase(step) for step in (0.7, -0.7, 20.0, -20.0, 100.0, -100.0)],  # type: ignore[misc]
+            [lambda step=step: self._staircase(step) for step in chain.from_iterable((s, -s) for s in _STAIRS)],  # type: ignore[misc]
             [lambda value=v: self._one_tile_holds(value) for v in (-np.inf, -np.inf, -np.inf, np.nan, np.inf)],  # type: ignore[misc]
             [lambda value=v: self._put_somewhere(value) for v in 3 * (np.nan, np.inf, -np.inf)],  # type: ignore[misc]
+            [lambda step=step: self._one_tile_is_moved(step) for step in (20.0, -20.0, 90.0, -90.0, -1e4)],  # type: ignore[misc]
             [lambda: self._every_second_tile(-np.inf), lambda: self._every_second_tile(-self.fmt.max)],
+            [self._lane_is_masked, self._lane_is_masked],
             [self._ties, self._ties],
             [self._subnormal_results, self._around_subnormal, self._distances, self._distances],
             [self._equal, lambda: self._equal(-80.0), self._signed_zeros, lambda: np.full(self.columns, self.fmt.max)],
             [lambda: np.sort(self.noise()), lambda: -np.sort(self.noise()), self._alternating],
-            [lambda: self.noise(-30.0), lambda: self.noise(60.0), self._far_below, self._wild],
+            [*(lambda mean=mean: self.noise(mean) for mean in _LEVELS), self._far_below, self._wild],
             [lambda v=v: self._around(v) for v in chain.from_iterable((c, -c) for c in self.values)],  # type: ignore[misc]
         ]
 
@@ -210,6 +221,21 @@ class _Drawing:
         row[start : start + self.tile] = -np.inf
         if value != -np.inf:
             row[min(start + int(self.rng.integers(self.tile)), self.columns - 1)] = value
+        return row
+
+    def _one_tile_is_moved(self, step: float) -> Values:
+        """The logits of one tile are larger by ``step`` than those of the tiles around it."""
+        row = self.noise()
+        start = self._tile_start()
+        row[start : start + self.tile] += step
+        return self._finite(row)
+
+    def _lane_is_masked(self) -> Values:
+        """From the second tile on, -inf stands at one residue modulo a number of lanes or the tile's width."""
+        row = self.noise()
+        lanes = int(self.rng.choice((32, _RESIDUES, 128, self.tile)))
+        first = self.tile + int(self.rng.integers(lanes))
+        row[first::lanes] = -np.inf
         return row
 
     def _tile_start(self, first: int = 0) -> int:

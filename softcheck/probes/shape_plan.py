@@ -108,7 +108,8 @@ def tiled(space: Space, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
 def tall(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
     """Row counts around each boundary and around powers of two, with few columns and with many."""
     counts = [*interleaved([(n, n + 1, n - 1) for n in space.boundaries]), *ROW_COUNTS]
-    few = [Shape(rows, int(rng.choice((5, 8, 40, 130)))) for rows in counts]
+    few = [Shape(rows, int(rng.choice((1, 2, 3, 4, 5, 6, 7, 8, 40, 130)))) for rows in counts]
+    few = list(interleaved([few, [Shape(rows, 3) for rows in counts[: 3 * len(space.boundaries)]]]))
     # One boundary of rows and another one of columns, the smallest first.
     edges = [n for n in space.boundaries if n >= _LEAST_TILE]
     both = sorted((Shape(rows, columns + 1) for rows in edges for columns in edges), key=lambda shape: shape.elements)
