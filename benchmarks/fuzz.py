@@ -44,7 +44,7 @@ from softcheck.report import compare, compare_text, formats, json_format
 from softcheck.run.journal import read_header
 from softcheck.run.probing import ProbeTask
 from softcheck.run.protocol import Ready
-from softcheck.run.record import Asked, Keeping, Record, RunHeader, digest_of
+from softcheck.run.record import Asked, Keeping, Kept, Record, RunHeader, digest_of
 from softcheck.run.session import CaseMeasurement
 from softcheck.variants.registry import known_names, resolve
 
@@ -238,7 +238,7 @@ def journal_target(folder: Path) -> Target:
     first.add_result(CaseMeasurement("one_block", case, unmeasured(case.shape, (violation,)), 0.5))
     task = ProbeTask(variant="one_block", dtype=case.dtype, probe="empties")
     for index in range(3):
-        first.add_outcome(task, index, Outcome(violations=(violation,), fatal=index == 1))
+        first.add(Kept(outcome=(task, index, Outcome(violations=(violation,), fatal=index == 1))))
     first.close(is_complete=False)
 
     def read(content: bytes) -> None:
