@@ -16,7 +16,7 @@ from softcheck.report.probes import probe_command
 from softcheck.report.reproduce import finding_id, reproduce_command
 from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
-from softcheck.run.probing import ProbeResult, ProbeTask, run_probe
+from softcheck.run.probing import ProbeResult, ProbeTask, run_probe, time_share
 from softcheck.run.refused_sizes import Around, around
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
@@ -238,6 +238,8 @@ class ProbedAccuracy(_Subject):
     """One variant in one dtype under one probe."""
 
     probe: str
+    subjects: int = 1
+    """Variants times dtypes that are tested in this run."""
 
     def check(self) -> None:
         """Makes every trial and fails with each broken promise: the promise, the trial, and how to reproduce it.
@@ -247,7 +249,8 @@ class ProbedAccuracy(_Subject):
         defects.
         """
         declaration = self.declaration()
-        task = ProbeTask(variant=self.variant, dtype=self.dtype, probe=self.probe)
+        share = time_share(self.session.ready.backend, self.subjects)
+        task = ProbeTask(variant=self.variant, dtype=self.dtype, probe=self.probe, time_share=share)
         result = run_probe(self.session, task)
         if result is None:
             pytest.fail(str(self.given_up()), pytrace=False)

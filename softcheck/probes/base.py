@@ -32,6 +32,8 @@ class Setting:
     """Seed of all random inputs. When a trial is made it is the trial's own seed, so that no two trials share a row."""
     widest: int | None = None
     """Columns beyond which kernels would take too long to compile; None for no such limit."""
+    time_share: float = 1.0
+    """Part of its limit of time that a probe takes. It is 1 on a GPU."""
 
     @property
     def fmt(self) -> Format:

@@ -74,7 +74,7 @@ class _InTurn:
             histories = histories[:3]
         # Beside other work a core's time says how much was done; a GPU's time is no core's.
         clock = time.monotonic if setting.on_gpu else time.process_time
-        seconds = _SECONDS_ON_GPU if setting.on_gpu else _SECONDS
+        seconds = _SECONDS_ON_GPU if setting.on_gpu else _SECONDS * setting.time_share
         begun, made, unable = clock(), 0, None
         for history in histories:
             player = Player(self._subject, self._copies.one())

@@ -164,7 +164,12 @@ def limits_of(setting: Setting, label: str) -> TrialLimits:
     on_gpu = setting.on_gpu
     promised = (setting.declaration.column_limit(setting.dtype), setting.widest)
     widest = min(limit for limit in (*promised, _WIDEST if on_gpu else _WIDEST_INTERPRETED) if limit is not None)
-    seconds = (_SECONDS if on_gpu else _SECONDS_INTERPRETED) * _SHARES[label] / (2 if setting.quick else 1)
+    seconds = (
+        (_SECONDS if on_gpu else _SECONDS_INTERPRETED)
+        * _SHARES[label]
+        * setting.time_share
+        / (2 if setting.quick else 1)
+    )
     return TrialLimits(
         seconds=seconds,
         most_columns=widest,

@@ -109,7 +109,7 @@ def _swept(subject: Subject, asked: _Rows) -> Outcome:
         lambda rows: _telling(rows, asked, subject.setting.fmt, subject.setting.seed),
         layout=asked.placing,
         dispensable=asked.dispensable,
-        seconds=_SECONDS_PACKED if asked.layout == "packed" else _SECONDS,
+        seconds=(_SECONDS_PACKED if asked.layout == "packed" else _SECONDS) * subject.setting.time_share,
     )
 
 

@@ -65,6 +65,7 @@ class _Volume(Probe):
         batches: Callable[[Setting, torch.device, int], Iterator[Batch]] = trial.parameters
         # The numpy judge alone judges float64.
         limits = ON_GPU if setting.on_gpu and setting.fmt.width < 64 else ON_CPU
+        limits = replace(limits, seconds=limits.seconds * setting.time_share)
         return sample(subject, batches(setting, subject.device, seed), _quick(limits) if setting.quick else limits)
 
 

@@ -14,6 +14,7 @@ from softcheck.run.pool import Job, Pool
 from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
 from softcheck.run.protocol import Probed, ProbePlanned, Ready, RunProbe, TrialDone, TrialStarted
 from softcheck.run.session import death
+from softcheck.variants.declaration import Backend
 
 MOST_DEATHS_IN_A_PROBE = 3
 """Trials that ended their worker, after which a probe gives a variant up: each new worker takes seconds."""
@@ -28,9 +29,20 @@ class ProbeTask:
     probe: str
     quick: bool = False
     seed: int = 0
+    time_share: float = 1.0
+    """Part of their time that probes with a limit of time take, where many variants share a machine without a GPU."""
 
     def __str__(self) -> str:
         return f"probe {self.probe} on {self.variant}, {self.dtype}"
+
+
+_WHOLE_TIME = 3
+"""Subjects, each a variant in a dtype, up to which probes take all of their time without a GPU."""
+
+
+def time_share(backend: Backend, subjects: int) -> float:
+    """Part of their time that probes with a limit of time take in a run on so many subjects."""
+    return 1.0 if backend == "cuda" else min(1.0, _WHOLE_TIME / max(1, subjects))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +205,14 @@ def _make_trials(
     pool: Pool, worker: Worker, task: ProbeTask, progress: _Progress, keep: Callable[[int, Outcome], None]
 ) -> None:
     request = RunProbe(
-        task.variant, task.probe, task.dtype, task.quick, task.seed, tuple(progress.outcomes), widest=progress.widest
+        task.variant,
+        task.probe,
+        task.dtype,
+        task.quick,
+        task.seed,
+        tuple(progress.outcomes),
+        widest=progress.widest,
+        time_share=task.time_share,
     )
     for reply in pool.ask(worker, request, lambda: pool.waits(task.variant), str(task)):
         if isinstance(reply, ProbePlanned):

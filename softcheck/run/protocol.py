@@ -62,6 +62,8 @@ class RunProbe(msgspec.Struct, frozen=True, tag=True):
     only: int | None = None
     widest: int | None = None
     """Most columns that are tried; None for no such limit."""
+    time_share: float = 1.0
+    """Part of its limit of time that the probe takes."""
 
 
 class TryWidth(msgspec.Struct, frozen=True, tag=True):

@@ -11,7 +11,15 @@ from softcheck.probes.registry import LONG
 from softcheck.run.model import Events, FirstFinding, Run, RunOptions, Standing
 from softcheck.run.plan import left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
-from softcheck.run.probing import ProbeResult, ProbeTask, is_exclusive, is_heavy, needs_the_device, probe_job
+from softcheck.run.probing import (
+    ProbeResult,
+    ProbeTask,
+    is_exclusive,
+    is_heavy,
+    needs_the_device,
+    probe_job,
+    time_share,
+)
 from softcheck.run.record import Kept, Record
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
@@ -257,8 +265,16 @@ def cases_and_probes(
 
 
 def _probe_tasks(run: Run) -> list[ProbeTask]:
+    share = time_share(run.ready.backend, len(run.declarations) * len(run.options.dtypes))
     return [
-        ProbeTask(variant=name, dtype=dtype, probe=probe, quick=run.options.quick, seed=run.options.seed)
+        ProbeTask(
+            variant=name,
+            dtype=dtype,
+            probe=probe,
+            quick=run.options.quick,
+            seed=run.options.seed,
+            time_share=share,
+        )
         for probe in run.options.probes
         for name, declaration in run.declarations.items()
         for dtype in run.options.dtypes

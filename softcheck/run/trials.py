@@ -36,6 +36,7 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
         quick=request.quick,
         seed=request.seed,
         widest=request.widest,
+        time_share=request.time_share,
     )
     probe, trials = _planned(request.probe, setting)
     outcomes = list(request.done)
