@@ -55,7 +55,7 @@ def never_run(coverage: Coverage | None) -> str | None:
         return None
     more = f" and {len(coverage.never) - _MOST_PLACES} more places" if len(coverage.never) > _MOST_PLACES else ""
     return (
-        f"the probe regimes ran {coverage.run} of {coverage.lines} lines of its own code; never run: "
+        f"the probe regimes ran {coverage.run} of {coverage.lines} lines of its own code; not run by it: "
         f"{', '.join(coverage.never[:_MOST_PLACES])}{more}"
     )
 

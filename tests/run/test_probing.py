@@ -7,14 +7,17 @@ import pytest
 from test_session import TWO, hostile
 
 from softcheck.contract import FindingKind, Violation
+from softcheck.probes.base import Setting
 from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.regime_plans import limits_of
 from softcheck.run.blames import Blames
 from softcheck.run.patience import MOST_TIMEOUTS, Patience
 from softcheck.run.pool import Lane, Pool, spread
-from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, ProbeTask, needs_the_device, probe_job, run_probe
+from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, ProbeTask, needs_the_device, probe_job, run_probe, time_share
 from softcheck.run.process import Worker
 from softcheck.run.protocol import Load, Probed, ProbePlanned, Ready, Refused, TrialDone, TrialStarted, decode_request
 from softcheck.run.session import Session
+from softcheck.variants.declaration import Declaration
 
 ALL = 10
 """Trials of the probe ``empties``."""
@@ -175,3 +178,15 @@ GPU = Ready(backend="cuda", device="GPU", torch="2", triton="3", python="3.11", 
 def test_a_large_probe_has_the_device_to_itself_where_memory_is_short(ready, dtype, alone):
     assert needs_the_device(ProbeTask(variant="v", dtype=dtype, probe="addresses"), ready) is alone
     assert not needs_the_device(ProbeTask(variant="v", dtype=dtype, probe="sizes"), ready)
+
+
+def test_timed_probes_take_part_of_their_time_among_many_variants_without_a_gpu():
+    assert [time_share("interpreter", subjects) for subjects in (1, 3, 15)] == [1.0, 1.0, 0.2]
+    assert time_share("cuda", 15) == 1.0
+    whole, part = (
+        limits_of(
+            Setting(declaration=Declaration(), dtype="float16", backend="interpreter", time_share=share), "widths"
+        )
+        for share in (1.0, 0.2)
+    )
+    assert part.seconds == pytest.approx(0.2 * whole.seconds)
