@@ -23,11 +23,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from planted import Planted, read
-from softcheck.variants.call import TORCH_DTYPES
 
 from oracles.formats import FORMATS
+from softcheck.calling.call import TORCH_DTYPES
 from softcheck.judge.judge import judge
-from softcheck.variants import interpreter
+from softcheck.toolchain import interpreter
 
 FOLDER = Path(__file__).resolve().parent
 WRONG_BY = {torch.float16: 4.0, torch.bfloat16: 4.0, torch.float32: 1024.0, torch.float64: 1024.0}
