@@ -17,6 +17,8 @@ _STEPS = (1.0, 20.0, 50.0, 88.0, 89.0, 104.0, 150.0, 1e4)
 """Growth of the maximum between tiles: within one rounding, across half of float32's range, at exp's thresholds of
 underflow and overflow, and far beyond."""
 
+_NEAR_STEPS, _FAR_STEPS = (1.0, 3.0), (89.0, 104.0, 150.0, 1e4)
+
 _STAIRS = (0.7, 3.0, 5.0, 7.0, 20.0, 100.0)
 """Growth from each tile to the next: below and above 8, up to which some kernels put a rescaling off."""
 
@@ -113,14 +115,17 @@ class _Drawing:
         some = self.rng.permutation(self.tiles - 1)[: min(self._visible, _MOST_PEAKS) - 1]
         return [
             self._peaked(np.append(ends[some], self.columns - 1)),
+            # A maximum that is missed overflows; a rescaling that is missed shows where both sides count.
+            lambda: self._jump(float(self.rng.choice(_FAR_STEPS))),
             self._padding_shows,
-            lambda: self._jump(float(self.rng.choice(_STEPS))),
+            lambda: self._jump(float(self.rng.choice(_NEAR_STEPS))),
             self._peaked(np.append(starts[some], starts[-1])),
-            lambda: self._jump(-float(self.rng.choice(_STEPS))),
             lambda: self._put_in_last_tile(float(self.rng.choice((np.nan, np.inf)))),
             lambda: self._one_tile_holds(-np.inf),
+            lambda: self._jump(-float(self.rng.choice(_NEAR_STEPS))),
             lambda: self._one_tile_is_moved(-1e4),
             self._lane_is_masked,
+            lambda: self._jump(-float(self.rng.choice(_FAR_STEPS))),
         ]
 
     def groups(self) -> list[_Group]:

@@ -79,9 +79,11 @@ class Adapted:
         try:
             value = form(self._function, x, options)
         except Exception as error:
+            from softcheck.calling.call import is_out_of_memory
             from softcheck.calling.unable import limit_behind
 
-            self._form = form if limit_behind(error) is not None else self._found_on_trial(x) or form
+            is_its_own = limit_behind(error) is not None or is_out_of_memory(error)
+            self._form = form if is_its_own else self._found_on_trial(x) or form
             if self._form.text == form.text:
                 raise
         else:

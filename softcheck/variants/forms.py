@@ -42,8 +42,8 @@ class Form:
         self._constants = dict(constants or {})
         try:
             tree = ast.parse(text.strip(), mode="eval")
-        except SyntaxError as error:
-            raise UsageError(f"the call {text!r} is no Python expression: {error.msg}; write it as {PLAIN}") from None
+        except (SyntaxError, UnicodeEncodeError) as error:
+            raise UsageError(f"the call {text!r} is no Python expression: {error}; write it as {PLAIN}") from None
         self.names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
         if "f" not in self.names or not self.names & {*_INPUTS, "copy"}:
             raise UsageError(

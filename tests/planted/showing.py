@@ -43,7 +43,9 @@ def accusations(
         (result,) = session.run_case(case, [planted.spec])
         found += [f"{case.id}: {v.kind}: {v.message}" for v in result.measurement.violations]
     for probe in probes:
-        probed = run_probe(session, ProbeTask(variant=planted.spec, dtype=dtype, probe=probe, quick=True, time_share=0.3))
+        probed = run_probe(
+            session, ProbeTask(variant=planted.spec, dtype=dtype, probe=probe, quick=True, time_share=0.3)
+        )
         assert probed is not None
         found += [
             f"{probed.case_id(shown.label)}, {dtype}: {shown.violation.kind}: {shown.violation.message}"

@@ -11,7 +11,7 @@ import pytest
 
 from softcheck.run import forking
 from softcheck.run.process import Worker, WorkerDiedError
-from softcheck.run.protocol import Declared, Load, Loaded, Refused
+from softcheck.run.protocol import Declared, Load
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_workers_share_one_server_and_have_groups_of_their_own(worker):
 def test_death_of_a_forked_worker_is_told_with_its_signal(worker):
     os.kill(worker._process.pid, signal.SIGSEGV)
     with pytest.raises(WorkerDiedError, match="signal 11"):
-        list(worker.ask(Load("torch", ("float16",)), until=(Loaded, Refused), seconds=5.0))
+        list(worker.ask(Load("torch", ("float16",)), 5.0))
 
 
 def test_last_words_of_a_forked_worker_are_told(tmp_path):
@@ -41,7 +41,7 @@ def test_last_words_of_a_forked_worker_are_told(tmp_path):
         Worker("interpreter") as worker,
         pytest.raises(WorkerDiedError, match="exit status 7; its last words: the end"),
     ):
-        list(worker.ask(Load(f"{tmp_path}/dies.py:softmax", ("float16",)), until=(Loaded, Refused), seconds=5.0))
+        list(worker.ask(Load(f"{tmp_path}/dies.py:softmax", ("float16",)), 5.0))
 
 
 def test_a_forked_worker_has_the_folder_and_environment_of_its_parent(tmp_path, monkeypatch):
@@ -52,7 +52,7 @@ def test_a_forked_worker_has_the_folder_and_environment_of_its_parent(tmp_path, 
     monkeypatch.setenv("SOME_NAME", "some value")
     with Worker("interpreter") as worker:
         assert Path(f"/proc/{worker._process.pid}/cwd").readlink() == tmp_path
-        replies = list(worker.ask(Load("mine.py:softmax", ("float16",)), until=(Loaded, Refused), seconds=5.0))
+        replies = list(worker.ask(Load("mine.py:softmax", ("float16",)), 5.0))
     assert isinstance(replies[0], Declared), replies
 
 
