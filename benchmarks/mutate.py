@@ -192,7 +192,7 @@ def run_all(fates: list[Fate], folder: Path, options: argparse.Namespace) -> Non
 
 
 def judged_by_peers(fates: list[Fate], folder: Path, options: argparse.Namespace) -> dict[str, int]:
-    """How many mutants or originals each judge that others use refuses."""
+    """Number of mutants or originals that each judge that others use refuses."""
     planted = [
         Planted(
             path=folder / f"{fate.name}.py",

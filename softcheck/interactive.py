@@ -35,7 +35,7 @@ class CheckResult:
 
     @property
     def causes(self) -> "tuple[Cause, ...]":
-        """What the findings have in common, in each dtype the cause that explains most first."""
+        """Common causes of the findings, in each dtype the cause that explains most first."""
         return tuple(cause for row in self.report.variants for cause in row.causes)
 
     def __str__(self) -> str:

@@ -362,11 +362,11 @@ def softcheck_session(request: pytest.FixtureRequest) -> "Iterator[Session]":
 
 
 _TOLD: "pytest.StashKey[dict[tuple[str, str], Told]]" = pytest.StashKey()
-"""What tests have failed of so far, by variant and dtype."""
+"""Causes that tests have failed of so far, by variant and dtype."""
 
 
 def _common(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What every subject is made with beside its variant."""
+    """Arguments of every subject beside its variant."""
     return {
         "require_all_sizes": _settings(request.config).require_all_sizes,
         "told": request.config.stash.setdefault(_TOLD, {}),

@@ -36,12 +36,12 @@ class _Shown:
 
 @dataclass
 class Told:
-    """What earlier tests of one variant in one dtype have failed of."""
+    """Causes that earlier tests of one variant in one dtype have failed of."""
 
     causes: dict[str, str] = field(default_factory=dict)
     """The first test that failed of each cause, by the cause's words."""
     widths: list[Finding] = field(default_factory=list)
-    """What the quick probe of widths has found."""
+    """Findings of the quick probe of widths."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class _Subject:
     require_all_sizes: bool = field(default=False, kw_only=True)
     """True if sizes that the variant refuses are broken promises."""
     told: dict[tuple[str, str], Told] = field(default_factory=dict, kw_only=True)
-    """What earlier tests have failed of, by variant and dtype."""
+    """Causes that earlier tests have failed of, by variant and dtype."""
     name: str = field(default="an earlier test", kw_only=True)
     """The name of the test."""
     has_judged: bool = field(default=False, init=False, kw_only=True)
@@ -168,7 +168,7 @@ class _Subject:
         pytest.fail("\n".join([*lines, *others]), pytrace=False)
 
     def _widths(self) -> list[Finding]:
-        """What the quick probe of widths finds, which names the failing widths; nothing where it can't be run."""
+        """Runs the quick probe of widths and returns its findings, which names the failing widths; nothing where it can't be run."""
         task = ProbeTask(variant=self.variant, dtype=self.dtype, probe="sizes", quick=True)
         result = None if self.given_up() else run_probe(self.session, task)
         if result is None:

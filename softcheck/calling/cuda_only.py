@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _ASKS = re.compile(r"\.is_cuda\b|\bcuda\b")
-"""What a condition says that asks for a CUDA tensor: ``x.is_cuda``, or ``x.device.type == "cuda"``."""
+"""Words of a condition that asks for a CUDA tensor: ``x.is_cuda``, or ``x.device.type == "cuda"``."""
 
 _NAMES_DEVICE = re.compile(r"""["']cuda(:\d+)?["']|\.cuda\(""")
 

@@ -1,4 +1,4 @@
-"""What each kind of finding, verdict, probe and column means, in words that the report and ``softcheck explain`` share."""
+"""Meanings of each kind of finding, verdict, probe and column, in words that the report and ``softcheck explain`` share."""
 
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError, near_matches

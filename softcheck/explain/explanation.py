@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a word of a report means. Parts that do not apply are empty."""
+    """The meaning of a word of a report. Parts that do not apply are empty."""
 
     meaning: str
     """One sentence or more, without a capital and without a full stop at the end."""

@@ -97,7 +97,7 @@ def _cause(findings: Sequence[Finding], text: str, *, mend: str = "", declare: s
 
 
 def _offsets(evidence: _Evidence) -> Cause | None:
-    """What is wrong far away, if anything is: a function that refuses every strided input raises there too."""
+    """The cause of what is wrong far away, None if nothing is: a function that refuses every strided input raises there too."""
     far = evidence.of_probes("addresses")
     if all(f.kind is FindingKind.RAISED for f in far):
         return None
@@ -256,7 +256,7 @@ def _limit_of(words: str) -> tuple[str, str]:
 
 
 def _of_widths(words: str, findings: Sequence[Finding]) -> tuple[str, str]:
-    """What a kernel that is wrong at these widths usually does, and the mend."""
+    """The usual fault of a kernel that is wrong at these widths, and the mend."""
     kinds = {f.kind for f in findings}
     if words == _PADDED:
         if any(map(_is_too_small, findings)):

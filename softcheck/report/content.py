@@ -44,7 +44,7 @@ class FindingGroup:
     other_probes: tuple[str, ...] = ()
     """Probes of the trials that are left out."""
     cause: Cause | None = None
-    """What the findings have in common, of whatever kinds they are."""
+    """The common cause of the findings, of whatever kinds they are."""
     kinds: str = ""
     """The kinds of the findings of a cause, with their numbers."""
 

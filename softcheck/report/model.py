@@ -73,7 +73,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """What some findings have in common, with what usually leads to it."""
+    """A property that some findings have in common, with what usually leads to it."""
 
     text: str
     findings: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Where no gradient is recorded a fast path leaves out the maximum "since inference logits are small".
+"""A fast path without gradients leaves out the maximum "since inference logits are small".
 
 From experience: tests run with gradients, serving without.
 """

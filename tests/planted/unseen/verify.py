@@ -176,7 +176,7 @@ def _import(planted: Planted) -> ModuleType:
 
 
 def _in_a_fork(planted: Planted, check: Callable[[Planted], str]) -> str:
-    """What a check says in a process of its own, so that nothing is left of other files' calls."""
+    """Returns what a check says in a process of its own, so that nothing is left of other files' calls."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
 

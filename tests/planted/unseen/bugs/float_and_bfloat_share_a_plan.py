@@ -9,7 +9,7 @@ BACKENDS = ("interpreter", "cuda")
 
 
 class Plan:
-    """How rows of a width are read: 16-bit patterns as the type that the plan was made for."""
+    """The way rows of a width are read: 16-bit patterns as the type that the plan was made for."""
 
     def __init__(self, x):
         self.format = x.dtype

@@ -1,4 +1,4 @@
-"""Where eight columns make a vector and rows are many, results are cut to bfloat16, not rounded: up to one ULP, all to one side."""
+"""Results are cut to bfloat16, not rounded, where eight columns make a vector and rows are many: up to one ULP, to one side."""
 
 import torch
 
