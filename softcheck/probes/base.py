@@ -8,7 +8,6 @@ that ends its process costs a ``crash`` on that trial alone.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import torch
@@ -104,16 +103,10 @@ class Probe(ABC):
             trials=made,
             skipped=skipped_of(done),
             properties=properties,
-            sampled=sampled_of(done),
+            sampled=RandomRows.total(outcome.sampled for _, outcome in done),
         )
 
 
 def skipped_of(done: Sequence[tuple[Trial, Outcome]]) -> tuple[str, ...]:
     """Reasons of the trials that were not made, each once, in order."""
     return tuple(dict.fromkeys(outcome.skipped for _, outcome in done if outcome.skipped is not None))
-
-
-def sampled_of(done: Sequence[tuple[Trial, Outcome]]) -> RandomRows | None:
-    """The extent of the random rows of all trials; None if none drew any."""
-    drawn = [outcome.sampled for _, outcome in done if outcome.sampled is not None]
-    return reduce(RandomRows.plus, drawn) if drawn else None

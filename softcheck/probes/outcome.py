@@ -1,5 +1,8 @@
 """Results of trials and probes, in a form that travels between processes and to disk. Imports no torch."""
 
+from collections.abc import Iterable
+from functools import reduce
+
 import msgspec
 
 from softcheck.contract import FindingKind, Violation
@@ -45,6 +48,12 @@ class RandomRows(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             widths=tuple(sorted({*self.widths, *other.widths})),
             patterns=self.patterns + other.patterns,
         )
+
+    @staticmethod
+    def total(parts: "Iterable[RandomRows | None]") -> "RandomRows | None":
+        """All parts together; None if none drew any rows."""
+        drawn = [part for part in parts if part is not None]
+        return reduce(RandomRows.plus, drawn) if drawn else None
 
 
 class SeenRegime(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

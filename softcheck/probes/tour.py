@@ -63,12 +63,10 @@ class Tour:
             for bits in self._inputs(target):
                 if self._fatal or clock() - begun > self._limits.seconds:
                     break
-                if self._calls.is_full:
-                    self._settle(shapes)
                 self._call(bits, len(shapes))
                 shapes.append(target.shape)
-            if self._calls.is_full or not self._subject.setting.on_gpu:
-                self._settle(shapes)
+                if self._calls.is_full:
+                    self._settle(shapes)
             if shapes and shapes[-1] == target.shape:
                 self._note(target.shape, (clock() - before) / max(1, target.calls))
         self._settle(shapes)

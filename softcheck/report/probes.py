@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import reduce
 
 from softcheck.contract import Violation
 from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows, SeenRegime
@@ -73,8 +72,7 @@ def arithmetic_of(probed: Iterable[ProbeResult]) -> KernelArithmetic | None:
 
 def sampled_by(probed: Iterable[ProbeResult]) -> RandomRows | None:
     """The extent of the random rows that probes judged; None if none drew any."""
-    drawn = [result.conclusion.sampled for result in probed if result.conclusion.sampled is not None]
-    return reduce(RandomRows.plus, drawn) if drawn else None
+    return RandomRows.total(result.conclusion.sampled for result in probed)
 
 
 def regimes_of(probed: Iterable[ProbeResult]) -> tuple[SeenRegime, ...] | None:

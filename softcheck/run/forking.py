@@ -82,7 +82,7 @@ class _Server:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=_without_choice(os.environ),
+                env=without_choice(os.environ),
                 start_new_session=True,
             )
 
@@ -118,7 +118,7 @@ def prepare(device: str) -> None:
 
 def _server(device: str) -> tuple[tuple[object, ...], _Server | None]:
     """Returns the server for a device in the present environment, and its key."""
-    environment = _without_choice(os.environ)
+    environment = without_choice(os.environ)
     read_at_import = sorted((n, value) for n, value in environment.items() if n.startswith(_READ_AT_IMPORT))
     key = (device, sys.executable, os.getpid(), *read_at_import)
     with _starts:
@@ -141,7 +141,7 @@ def fork_worker(device: str, theirs: Connection, shown: int) -> ForkedWorker | N
     errors, their_errors = os.pipe()
     status, their_status = os.pipe()
     try:
-        order = Order(str(Path.cwd()), _without_choice(os.environ))
+        order = Order(str(Path.cwd()), without_choice(os.environ))
         pid = server.fork(order, [theirs.fileno(), shown, their_errors, their_status])
     except OSError:
         with _starts:
@@ -163,6 +163,9 @@ def _close_all(pid: int) -> None:
             server.close()
 
 
-def _without_choice(environment: "os._Environ[str]") -> dict[str, str]:
-    """The environment without the variable by which a worker tells Triton to interpret or to compile."""
+def without_choice(environment: "os._Environ[str]") -> dict[str, str]:
+    """The environment without the variable that tells Triton to interpret or to compile.
+
+    Triton reads it when a kernel is decorated. "auto" is resolved in the worker, which knows whether there is a GPU.
+    """
     return {name: value for name, value in environment.items() if name != "TRITON_INTERPRET"}

@@ -21,7 +21,7 @@ from softcheck.calling import activity
 from softcheck.calling.activity import Phase
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, SoftcheckError
-from softcheck.run.forking import ForkedWorker, fork_worker
+from softcheck.run.forking import ForkedWorker, fork_worker, without_choice
 from softcheck.run.protocol import (
     LAST,
     Call,
@@ -290,10 +290,7 @@ def start_from_nothing(
     device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: bool
 ) -> "subprocess.Popen[bytes]":
     """Starts a worker as a new Python process; see ``start``."""
-    environment = dict(os.environ)
-    # Triton reads this when a kernel is decorated. "auto" is resolved in the worker, which knows whether there is a
-    # GPU.
-    environment.pop("TRITON_INTERPRET", None)
+    environment = without_choice(os.environ)
     if check_heap:
         environment["MALLOC_CHECK_"] = "3"
         environment["LD_PRELOAD"] = " ".join(filter(None, [_HEAP_CHECKER, environment.get("LD_PRELOAD")]))
