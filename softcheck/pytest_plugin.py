@@ -374,15 +374,18 @@ def _common(request: pytest.FixtureRequest) -> dict[str, Any]:
     }
 
 
-def _subjects(request: pytest.FixtureRequest) -> int:
-    """Variants times dtypes among the tests of this run."""
+@pytest.fixture(scope="session")
+def _softcheck_subjects(request: pytest.FixtureRequest) -> int:
+    """Variants times dtypes among the tests of this run, counted once."""
     params = (getattr(item, "callspec", None) for item in request.session.items)
     asked = (spec.params.get("accuracy") for spec in params if spec is not None)
     return len({judged[:2] for judged in asked if judged is not None})
 
 
 @pytest.fixture
-def accuracy(request: pytest.FixtureRequest, softcheck_session: "Session") -> "Accuracy | ProbedAccuracy":
+def accuracy(
+    request: pytest.FixtureRequest, softcheck_session: "Session", _softcheck_subjects: int
+) -> "Accuracy | ProbedAccuracy":
     """The variant, dtype and saved cases, or the probe, of one parametrised test; call ``check()``."""
     from softcheck.testing import Accuracy, ProbedAccuracy
 
@@ -390,7 +393,7 @@ def accuracy(request: pytest.FixtureRequest, softcheck_session: "Session") -> "A
     common = _common(request)
     subject: Accuracy | ProbedAccuracy
     if isinstance(judged, str):
-        subject = ProbedAccuracy(softcheck_session, variant, dtype, judged, subjects=_subjects(request), **common)
+        subject = ProbedAccuracy(softcheck_session, variant, dtype, judged, subjects=_softcheck_subjects, **common)
     else:
         subject = Accuracy(softcheck_session, variant, dtype, judged, **common)
     request.node.stash.setdefault(_SUBJECTS, {})["accuracy"] = subject
