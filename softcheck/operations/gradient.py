@@ -98,5 +98,8 @@ def _allowed(
     of_mean = ((forward + gamma * y) * size).sum(axis=1, keepdims=True)
     least = narrow.least_normal if arithmetic.flush_to_zero else narrow.least_subnormal
     underflow = (columns + _ROUNDINGS) * least * np.maximum(size.max(axis=1, keepdims=True), 1.0)
-    allowed: Values = forward * (size + sums) + y * of_mean + gamma * y * (size + sums) + underflow
+    # torch's CUDA kernel takes the products g y rounded to the format, both for the sum and for the difference.
+    product = fmt.unit_roundoff * y * size + fmt.least_subnormal / 2
+    of_products = product + y * product.sum(axis=1, keepdims=True)
+    allowed: Values = forward * (size + sums) + y * of_mean + gamma * y * (size + sums) + underflow + of_products
     return allowed

@@ -195,13 +195,16 @@ class _RareRows:
         self._drawn = 0
 
     def batches(self, fmt: Format, device: torch.device) -> Iterator[Batch]:
-        """All rows, in batches as large as are asked for."""
+        """Yields all rows, in batches as large as are asked for, until a batch is passed over."""
         for near in (True, False):
             first = 0
             while first < len(self._chosen):
+                self._drawn = 0
                 draw = self._drawing(first, fmt, device, near=near)
                 words = f"rare values beside {'others like them' if near else 'small ones'}, from row {first} on"
                 yield Batch(self._columns, draw, words, self._shown[first:] if near else None)
+                if not self._drawn:
+                    return
                 first += self._drawn
 
     def _drawing(self, first: int, fmt: Format, device: torch.device, *, near: bool) -> Callable[[int], torch.Tensor]:

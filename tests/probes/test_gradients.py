@@ -44,6 +44,27 @@ def test_right_gradients_are_left_alone(dtype):
     assert (found.findings, found.skipped, found.trials) == ((), (), 4)
 
 
+class OfRoundedProducts(torch.autograd.Function):
+    """Rounds the products to the format before they are added and subtracted, as torch does on a GPU."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.softmax(x, dim=-1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        product = (grad * y).double()
+        return (product - y.double() * product.sum(dim=-1, keepdim=True)).to(y.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_products_may_be_rounded_to_the_format(dtype):
+    assert kinds(conclusion("gradients", OfRoundedProducts.apply, dtype)) == set()
+
+
 def test_a_backward_needs_its_own_forward():
     [shown] = conclusion("gradients", OfTwoForwards.apply).findings
     assert shown.violation.kind == "wrong_gradient"

@@ -188,3 +188,10 @@ def test_a_slow_function_gets_small_batches():
     assert conclusion("volume", slow).findings == ()
     assert time.monotonic() - begun < 12
     assert max(most) <= 2048
+
+
+def test_widths_that_take_long_to_prepare_are_passed_over(small_gpu, monkeypatch):
+    monkeypatch.setattr(volume, "ON_GPU", replace(volume.ON_GPU, seconds=0.0, patience=1e9))
+    found = outcome("rare-values", right, backend="cuda")
+    assert found.violations == ()
+    assert found.sampled.widths == (33,)
