@@ -174,7 +174,7 @@ class _Trial:
 
 
 def run_all(fates: list[Fate], folder: Path, options: argparse.Namespace) -> None:
-    """Runs the check of every mutant or original, and of the survivors the probes that need the device to themselves."""
+    """Runs the check of every mutant or original, without the probes that need the device to themselves."""
     cases = [case for case in load(builtin_names()) if case.dtype in options.dtypes]
     lock, done = threading.Lock(), Counter[str]()
 
@@ -186,6 +186,10 @@ def run_all(fates: list[Fate], folder: Path, options: argparse.Namespace) -> Non
 
     with concurrent.futures.ThreadPoolExecutor(options.parallel) as pool:
         list(pool.map(one, fates))
+
+
+def run_apart(fates: list[Fate], folder: Path, options: argparse.Namespace) -> None:
+    """Runs the probes that need the device to themselves on each survivor."""
     for fate in fates:
         if fate.state == "survived":
             _Trial(fate, folder / f"{fate.name}.py", options).run([], APART)
@@ -297,6 +301,7 @@ def main() -> int:
         return 0
     originals = [Fate(name, name) for name in made]
     run_all(originals, folder, options)
+    run_apart(originals, folder, options)
     accused = [fate for fate in originals if fate.state not in {"survived", "cut off"}]
     left = {fate.name for fate in accused}
     pairs = [(one.name, name) for name, found in made.items() if name not in left for one in found]
@@ -304,17 +309,28 @@ def main() -> int:
         drawn = random.Random(options.seed).sample(range(len(pairs)), options.limit)  # noqa: S311 - no secret
         pairs = [pairs[index] for index in sorted(drawn)]
     fates = [Fate(name, source) for name, source in pairs]
-    run_all(fates, folder, options)
-    counted = [fate for fate in fates if fate.state != "failed to import"]
-    peers = {}
-    if not options.no_peers:
-        refused = [judged_by_peers(group, folder, options) for group in (counted, originals)]
-        peers = {judge: (refused[0][judge], refused[1][judge]) for judge in JUDGES}
     diffs = {one.name: one.diff for found in made.values() for one in found}
-    text = markdown(fates, accused, peers, len(originals), diffs)
-    (options.output / "score.md").write_text(text, encoding="utf-8")
-    content = {"fates": [asdict(fate) for fate in fates], "accused": [asdict(fate) for fate in accused], "peers": peers}
-    (options.output / "score.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def save(peers: dict[str, tuple[int, int]]) -> str:
+        """Writes the score anew after each part, so that a run which is cut off leaves what it has."""
+        text = markdown(fates, accused, peers, len(originals), diffs)
+        (options.output / "score.md").write_text(text, encoding="utf-8")
+        content = {
+            "fates": [asdict(fate) for fate in fates],
+            "accused": [asdict(fate) for fate in accused],
+            "peers": peers,
+        }
+        (options.output / "score.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return text
+
+    run_all(fates, folder, options)
+    save({})
+    run_apart(fates, folder, options)
+    text = save({})
+    if not options.no_peers:
+        counted = [fate for fate in fates if fate.state != "failed to import"]
+        refused = [judged_by_peers(group, folder, options) for group in (counted, originals)]
+        text = save({judge: (refused[0][judge], refused[1][judge]) for judge in JUDGES})
     _say(text)
     return 0 if not accused and any(fate.state == "killed" for fate in fates) else 1
 
