@@ -1,12 +1,13 @@
 """Mutation testing: right variants with one small change each, and how many of the mutants the default check kills.
 
     python benchmarks/mutate.py --output FOLDER [--device auto] [--parallel N] [--limit N] [--seed S] [--seconds S]
-                                [--dtypes NAME ...] [--only SOURCE ...] [--list] [--no-peers]
+                                [--dtypes NAME ...] [--only SOURCE ...] [--again FILE] [--list] [--no-peers]
 
 Mutants go to FOLDER/mutants, a file each, and mutants.json lists them. Every mutant gets a worker of its own and a check
 whose steps come cheapest first: a case of each family, the probes' most telling trials, the other cases, the probes whole.
 It ends at the first finding. Findings that the original's declaration explains do not count; an original in which anything
 is found has its mutants left out, and is named. ``--limit`` draws as many mutants by ``--seed``; ``--list`` only writes them.
+``--again`` runs those that an earlier score.json lists as not killed, and takes the others' fates from there.
 
 Probes that need the device to themselves run on the survivors, one at a time. The score goes to score.json and score.md,
 with the survivors as differences: a person has to tell those that compute the same from those that got away. Beside it stand
@@ -213,6 +214,18 @@ def judged_by_peers(fates: list[Fate], folder: Path, options: argparse.Namespace
     return {judge: sum(not verdict[judge] for verdict in verdicts.values()) for judge in JUDGES}
 
 
+def _drawn(made: dict[str, list[Mutant]], accused: set[str], options: argparse.Namespace) -> list[Fate]:
+    """The mutants to run, or those of an earlier score with the fates of the killed ones."""
+    if options.again is not None:
+        known = [Fate(**fate) for fate in json.loads(options.again.read_text(encoding="utf-8"))["fates"]]
+        return [fate if fate.state == "killed" else Fate(fate.name, fate.source) for fate in known]
+    pairs = [(one.name, name) for name, found in made.items() if name not in accused for one in found]
+    if options.limit is not None and options.limit < len(pairs):
+        drawn = random.Random(options.seed).sample(range(len(pairs)), options.limit)  # noqa: S311 - no secret
+        pairs = [pairs[index] for index in sorted(drawn)]
+    return [Fate(name, source) for name, source in pairs]
+
+
 def _declared(path: Path, dtypes: list[str]) -> tuple[str, ...]:
     """Dtypes that a control's file names, of those that are asked for; all of them where it names none."""
     text = path.read_text(encoding="utf-8")
@@ -275,6 +288,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="limit of each mutant's check")
     parser.add_argument("--dtypes", nargs="*", default=["float16", "float32"])
     parser.add_argument("--only", nargs="*", default=[], choices=sorted(sources()), metavar="SOURCE")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="a score.json whose survivors are to run again")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--output", type=Path, required=True)
@@ -303,12 +317,7 @@ def main() -> int:
     run_all(originals, folder, options)
     run_apart(originals, folder, options)
     accused = [fate for fate in originals if fate.state not in {"survived", "cut off"}]
-    left = {fate.name for fate in accused}
-    pairs = [(one.name, name) for name, found in made.items() if name not in left for one in found]
-    if options.limit is not None and options.limit < len(pairs):
-        drawn = random.Random(options.seed).sample(range(len(pairs)), options.limit)  # noqa: S311 - no secret
-        pairs = [pairs[index] for index in sorted(drawn)]
-    fates = [Fate(name, source) for name, source in pairs]
+    fates = _drawn(made, {fate.name for fate in accused}, options)
     diffs = {one.name: one.diff for found in made.values() for one in found}
 
     def save(peers: dict[str, tuple[int, int]]) -> str:
@@ -323,9 +332,10 @@ def main() -> int:
         (options.output / "score.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         return text
 
-    run_all(fates, folder, options)
+    left = [fate for fate in fates if fate.state != "killed"]
+    run_all(left, folder, options)
     save({})
-    run_apart(fates, folder, options)
+    run_apart(left, folder, options)
     text = save({})
     if not options.no_peers:
         counted = [fate for fate in fates if fate.state != "failed to import"]
