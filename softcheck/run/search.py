@@ -11,9 +11,11 @@ import msgspec
 import numpy as np
 
 from oracles.formats import FORMATS, Bits, Format
-from softcheck.cases.case import Case
-from softcheck.cases.families import FAMILIES, cases_of
+from softcheck.cases.case import MAX_STORED_ELEMENTS, Case
+from softcheck.cases.families import FAMILIES
+from softcheck.cases.families.draft import Draft
 from softcheck.cases.importing import case_from_bits
+from softcheck.cases.recipe import Recipe
 from softcheck.contract import Violation
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement, unmeasured
@@ -157,10 +159,12 @@ def search(
 def seeds(fmt: Format, columns: int, seed: int, most_elements: int) -> Bits:
     """First rows to try, [any number, columns]: rows of every family's cases at this width, and generated rows.
 
-    Of each case the first rows are taken. Cases that hold bits instead of a recipe are repeated along the row. The rows
+    Of each case the first rows are taken. Small cases are repeated along the row, others made as wide as it. The rows
     are shuffled and cut to ``most_elements``.
     """
-    rows = [row for family in FAMILIES for case in cases_of(family, fmt.name) for row in _fitted(case, columns)]
+    # Drafts, since the digest of a case would ask for all of its bits.
+    drafts = (draft for family in FAMILIES.values() for draft in family.drafts(fmt))
+    rows = [row for draft in drafts for row in _fitted(draft, columns, fmt)]
     rows += _generated(fmt.name, columns, seed)
     unique = np.unique(np.array(rows, dtype=fmt.storage), axis=0)
     limit = max(1, most_elements // columns)
@@ -195,13 +199,17 @@ def _evolved(
     raise AssertionError("ask() always ends with one of the awaited replies")
 
 
-def _fitted(case: Case, columns: int) -> Bits:
-    if 0 in case.shape:
-        return np.zeros((0, columns), dtype=case.format.storage)
-    rows = min(case.shape[0], _ROWS_PER_CASE)
-    if case.recipe is not None:
-        return case.recipe.bits(rows, columns, case.format)
-    return case.bits(rows)[:, np.arange(columns) % case.shape[1]]
+def _fitted(draft: Draft, columns: int, fmt: Format) -> Bits:
+    if 0 in draft.shape:
+        return np.zeros((0, columns), dtype=fmt.storage)
+    rows = min(draft.shape[0], _ROWS_PER_CASE)
+    if not isinstance(draft.content, Recipe):
+        bits = draft.content
+    elif draft.shape[0] * draft.shape[1] > MAX_STORED_ELEMENTS:
+        return draft.content.bits(rows, columns, fmt)
+    else:
+        bits = draft.content.bits(*draft.shape, fmt)
+    return bits[:rows, np.arange(columns) % draft.shape[1]]
 
 
 def _generated(dtype: str, columns: int, seed: int) -> list[Bits]:

@@ -1,26 +1,23 @@
 """Every variant on every saved case and probe: one test per variant, dtype and family or probe."""
 
 import pytest
-from share import dtype_run, leave_out_all_but_one_dtype
+from share import dtype_run
 
 from oracles.formats import FORMATS
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.probes.registry import PROBES
-from softcheck.testing import Accuracy
 from softcheck.variants.registry import BUILTIN
 
 
 @pytest.mark.accuracy
-def test_accuracy(accuracy, request):
-    name = accuracy.cases[0].family if isinstance(accuracy, Accuracy) else accuracy.probe
-    leave_out_all_but_one_dtype(accuracy, name, request.config)
+def test_accuracy(accuracy):
     accuracy.check()
 
 
 def test_every_dtype_meets_every_family_probe_and_variant():
     names = {case.family for case in load(default_corpora())} | set(PROBES)
     for name in names:
-        assert {dtype_run(variant, name) for variant in BUILTIN} == set(FORMATS)
+        assert {dtype_run(variant, name) for variant in BUILTIN} == {*FORMATS, None}
     for variant in BUILTIN:
         found = [dtype_run(variant, name) for name in names]
-        assert all(found.count(dtype) >= len(names) // 6 for dtype in FORMATS)
+        assert set(found) >= set(FORMATS)

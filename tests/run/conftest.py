@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from softcheck.run import blame
+
 
 @pytest.fixture
 def full_of_numbers(tmp_path, monkeypatch):
@@ -16,3 +18,9 @@ def full_of_numbers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     yield lambda: importlib.import_module(name)
     sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def without_heap_checks(monkeypatch):
+    """As on a machine without glibc: a process whose heap is checked starts from nothing, which takes seconds."""
+    monkeypatch.setattr(blame, "can_check_heap", lambda: False)

@@ -63,6 +63,7 @@ def test_write_beyond_memory_is_laid_at_the_call_that_wrote_and_not_where_the_pr
     assert (blame.command.cases, blame.command.check_heap) == ((STRIDED[0],), True)
 
 
+@pytest.mark.usefixtures("without_heap_checks")
 def test_call_after_which_another_crashes_is_named_with_it():
     name = faulty("breaks_the_next_wide_call")
     found, (blame,), _ = run([TWO, THREE, FIVE, FOUR], [name])
@@ -71,6 +72,7 @@ def test_call_after_which_another_crashes_is_named_with_it():
     assert f"after it {FOUR.id} crashes in the same process" in blame.violation.message
 
 
+@pytest.mark.usefixtures("without_heap_checks")
 def test_crash_that_nothing_shows_again_is_a_finding_that_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("CRASHES_ONCE", str(tmp_path / "crashed"))
     found, (blame,), _ = run([TWO, THREE, FOUR, FIVE], [faulty("crashes_once")])
@@ -86,6 +88,7 @@ def test_call_that_crashes_alone_too_is_its_own_fault():
     assert blames == []
 
 
+@pytest.mark.usefixtures("without_heap_checks")
 def test_victim_is_not_blamed_and_the_culprit_that_ran_before_it_is():
     culprit, victim = faulty("poisons_whoever_comes_next"), faulty("yields")
     found, (blame,), notes = run([TWO, THREE, FOUR], [culprit, victim, hostile("healthy")])
@@ -95,6 +98,7 @@ def test_victim_is_not_blamed_and_the_culprit_that_ran_before_it_is():
     assert blame.command.variants == (culprit, victim)
 
 
+@pytest.mark.usefixtures("without_heap_checks")
 def test_crash_between_several_variants_that_nothing_shows_again_is_a_note(tmp_path, monkeypatch):
     monkeypatch.setenv("CRASHES_ONCE", str(tmp_path / "crashed"))
     found, blames, (note,) = run([TWO, FOUR], [hostile("healthy"), faulty("crashes_once")])
@@ -118,7 +122,7 @@ def test_exception_that_shows_alone_too_is_a_finding():
 
 
 def test_hang_on_what_an_earlier_call_locked_is_no_fault_of_the_call_that_waits():
-    found, (blame,), _ = run([TWO, THREE, FOUR], [faulty("leaves_a_lock_held")], seconds=3.0)
+    found, (blame,), _ = run([TWO, THREE, FOUR], [faulty("leaves_a_lock_held")], seconds=1.0)
     assert kinds(found.values()) == set()
     assert blame.violation.kind is FindingKind.TIMEOUT
 

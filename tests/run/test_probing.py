@@ -47,7 +47,7 @@ def test_healthy_variant_passes_every_trial(session):
     ("name", "kind", "seconds"),
     [
         ("exits_on_five_empty_rows", FindingKind.CRASH, 60.0),
-        ("hangs_on_five_empty_rows", FindingKind.TIMEOUT, 5.0),
+        ("hangs_on_five_empty_rows", FindingKind.TIMEOUT, 1.0),
     ],
 )
 def test_trial_that_ends_its_worker_costs_one_finding_and_the_others_are_made(name, kind, seconds):

@@ -35,7 +35,7 @@ STRIDED = case_of([[0.0, 1.0, 2.0], [5.0, -1.0, 0.5]], "strided", Layout(row_str
 
 @pytest.fixture(scope="module")
 def session():
-    opened = Session("interpreter", jobs=2, seconds_per_call=5.0)
+    opened = Session("interpreter", jobs=2, seconds_per_call=1.0)
     yield opened
     opened.close()
 
@@ -142,7 +142,7 @@ def test_variant_that_dies_when_first_called_is_a_finding_not_a_refusal(session)
 
 
 def test_variant_that_keeps_running_out_of_time_is_given_up():
-    opened = Session("interpreter", jobs=1, seconds_per_call=2.0)
+    opened = Session("interpreter", jobs=1, seconds_per_call=0.5)
     try:
         opened.load(hostile("hangs"), ("float16",))
         for number in range(MOST_TIMEOUTS):
@@ -158,7 +158,7 @@ def test_variant_that_keeps_running_out_of_time_is_given_up():
 def test_what_a_variant_started_ends_with_its_worker():
     import subprocess
 
-    opened = Session("interpreter", jobs=1, seconds_per_call=2.0)
+    opened = Session("interpreter", jobs=1, seconds_per_call=0.5)
     try:
         opened.run_case(THREE, [hostile("leaves_a_child")])
     finally:

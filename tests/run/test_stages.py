@@ -255,7 +255,7 @@ def test_no_more_than_half_of_the_workers_are_kept_for_slow_variants(session, mo
 
 
 def test_one_that_hangs_keeps_the_others_waiting_for_one_call_only(monkeypatch):
-    opened = Session("interpreter", jobs=1, seconds_per_call=3.0)
+    opened = Session("interpreter", jobs=1, seconds_per_call=1.0)
     try:
         run, *_ = loaded(opened, [hostile("hangs")], [case(3), case(5), case(4)])
     finally:
