@@ -15,7 +15,7 @@ import triton.language as tl
 
 from softcheck.calling import launches
 from softcheck.calling.unable import uninterpretable
-from softcheck.toolchain import _interpreter_builder, _interpreter_folds, _interpreter_source
+from softcheck.toolchain import _interpreter_builder, _interpreter_folds, _interpreter_source, _interpreter_types
 from softcheck.toolchain.stand_in_device import StandInKernel
 
 _MARK = "_softcheck_wrapped"
@@ -44,6 +44,8 @@ def correct() -> None:
         )
     if hasattr(interpreter.GridExecutor.__call__, _MARK):
         return
+    # First, since the other modules take the functions that it replaces.
+    _interpreter_types.install(interpreter)
     _interpreter_builder.install(interpreter)
     _interpreter_folds.install(interpreter)
     _interpreter_source.install(interpreter)

@@ -1,0 +1,63 @@
+"""Types and shapes that Triton's interpreter makes anew for every tensor, kept for the next tensor of the type.
+
+Nothing is computed otherwise: a third of an interpreted kernel's time goes into names and shapes of types that a kernel
+has made before. Types with the same name are equal.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import triton.language as tl
+
+_OF_ONE_TENSOR = frozenset({"handle", "type", "dtype"})
+
+
+def install(interpreter: Any) -> None:
+    """Makes the interpreter keep NumPy's types, block types, and the shapes of tensors."""
+    interpreter._get_np_dtype = _by_name(interpreter._get_np_dtype)  # noqa: SLF001
+    tl.core.block_type.__init__ = _kept_blocks(tl.core.block_type.__init__)
+    tl.core.tensor.__init__ = _kept_shapes(tl.core.tensor.__init__)
+
+
+def _by_name(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    known: dict[str, Any] = {}
+
+    def numpy_type(triton_type: Any) -> Any:
+        name = triton_type.name
+        found = known.get(name)
+        if found is None:
+            found = known[name] = original(triton_type)
+        return found
+
+    return numpy_type
+
+
+def _kept_blocks(original: Callable[..., None]) -> Callable[..., None]:
+    known: dict[Any, dict[str, Any]] = {}
+
+    def initialise(block: Any, element_ty: Any, shape: Any) -> None:
+        key = (element_ty.name, *shape) if all(type(size) is int for size in shape) else None
+        kept = known.get(key)
+        if kept is not None:
+            block.__dict__.update(kept)
+            return
+        original(block, element_ty, shape)
+        if key is not None:
+            known[key] = dict(vars(block))
+
+    return initialise
+
+
+def _kept_shapes(original: Callable[..., None]) -> Callable[..., None]:
+    known: dict[str, dict[str, Any]] = {}
+
+    def initialise(tensor: Any, handle: Any, type: Any) -> None:  # noqa: A002 - Triton passes it by this name
+        kept = known.get(type.name)
+        if kept is None:
+            original(tensor, handle, type)
+            known[type.name] = {name: value for name, value in vars(tensor).items() if name not in _OF_ONE_TENSOR}
+            return
+        tensor.__dict__.update(kept)
+        tensor.handle, tensor.type, tensor.dtype = handle, type, type.scalar
+
+    return initialise
