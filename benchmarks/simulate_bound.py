@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, Bits, Format, Values, decode, encode
-from softcheck.judge.block import Block
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import STANDARD, reference
 from softcheck.operations import bounds
 from softcheck.operations.arithmetic import WARP, Arithmetic
+from softcheck.operations.block import Block
 from softcheck.operations.softmax import SOFTMAX
 
 Singles = NDArray[np.float32]

@@ -2,8 +2,8 @@
 
 ``bit_patterns`` draws single elements, ``rows`` and ``matrices`` arrays of patterns, ``cases`` complete cases that a
 corpus can store. Hypothesis' own ``floats()`` knows no bfloat16, and uniform patterns alone hardly ever meet what breaks
-a softmax kernel; so most matrices have a structure: a peak with logits at exp's thresholds below it, masks, ties, ramps.
-All shrink towards few rows and columns of zeros.
+a softmax kernel; so most matrices are those of the case families, with other seeds and shapes, and with masks and edge
+values put in. All shrink towards few rows and columns of zeros.
 """
 
 from dataclasses import dataclass
@@ -11,37 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
+from msgspec.structs import replace
 
 from oracles.formats import FORMATS, Bits, Format, decode
 from softcheck.cases.case import GENERATED, PACKED, Case, Layout
+from softcheck.cases.families import FAMILIES
 from softcheck.cases.families.patterns import edge_patterns
-from softcheck.cases.recipe import (
-    AnyGenerator,
-    AnyModifier,
-    Choice,
-    Constant,
-    Cycle,
-    Mask,
-    Normal,
-    Number,
-    OneHot,
-    Put,
-    Ramp,
-    RandomBits,
-    Recipe,
-    Shift,
-    Sort,
-    Uniform,
-)
+from softcheck.cases.families.tiny import EXP_THRESHOLDS, least_normal_distance, zero_distance
+from softcheck.cases.recipe import AnyModifier, Constant, Cycle, Mask, Number, Put, Recipe, Shift, Sort
 
 __all__ = ["bit_patterns", "cases", "matrices", "rows"]
 
 _EDGE_WIDTHS = (1, 2, 127, 128, 129, 511, 512, 513)
 _MOST_LISTED = 16
 """Matrices of up to about this many elements may be drawn element by element; larger ones come from recipes."""
-
-_THRESHOLDS = (0.5, 1.0, 9.7, 10.4, 17.3, 17.4, 87.3, 88.0, 92.8, 103.9, 104.0, 708.4, 745.1, 746.0)
-"""Distances below the maximum at which exp, or a result in one of the formats, turns subnormal or zero."""
 
 
 def bit_patterns(
@@ -208,16 +191,23 @@ def _contents(
     words: list[Number] = ["max", "min", "least_normal", "least_subnormal", 0.0, 1.0, -100.0]
     specials: tuple[tuple[Number, bool], ...] = (("nan", nan), ("inf", infinity), ("-inf", negative_infinity))
     words += [word for word, allowed in specials if allowed]
+    refused = [float(word) for word, allowed in specials if not allowed]
     made: st.SearchStrategy[tuple[Bits, Recipe | None]] = st.builds(
         _made,
         st.just(fmt),
         bounds.shapes(),
-        _generators(fmt, bounds.max_columns, specials=nan and infinity and negative_infinity),
+        _recipes(fmt),
         st.lists(_modifiers(words, "-inf" if negative_infinity else "min"), max_size=3),
-        st.none() | st.builds(Shift, _finite(fmt)),
-    )
+        st.none() | st.builds(Shift, st.floats(-64.0, 64.0)),
+    ).filter(lambda content: not _holds(content[0], fmt, refused))
     few = bounds.listed_shapes()
     return made if few is None else _listed(fmt, few, element) | made
+
+
+def _holds(bits: Bits, fmt: Format, refused: list[float]) -> bool:
+    """True if any element is one of these special values."""
+    values = decode(bits, fmt)
+    return any(bool((np.isnan(values) if np.isnan(value) else values == value).any()) for value in refused)
 
 
 @st.composite
@@ -231,49 +221,34 @@ def _listed(
 
 
 def _made(
-    fmt: Format, shape: tuple[int, int], start: AnyGenerator, then: list[AnyModifier], shift: Shift | None
+    fmt: Format, shape: tuple[int, int], recipe: Recipe, then: list[AnyModifier], shift: Shift | None
 ) -> tuple[Bits, Recipe]:
-    # One shift at most, applied first and not to patterns of any size, so that no finite logit overflows.
-    first = () if shift is None or isinstance(start, RandomBits) else (shift,)
-    recipe = Recipe(start, (*first, *then))
+    first = () if shift is None else (shift,)
+    recipe = Recipe(recipe.start, (*recipe.then, *first, *then))
     return recipe.bits(*shape, fmt), recipe
 
 
-def _finite(fmt: Format) -> st.SearchStrategy[float]:
-    """Values of at most a quarter of the maximum, so that two of them and a spread never overflow."""
-    limit = fmt.max / 4
-    small = st.floats(-64.0, 64.0)
-    patterns = bit_patterns(fmt.name, allow_nan=False, allow_infinity=False, allow_negative_infinity=False)
-    decoded = patterns.map(lambda bits: float(decode(np.array([bits], fmt.storage), fmt)[0]))
-    return st.just(0.0) | small | decoded.map(lambda value: max(-limit, min(limit, value)))
+def _recipes(fmt: Format) -> st.SearchStrategy[Recipe]:
+    """Rows of zeros, peaks over logits at distances of interest, and the families' recipes with other seeds."""
+    contents = [draft.content for family in FAMILIES.values() for draft in family.drafts(fmt)]
+    recipes = [content for content in contents if isinstance(content, Recipe)]
+    seeded = [recipe for recipe in recipes if hasattr(recipe.start, "seed")]
+    unseeded = [recipe for recipe in recipes if not hasattr(recipe.start, "seed")]
+    reseeded = st.builds(
+        lambda recipe, seed: replace(recipe, start=replace(recipe.start, seed=seed)),
+        st.sampled_from(seeded),
+        st.integers(0, 2**32 - 1),
+    )
+    # First, and drawn without further choices, so that every recipe shrinks to it.
+    return st.one_of(st.just(Recipe(Constant(0.0))), _peak_and_offsets(fmt), st.sampled_from(unseeded), reseeded)
 
 
-def _peak_and_offsets(fmt: Format) -> st.SearchStrategy[Cycle]:
+def _peak_and_offsets(fmt: Format) -> st.SearchStrategy[Recipe]:
     """A peak, and logits below it by nothing, by a little, or by a distance at which exp changes its behaviour."""
-    near_threshold = st.builds(
-        lambda distance, off: distance + off / 64, st.sampled_from(_THRESHOLDS), st.integers(-8, 8)
-    )
-    distances = st.lists(st.just(0.0) | st.floats(0.0, 20.0) | near_threshold, min_size=1, max_size=8)
-    return st.builds(lambda peak, ds: Cycle((peak, *(peak - d for d in ds))), _finite(fmt), distances)
-
-
-def _generators(fmt: Format, longest: int, *, specials: bool) -> st.SearchStrategy[AnyGenerator]:
-    seeds = st.integers(0, 2**32 - 1)
-    value = _finite(fmt)
-    steps = [step for step in (0.0, 0.125, -0.125, 2.0**-10, 1.0, -1.0) if abs(step) * longest < fmt.max / 4]
-    scales = st.sampled_from([1.0, 0.1, 3.0, 30.0, 100.0, min(1e4, fmt.max / 32)])
-    return st.one_of(
-        # First for the same reason as zero among the patterns.
-        st.just(Constant(0.0)),
-        st.builds(Constant, value),
-        _peak_and_offsets(fmt),
-        st.builds(OneHot, value, value, st.none() | st.integers(0, 1024)),
-        st.builds(Choice, seeds, st.lists(value, min_size=1, max_size=5).map(tuple)),
-        st.builds(Ramp, st.floats(-8.0, 8.0), st.sampled_from(steps)),
-        st.builds(Uniform, seeds, st.sampled_from([-1.0, -20.0, -104.0, -1000.0]), st.just(0.0)),
-        st.builds(Normal, seeds, scales),
-        st.builds(RandomBits, seeds, st.just(False)) if not specials else st.builds(RandomBits, seeds, st.booleans()),
-    )
+    distances = st.sampled_from([*(-x for x in EXP_THRESHOLDS), least_normal_distance(fmt), zero_distance(fmt)])
+    near_threshold = st.builds(lambda distance, off: distance + off / 64, distances, st.integers(-8, 8))
+    below = st.lists(st.floats(0.0, 20.0) | near_threshold, min_size=1, max_size=8)
+    return st.builds(lambda peak, ds: Recipe(Cycle((peak, *(peak - d for d in ds)))), st.floats(-64.0, 64.0), below)
 
 
 def _modifiers(words: list[Number], mask: Number) -> st.SearchStrategy[AnyModifier]:

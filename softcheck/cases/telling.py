@@ -11,11 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, Values, encode
-from softcheck.cases.families.tiny import LN2, least_normal_distance, zero_distance
-
-_STEPS = (1.0, 20.0, 50.0, 88.0, 89.0, 104.0, 150.0, 1e4)
-"""Growth of the maximum between tiles: within one rounding, across half of float32's range, at exp's thresholds of
-underflow and overflow, and far beyond."""
+from softcheck.cases.families.tiny import LN2, MAXIMUM_STEPS, least_normal_distance, zero_distance
 
 _NEAR_STEPS, _FAR_STEPS = (1.0, 3.0), (89.0, 104.0, 150.0, 1e4)
 
@@ -135,7 +131,7 @@ class _Drawing:
             [lambda place=place: self._one_finite(place) for place in self._lone_places()],  # type: ignore[misc]
             self._peaks(),
             self._covering(),
-            [lambda step=step: self._jump(step) for step in (*_STEPS, *(-s for s in _STEPS))],  # type: ignore[misc]
+            [lambda step=step: self._jump(step) for step in (*MAXIMUM_STEPS, *(-s for s in MAXIMUM_STEPS))],  # type: ignore[misc]
             [lambda step=step: self._staircase(step) for step in chain.from_iterable((s, -s) for s in _STAIRS)],  # type: ignore[misc]
             [lambda value=v: self._one_tile_holds(value) for v in (-np.inf, -np.inf, -np.inf, np.nan, np.inf)],  # type: ignore[misc]
             [lambda value=v: self._put_somewhere(value) for v in 3 * (np.nan, np.inf, -np.inf)],  # type: ignore[misc]

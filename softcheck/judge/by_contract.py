@@ -14,6 +14,7 @@ import torch
 
 from oracles.formats import Bits, Format
 from oracles.reference import Reference
+from softcheck.calling.call import to_bits
 from softcheck.contract import BOUNDED_KINDS
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import judge
@@ -51,10 +52,40 @@ def judge_call(
     masked = variant.declaration.fully_masked
 
     def judge_by(arithmetic: Arithmetic) -> Measurement:
-        return judge(bits, output, fmt, fully_masked=masked, arithmetic=arithmetic, reference=reference)
+        return judge(
+            bits,
+            output,
+            fmt,
+            fully_masked=masked,
+            arithmetic=arithmetic,
+            reference=reference,
+            operation=variant.operation,
+        )
 
     shape = (bits.shape[0], bits.shape[1])
     return by_contract(variant, fmt, shape, device, judge_by, of_cpu_library=of_cpu_library)
+
+
+def judge_in_place(
+    variant: LoadedVariant,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    fmt: Format,
+    arithmetic: Arithmetic,
+    *,
+    scans: bool = True,
+) -> Measurement:
+    """Judges an output where it lies: by the operation's accelerator on a GPU, if it has one, else by the numpy judge.
+
+    ``x`` and ``y`` are [rows, columns] of the format's dtype. ``judge_on_device`` explains ``scans``. Raises
+    DistrustedError.
+    """
+    masked, operation = variant.declaration.fully_masked, variant.operation
+    if x.device.type != "cuda" or operation.accelerator is None:
+        inputs, outputs = to_bits(x, fmt), to_bits(y, fmt)
+        return judge(inputs, outputs, fmt, fully_masked=masked, arithmetic=arithmetic, operation=operation)
+    measured: Measurement = operation.judge_on_gpu(x, y, fmt, fully_masked=masked, arithmetic=arithmetic, scans=scans)
+    return measured
 
 
 def by_contract(

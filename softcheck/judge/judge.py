@@ -1,4 +1,4 @@
-"""Comparison of an output with the exact softmax: ULPs, sums, special values, error over bound."""
+"""Comparison of an output with the exact answer: ULPs, sums, special values, error over bound."""
 
 from dataclasses import dataclass, field
 
@@ -9,13 +9,13 @@ from oracles.formats import Bits, Format, Values, decode
 from oracles.reference import FullyMasked, Reference
 from softcheck.calling import float_environment
 from softcheck.errors import UsageError
-from softcheck.judge.block import Block, rows_of
 from softcheck.judge.histogram import Histogram
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.judge.merge import larger
 from softcheck.judge.tally import Tally, worst
 from softcheck.operations import bounds, ulp
 from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.block import Block, rows_of
 from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
 
@@ -26,12 +26,14 @@ STANDARD = Arithmetic()
 
 
 @float_environment.standard()
-def reference(values: Values, fmt: Format, fully_masked: FullyMasked = "nan") -> Reference:
+def reference(
+    values: Values, fmt: Format, fully_masked: FullyMasked = "nan", operation: Operation = SOFTMAX
+) -> Reference:
     """The everyday oracle's answer for outputs of a format: float64 for 16 and 32 bits, double-double for float64.
 
     ``values`` is [rows, columns], float64, exactly the inputs' values. Compute it once per case to judge many variants.
     """
-    return SOFTMAX.answer(values, fmt, fully_masked)
+    return operation.answer(values, fmt, fully_masked)
 
 
 @float_environment.standard()
@@ -45,7 +47,7 @@ def judge(
     reference: Reference | None = None,
     operation: Operation = SOFTMAX,
 ) -> Measurement:
-    """Measures one output against the exact softmax of its input and lists the broken promises about values.
+    """Measures one output against the exact answer for its input and lists the broken promises about values.
 
     ``input_bits`` and ``output_bits`` are [rows, columns] bit patterns of the format. ``fully_masked`` is the answer
     for a row of -inf. ``arithmetic`` is the arithmetic whose errors are allowed; the default is the standard contract.

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from oracles.formats import bits_hex
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.block import Block
 from softcheck.judge.measurement import Extreme
 from softcheck.operations import rules
+from softcheck.operations.block import Block
 from softcheck.operations.rules import RowRule, Rule
 
 

@@ -1,5 +1,6 @@
-"""The fields that every operation fills: its exact answer, the errors allowed, the rules, and what it is timed beside."""
+"""The fields that every operation fills: its operands, exact answer, the errors allowed, the rules, and its neighbours."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -8,11 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.gradient import GradientErrors
 from softcheck.operations.rules import Rule
 from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
     import torch
+
+
+class Operand(NamedTuple):
+    """A tensor that an operation reads or writes. Operands that share the name of a dimension share its size."""
+
+    name: str
+    dims: tuple[str, ...]
 
 
 class Limits(NamedTuple):
@@ -40,9 +49,18 @@ class OnDevice(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """A function of each row of a matrix, and all that judges an output of it."""
+    """A function of each row of a matrix, and all that judges an output of it. ``operations.registry`` names it."""
 
     name: str
+    operands: tuple[Operand, ...]
+    """The tensors that it takes, in order. The families fill the first."""
+    outputs: tuple[Operand, ...]
+    """The tensors that it returns, in order. The judge measures the first."""
+    families: tuple[str, ...]
+    """The case families whose logits it takes (``softcheck.cases.families``). Other cases, such as regressions, it
+    takes too."""
+    relations: tuple[str, ...]
+    """The probes ``softcheck.probes.NAME`` whose two inputs have the same answers, but for their places."""
     answer: Callable[[Values, Format, FullyMasked], Reference]
     """Returns the everyday oracle's answer for outputs of a format: float64 for 16 and 32 bits, double-double for float64.
 
@@ -50,19 +68,26 @@ class Operation:
     """
     prove: Callable[[Values, FullyMasked], Reference]
     """Returns the Arb oracle's answer: proven enclosures, for rows that the everyday oracle's own error could decide."""
+    decimal: Callable[[Values, int, FullyMasked], str]
+    """Returns one exact element of a row in decimal, from the row's values and the element's column."""
     bounds: Callable[[Values, Scaled, Values, Model], Bounds]
     """Returns the errors that an arithmetic allows; takes the inputs' values, the exact answer in units of its ULP, the
     exact answer rounded to float64, and the arithmetic's constants."""
-    on_device: OnDevice
-    """Returns exact values and limits where a tensor lies: the one door to the device."""
-    accelerator: str
-    """A faster judge of whole outputs on a GPU, as ``module:function``; ``judge_on_gpu`` calls it."""
     rules: tuple[Rule, ...]
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
-    elements_moved: Callable[[int, int], int]
-    """Returns the elements that must be read and written at least for so many rows and columns."""
+    gradient_errors: Callable[..., GradientErrors] | None = None
+    """Judges a gradient, as ``softcheck.operations.gradient.gradient_errors`` does; None if gradients are not looked at."""
+    on_device: OnDevice | None = None
+    """Returns exact values and limits where a tensor lies. Without it there is no search for the worst row."""
+    accelerator: str | None = None
+    """A package with a faster judge of whole outputs on a GPU, ``trust.judge_trusted``, and a quick pass for rows that are
+    right beyond doubt, ``screen.passing``. Without it the numpy judge judges all outputs."""
+
+    def elements_moved(self, sizes: dict[str, int]) -> int:
+        """Returns the elements that must be read and written at least, for dimensions of these sizes."""
+        return sum(math.prod(sizes[dim] for dim in each.dims) for each in (*self.operands, *self.outputs))
 
     def judge_on_gpu(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> Any:
         """Measures an output where it lies, by the operation's accelerator, whose options and errors these are.
@@ -70,5 +95,11 @@ class Operation:
         The accelerator is imported now: it imports Triton, whose own functions are interpreted or not by the value of
         TRITON_INTERPRET at that moment.
         """
-        module, function = self.accelerator.split(":")
-        return getattr(import_module(module), function)(x, y, fmt, **options)
+        return import_module(f"{self.accelerator}.trust").judge_trusted(x, y, fmt, **options)
+
+    def passing(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> "torch.Tensor":
+        """Returns rows of ``y`` that are right beyond doubt, bool [rows]; none if there is no accelerator to tell."""
+        if self.accelerator is None:
+            return x.new_zeros(len(x)) > 0
+        passed: torch.Tensor = import_module(f"{self.accelerator}.screen").passing(x, y, fmt, **options)
+        return passed

@@ -2,100 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oracles.formats import FORMATS, Bits, Format, Values, bits_hex
+from oracles.formats import FORMATS, Values, bits_hex
 from softcheck.contract import FindingKind
-from softcheck.operations.bounds import Bounds
-from softcheck.operations.order import Disorder
-from softcheck.operations.special import Specials
-from softcheck.operations.ulp import Flags, Scaled
+from softcheck.operations.ulp import Flags
 
-
-class JudgedRows(Protocol):
-    """Some rows of an input, their output, and all figures of them; arrays are [rows, columns] unless said otherwise."""
-
-    @property
-    def first_row(self) -> int:
-        """The number of the first row in the whole input."""
-        ...
-
-    @property
-    def fmt(self) -> Format:
-        """The format of input and output."""
-        ...
-
-    @property
-    def input_bits(self) -> Bits:
-        """The input's bit patterns."""
-        ...
-
-    @property
-    def output_bits(self) -> Bits:
-        """The output's bit patterns."""
-        ...
-
-    @property
-    def logits(self) -> Values:
-        """The input's values."""
-        ...
-
-    @property
-    def output(self) -> Values:
-        """The output's values."""
-        ...
-
-    @property
-    def answer(self) -> Values:
-        """The exact answer rounded to float64."""
-        ...
-
-    @property
-    def exact(self) -> Scaled:
-        """The exact answer in units of its ULP."""
-        ...
-
-    @property
-    def specials(self) -> Specials:
-        """The classes of rows and elements by their special values."""
-        ...
-
-    @property
-    def errors(self) -> Values:
-        """ULP errors; NaN for an element without one."""
-        ...
-
-    @property
-    def bounds(self) -> Bounds:
-        """The errors that the arithmetic allows."""
-        ...
-
-    @property
-    def shares(self) -> Values:
-        """Error divided by bound; -1 for an element without a bound."""
-        ...
-
-    @property
-    def exceeding(self) -> Flags:
-        """Elements whose error exceeds their bound."""
-        ...
-
-    @property
-    def sum_violations(self) -> Flags:
-        """Rows whose sum misses 1 by more than the arithmetic allows. Shape [rows]."""
-        ...
-
-    @property
-    def disorder(self) -> Disorder | None:
-        """Elements that stand below an element of a smaller logit; None if no row need be looked at."""
-        ...
-
-    @property
-    def sum_deviations(self) -> Values:
-        """The outputs' sum minus 1, NaN for a row without a sum. Shape [rows]."""
-        ...
+if TYPE_CHECKING:
+    from softcheck.operations.block import Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +19,11 @@ class ElementRule:
     """A rule that single elements break."""
 
     kind: FindingKind
-    broken: Callable[[JudgedRows], Flags]
+    broken: Callable[["Block"], Flags]
     """Returns the elements that break the rule."""
-    badness: Callable[[JudgedRows], Values] | None
+    badness: Callable[["Block"], Values] | None
     """Returns how badly each element breaks it; None if any of them is as good a witness as another."""
-    describe: Callable[[JudgedRows, int, int], str]
+    describe: Callable[["Block", int, int], str]
     """Says of the element in a row and column which value it has and which was expected."""
     has_share: bool = False
     """True if how badly is the error over its bound."""
@@ -118,11 +34,11 @@ class RowRule:
     """A rule that whole rows break; how badly is what they miss over what is allowed."""
 
     kind: FindingKind
-    broken: Callable[[JudgedRows], Flags]
+    broken: Callable[["Block"], Flags]
     """Returns the rows that break the rule, shape [rows]."""
-    badness: Callable[[JudgedRows], Values]
+    badness: Callable[["Block"], Values]
     """Returns how badly each row breaks it, shape [rows]."""
-    describe: Callable[[JudgedRows, int], str]
+    describe: Callable[["Block", int], str]
     """Says of a row by how much it misses which value."""
 
 
@@ -136,11 +52,11 @@ def in_range(least: float, most: float) -> ElementRule:
     never exceeds 1, but an approximate division may give 1 + 2^-22 in float32 without breaking its own promise.
     """
 
-    def outside(judged: JudgedRows) -> Values:
+    def outside(judged: "Block") -> Values:
         with np.errstate(invalid="ignore"):
             return np.maximum(least - judged.output, judged.output - most)
 
-    def broken(judged: JudgedRows) -> Flags:
+    def broken(judged: "Block") -> Flags:
         by = outside(judged)
         found: Flags = (by > 0) & judged.specials.comparable
         above = found & (judged.output > most) & judged.specials.bounded
@@ -148,7 +64,7 @@ def in_range(least: float, most: float) -> ElementRule:
             found[above] = by[above] > (judged.bounds.elements * judged.exact.ulp)[above]
         return found
 
-    def describe(judged: JudgedRows, row: int, column: int) -> str:
+    def describe(judged: "Block", row: int, column: int) -> str:
         error, exact = float(judged.errors[row, column]), number(float(judged.answer[row, column]))
         return (
             f"{_output(judged, row, column)}, expected a value in [{least:g}, {most:g}], here {exact}: {error:.6g} ULP"
@@ -157,12 +73,12 @@ def in_range(least: float, most: float) -> ElementRule:
     return ElementRule(FindingKind.OUT_OF_RANGE, broken, outside, describe)
 
 
-def _ulp(judged: JudgedRows, row: int, column: int) -> str:
+def _ulp(judged: "Block", row: int, column: int) -> str:
     error, bound = float(judged.errors[row, column]), float(judged.bounds.elements[row, column])
     return f"{_output(judged, row, column)}, {_expected(judged, row, column)}: {error:.6g} ULP, bound {bound:.6g} ULP"
 
 
-def _special(judged: JudgedRows, row: int, column: int) -> str:
+def _special(judged: "Block", row: int, column: int) -> str:
     logits = judged.logits[row]
     if np.isnan(logits).any():
         reason = "the row holds a NaN"
@@ -175,21 +91,21 @@ def _special(judged: JudgedRows, row: int, column: int) -> str:
     return f"{_output(judged, row, column)}, {_expected(judged, row, column)}: {reason}"
 
 
-def _masked(judged: JudgedRows, row: int, column: int) -> str:
+def _masked(judged: "Block", row: int, column: int) -> str:
     return f"{_output(judged, row, column)}, expected exactly 0 for a -inf logit"
 
 
-def _disordered(judged: JudgedRows) -> Flags:
+def _disordered(judged: "Block") -> Flags:
     found = judged.disorder
     return np.zeros(judged.logits.shape, dtype=np.bool_) if found is None else found.excess > 0
 
 
-def _excess(judged: JudgedRows) -> Values:
+def _excess(judged: "Block") -> Values:
     assert judged.disorder is not None
     return judged.disorder.excess
 
 
-def _order(judged: JudgedRows, row: int, column: int) -> str:
+def _order(judged: "Block", row: int, column: int) -> str:
     found = judged.disorder
     assert found is not None
     rival = int(found.rival[row, column])
@@ -201,12 +117,12 @@ def _order(judged: JudgedRows, row: int, column: int) -> str:
     )
 
 
-def _share_of_sum(judged: JudgedRows) -> Values:
+def _share_of_sum(judged: "Block") -> Values:
     with np.errstate(over="ignore"):
         return np.abs(judged.sum_deviations) / judged.bounds.sums
 
 
-def _sum(judged: JudgedRows, row: int) -> str:
+def _sum(judged: "Block", row: int) -> str:
     deviation, allowed = float(judged.sum_deviations[row]), float(judged.bounds.sums[row])
     return (
         f"the outputs' sum misses 1 by {deviation:+.6g} ({deviation.hex()}), expected at most {allowed:.6g} "
@@ -221,7 +137,7 @@ NAN_WHERE_DUE = ElementRule(FindingKind.NAN_MISMATCH, lambda judged: judged.spec
 FINITE_WHERE_DUE = ElementRule(FindingKind.INF_MISMATCH, lambda judged: judged.specials.inf_mismatch, None, _special)
 ZERO_WHERE_MASKED = ElementRule(
     FindingKind.MASKED_NOT_ZERO,
-    lambda judged: judged.specials.masked_not_zero,
+    lambda judged: judged.specials.masked_wrong,
     lambda judged: np.abs(judged.output),
     _masked,
 )
@@ -230,7 +146,7 @@ ORDERED = ElementRule(FindingKind.ORDER_VIOLATION, _disordered, _excess, _order)
 SUMS_TO_ONE = RowRule(FindingKind.SUM_VIOLATION, lambda judged: judged.sum_violations, _share_of_sum, _sum)
 
 
-def place(judged: JudgedRows, row: int, column: int) -> str:
+def place(judged: "Block", row: int, column: int) -> str:
     """Names an element: its row in the whole input, its column, and the input's value there."""
     bits = bits_hex(int(judged.input_bits[row, column]), judged.fmt)
     return f"row {judged.first_row + row}, column {column}, input {number(float(judged.logits[row, column]), bits)}"
@@ -246,10 +162,10 @@ def number(value: float, bits: str | None = None) -> str:
     return f"{text} ({', '.join(inside)})" if inside else text
 
 
-def _output(judged: JudgedRows, row: int, column: int) -> str:
+def _output(judged: "Block", row: int, column: int) -> str:
     bits = bits_hex(int(judged.output_bits[row, column]), judged.fmt)
     return f"output {number(float(judged.output[row, column]), bits)}"
 
 
-def _expected(judged: JudgedRows, row: int, column: int) -> str:
+def _expected(judged: "Block", row: int, column: int) -> str:
     return f"expected {number(float(judged.answer[row, column]))}"

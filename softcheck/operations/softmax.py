@@ -11,7 +11,8 @@ from oracles import ball, double_double, float64
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations import bounds
-from softcheck.operations.operation import Limits, Operation
+from softcheck.operations.gradient import gradient_errors
+from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
     NAN_WHERE_DUE,
@@ -53,6 +54,10 @@ def _bounds(values: Values, exact: Scaled, probabilities: Values, model: bounds.
     return bounds.bounds(values, exact, probabilities, model)
 
 
+def _decimal(row: Values, column: int, fully_masked: FullyMasked) -> str:
+    return ball.decimal(row, column, fully_masked=fully_masked)
+
+
 def _on_device(x: "torch.Tensor", fmt: Format, model: bounds.Model | None, *, strict: bool = False) -> Limits:
     from softcheck.operations.torch_bounds import softmax_limits
 
@@ -67,12 +72,31 @@ def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
 
 SOFTMAX = Operation(
     name="softmax",
+    operands=(Operand("x", ("rows", "columns")),),
+    outputs=(Operand("y", ("rows", "columns")),),
+    families=(
+        *(
+            "huge",
+            "shifted",
+            "padding",
+            "special",
+            "widths",
+            "finfo-min",
+            "subnormal-logits",
+            "subnormal-results",
+            "ties",
+        ),
+        *("one-hot", "ramp", "normal", "uniform", "negative", "positive", "sorted", "one-column", "empty", "layout"),
+        *("sources", "wide", "rows", "temperature", "format-specials", "random-bits", "cancellation"),
+    ),
+    relations=("shifts", "permutations", "appended_masks"),
     answer=_answer,
     prove=_prove,
+    decimal=_decimal,
     bounds=_bounds,
-    on_device=_on_device,
-    accelerator="softcheck.judge.device.trust:judge_trusted",
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, ZERO_WHERE_MASKED, in_range(0.0, 1.0), ORDERED, SUMS_TO_ONE),
     yardstick=_yardstick,
-    elements_moved=lambda rows, columns: 2 * rows * columns,
+    gradient_errors=gradient_errors,
+    on_device=_on_device,
+    accelerator="softcheck.judge.device",
 )

@@ -15,9 +15,10 @@ class Specials:
     """Classes of rows and elements, shape [rows] or [rows, columns]."""
 
     ordinary: Flags
-    """Rows whose answer is an ordinary softmax, [rows]."""
+    """Rows whose answer follows no convention, [rows]."""
     masked: Flags
-    """Elements whose logit is -inf and whose answer is exactly 0: in ordinary rows, and in rows declared to give 0."""
+    """Elements whose logit is -inf and whose answer is exact and a number, such as 0: in ordinary rows, and in rows declared
+    to give it."""
     comparable: Flags
     """Elements with a finite reference and a finite output: those that have an ULP error."""
     bounded: Flags
@@ -25,14 +26,14 @@ class Specials:
     nan_mismatch: Flags
     """NaN on one side only."""
     inf_mismatch: Flags
-    """An infinite output where the answer is finite."""
-    masked_not_zero: Flags
-    """A finite output other than 0 (or -0) for a masked element."""
+    """An infinite output where the answer is finite or the other infinity, or a finite one where it is infinite."""
+    masked_wrong: Flags
+    """A finite output other than the finite answer, such as 0 (or -0), for a masked element."""
 
     @property
     def mismatched(self) -> NDArray[np.bool_]:
         """Special rows with any element that breaks the convention, [rows]."""
-        broken = self.nan_mismatch | self.inf_mismatch | self.masked_not_zero
+        broken = self.nan_mismatch | self.inf_mismatch | self.masked_wrong
         return broken.any(axis=1) & ~self.ordinary
 
 
@@ -43,16 +44,17 @@ def specials(logits: Values, output: Values, reference: Values) -> Specials:
     reference already says.
     """
     expects_nan = np.isnan(reference)
-    finite = np.isfinite(output)
+    finite, expects_finite = np.isfinite(output), np.isfinite(reference)
     masked = np.isneginf(logits) & ~expects_nan
     ordinary = classify(logits) == RowClass.ORDINARY
-    comparable = finite & ~expects_nan
+    comparable = finite & expects_finite
+    is_nan = np.isnan(output)
     return Specials(
         ordinary=ordinary,
         masked=masked,
         comparable=comparable,
         bounded=comparable & ~masked & ordinary[:, None],
-        nan_mismatch=np.isnan(output) != expects_nan,
-        inf_mismatch=np.isinf(output) & ~expects_nan,
-        masked_not_zero=masked & finite & (output != 0),
+        nan_mismatch=is_nan != expects_nan,
+        inf_mismatch=~(comparable | is_nan | expects_nan) & (output != reference),
+        masked_wrong=masked & comparable & (output != reference),
     )

@@ -25,7 +25,7 @@ _MANTISSA = np.int64((1 << _MANTISSA_BITS) - 1)
 
 @dataclass(frozen=True)
 class Scaled:
-    """The exact results r in units of their own ULP: r = (high + low) * 2^quantum, all of shape [rows, columns].
+    """The exact results r in units of their own ULP: |r| = (high + low) * 2^quantum, all of shape [rows, columns].
 
     ``high`` lies in [2^(p-1), 2^p) where r is at least 2^emin (it is 2^p where only ``low`` keeps r below), and in
     [0, 2^(p-1)) below. NaN where r is NaN.
@@ -37,6 +37,8 @@ class Scaled:
     quantum: NDArray[np.int64]
     relative_error: Values
     absolute_error: float
+    negative: Flags | None
+    """True where r is below 0; None if it is nowhere."""
     settled: bool
     """True if r's side of every power of two is known, as in the reference."""
 
@@ -87,15 +89,16 @@ def scale(values: Values, exponents: NDArray[np.int64], fmt: Format) -> Values:
 
 
 def floor_log2(reference: Reference) -> NDArray[np.int64]:
-    """floor(log2 r) of the exact r > 0, shape [rows, columns]; without meaning where r is 0 or NaN.
+    """floor(log2 |r|) of the exact r, shape [rows, columns]; without meaning where r is 0 or not finite.
 
-    Where ``high`` is a power of two and ``low`` negative, r lies in the binade below: the ULP halves there, and a judge
+    Where ``high`` is a power of two and ``low`` of the other sign, |r| lies in the binade below: the ULP halves there, and a judge
     that takes it from the rounded value reports half the error.
     """
     bits = np.ascontiguousarray(reference.high).view(np.int64)
-    exponent = (bits >> _MANTISSA_BITS) - _BIAS
+    exponent = ((bits >> _MANTISSA_BITS) & 0x7FF) - _BIAS
     if reference.low.any():
-        exponent -= (reference.low < 0) & ((bits & _MANTISSA) == 0)
+        opposite = np.signbit(reference.low) != np.signbit(reference.high)
+        exponent -= opposite & (reference.low != 0) & ((bits & _MANTISSA) == 0)
     subnormal_high = exponent < 1 - _BIAS
     if subnormal_high.any() and reference.exponent.any():
         _, exact = np.frexp(reference.high)
@@ -104,7 +107,7 @@ def floor_log2(reference: Reference) -> NDArray[np.int64]:
 
 
 def scaled(reference: Reference, fmt: Format) -> Scaled:
-    """The reference in units of ulp(r) = 2^(max(floor(log2 r), emin) - p + 1).
+    """The reference in units of ulp(r) = 2^(max(floor(log2 |r|), emin) - p + 1).
 
     Multiplying by powers of two is exact, except that a result more than 2^1000 times smaller than the least subnormal
     may become 0.
@@ -118,7 +121,11 @@ def scaled(reference: Reference, fmt: Format) -> Scaled:
     else:
         high = scale(reference.high, -quantum, fmt)
         low = scale(reference.low, -quantum, fmt) if reference.low.any() else np.zeros_like(high)
-    return Scaled(fmt, high, low, quantum, reference.relative_error, reference.absolute_error, reference.settled)
+    negative = high < 0
+    if negative.any():
+        high, low = np.abs(high), np.where(negative, -low, low)
+    signs = negative if negative.any() else None
+    return Scaled(fmt, high, low, quantum, reference.relative_error, reference.absolute_error, signs, reference.settled)
 
 
 def scaled_error(output: Values, exact: Scaled) -> Values:
@@ -129,11 +136,13 @@ def scaled_error(output: Values, exact: Scaled) -> Values:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         error = scale(output, -exact.quantum, exact.fmt)
+        if exact.negative is not None:
+            np.negative(error, out=error, where=exact.negative)
         error -= exact.high
         error -= exact.low
         np.abs(error, out=error)
         np.minimum(error, LARGEST, out=error)
-    error[~np.isfinite(output)] = np.nan
+    error[~(np.isfinite(output) & np.isfinite(exact.high))] = np.nan
     return error
 
 
@@ -157,5 +166,5 @@ def error_as_if_flushing(error: Values, output: Values, exact: Scaled) -> Values
     candidates = exact.below_normal
     if not candidates.any():
         return error
-    native = candidates & ((output == 0) | (output == exact.fmt.least_normal))
+    native = candidates & ((output == 0) | (np.abs(output) == exact.fmt.least_normal))
     return np.where(native, error * 2.0 ** (1 - exact.fmt.precision), error)

@@ -12,7 +12,7 @@ from oracles.formats import encode
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.relations import RelationProbe, compared
+from softcheck.probes.relations import ChangeProbe, compared
 
 PROPERTY = "padding_invariant"
 
@@ -22,8 +22,8 @@ _GROWN_ON_GPU = (501, 513, 1025, 2049, 8200, 65537)
 _PLACES = ("leading", "trailing", "interleaved")
 
 
-class _AppendedMasks(RelationProbe):
-    def trials(self, setting: Setting) -> Sequence[Trial]:
+class _AppendedMasks(ChangeProbe):
+    def changes(self, setting: Setting) -> Sequence[Trial]:
         grown = _GROWN_ON_GPU if setting.on_gpu else _GROWN
         chosen = [n for n in (grown[:2] if setting.quick else grown) if setting.takes(n)]
         return [Trial(f"{place}-{n}", (place, n)) for n in chosen for place in _PLACES]
@@ -41,7 +41,7 @@ class _AppendedMasks(RelationProbe):
         )
 
 
-PROBE = _AppendedMasks()
+PROBE = _AppendedMasks("appended_masks")
 
 
 def _kept(place: str, columns: int) -> NDArray[np.int64]:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 from oracles.formats import FORMATS, Format
+from softcheck.operations.operation import Operation
+from softcheck.operations.registry import operation
 from softcheck.probes.outcome import Conclusion, Outcome, RandomRows, Shown
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.registry import LoadedVariant
@@ -43,6 +45,11 @@ class Setting:
     def on_gpu(self) -> bool:
         """True if kernels run on a GPU; otherwise Triton's interpreter runs them, at some 6 ms per program."""
         return self.backend == "cuda"
+
+    @property
+    def operation(self) -> Operation:
+        """The operation that the declaration names."""
+        return operation(self.declaration.operation)
 
     def takes(self, columns: int) -> bool:
         """True if the declaration promises this many columns and they may be tried."""

@@ -19,8 +19,7 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import contract_of
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.gradient import GradientErrors, gradient_errors
-from softcheck.operations.softmax import SOFTMAX
+from softcheck.operations.gradient import GradientErrors
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows, wrong_values
 from softcheck.probes.layouts import strided_layouts
@@ -52,6 +51,8 @@ class _Forward:
 
 class _Gradients(GroupedProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
+        if setting.operation.gradient_errors is None:
+            return []
         shapes = [(3, 129), (2, 1100)] if not setting.on_gpu else [(3, 129), (33, 64), (2, 2050)]
         found = {f"packed-{rows}x{columns}": (rows, columns, PACKED) for rows, columns in shapes}
         if "strided" in setting.declaration.layouts:
@@ -137,5 +138,7 @@ def _backward(subject: Subject, one: _Forward) -> Outcome:
 
 def _errors(subject: Subject, one: _Forward, found: Values, grads: Values) -> GradientErrors:
     fmt, logits = subject.setting.fmt, decode(one.bits, subject.setting.fmt)
-    answer = SOFTMAX.prove(logits, subject.setting.declaration.fully_masked)
-    return gradient_errors(found, grads, logits, answer, fmt, one.arithmetic)
+    computed = subject.setting.operation
+    assert computed.gradient_errors is not None
+    answer = computed.prove(logits, subject.setting.declaration.fully_masked)
+    return computed.gradient_errors(found, grads, logits, answer, fmt, one.arithmetic)

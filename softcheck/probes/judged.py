@@ -21,10 +21,8 @@ from softcheck.calling.call import (
 )
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.by_contract import by_contract, judge_call
-from softcheck.judge.device import screen
+from softcheck.judge.by_contract import by_contract, judge_call, judge_in_place
 from softcheck.judge.measurement import Measurement
-from softcheck.operations.softmax import SOFTMAX
 from softcheck.probes.arrivals import ECHO_BYTES, MOST, Arrivals, Echo, Flags
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
@@ -184,7 +182,7 @@ class Calls:
         setting, placed = self._subject.setting, made.launched.placed
         modified = modifications(made.bits.ravel(), to_bits(arrived.storage, setting.fmt), placed)
         x = to_tensor(made.bits, setting.fmt, torch.device("cpu"))
-        passes = setting.on_gpu and bool(screen.passing(x, arrived.output, setting.fmt).all())
+        passes = setting.on_gpu and bool(setting.operation.passing(x, arrived.output, setting.fmt).all())
         output = None if passes else to_bits(arrived.output, setting.fmt)
         return _Observed(Flags(unchanged=not modified, passes=passes), modified, output)
 
@@ -194,7 +192,9 @@ class Calls:
         if output is None:
             return torch.zeros(2, dtype=torch.bool, device=x.device)
         unchanged = launched.unchanged()
-        passes = screen.passing(x, output, setting.fmt).all() if setting.on_gpu else torch.zeros_like(unchanged)
+        passes = (
+            setting.operation.passing(x, output, setting.fmt).all() if setting.on_gpu else torch.zeros_like(unchanged)
+        )
         return torch.stack([unchanged, passes])
 
     def _settled(self, made: Sequence[_Made], seen: Sequence[_Observed]) -> list[tuple[int, Judged]]:
@@ -250,7 +250,7 @@ class Calls:
         """
         if not self._subject.setting.on_gpu:
             return False
-        passed = screen.passing(made.launched.placed.view, output, self._subject.setting.fmt)
+        passed = self._subject.setting.operation.passing(made.launched.placed.view, output, self._subject.setting.fmt)
         others = ~passed.cpu().numpy()
         is_few = int(others.sum()) * made.bits.shape[1] <= _MANY_ELEMENTS and 2 * int(others.sum()) < len(others)
         return is_few and not self._judge(made, output_bits, others).violations
@@ -283,12 +283,12 @@ class Calls:
                     setting.fmt,
                     (bits.shape[0], bits.shape[1]),
                     self._subject.device,
-                    lambda arithmetic: SOFTMAX.judge_on_gpu(
+                    lambda arithmetic: judge_in_place(
+                        self._subject.variant,
                         made.launched.placed.view.contiguous(),
                         output.contiguous(),
                         setting.fmt,
-                        fully_masked=setting.declaration.fully_masked,
-                        arithmetic=arithmetic,
+                        arithmetic,
                     ),
                 )
             except DistrustedError:

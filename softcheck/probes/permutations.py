@@ -9,7 +9,7 @@ from oracles.formats import decode
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.relations import RelationProbe, compared
+from softcheck.probes.relations import ChangeProbe, compared
 
 PROPERTY = "permutation_invariant"
 
@@ -26,8 +26,8 @@ _ORDERS = {
 }
 
 
-class _Permutations(RelationProbe):
-    def trials(self, setting: Setting) -> Sequence[Trial]:
+class _Permutations(ChangeProbe):
+    def changes(self, setting: Setting) -> Sequence[Trial]:
         names = ("reversed", "descending") if setting.quick else tuple(_ORDERS)
         return [Trial(name, name) for name in names] if setting.takes(_columns(setting)) else []
 
@@ -47,7 +47,7 @@ class _Permutations(RelationProbe):
         )
 
 
-PROBE = _Permutations()
+PROBE = _Permutations("permutations")
 
 
 def _columns(setting: Setting) -> int:

@@ -17,7 +17,6 @@ from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError, UsageError
 from softcheck.judge.by_contract import judge_call
-from softcheck.judge.device import screen
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import differing
@@ -100,7 +99,7 @@ class Player:
         if subject.setting.on_gpu and returned.output is not None and bits.size > _MANY_ELEMENTS:
             # On the device, rows pass that the numpy judge would surely pass, in a fraction of its time.
             with torch.no_grad():
-                if bool(screen.passing(placed.view, returned.output, fmt).all()):
+                if bool(subject.setting.operation.passing(placed.view, returned.output, fmt).all()):
                     return ()
         of_library = returned.of_cpu_library
         return judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations

@@ -1,12 +1,13 @@
 """Two inputs whose exact answers are the same up to an arrangement, and findings of many trials merged by kind."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from oracles.formats import Bits
 from softcheck.contract import FindingKind
-from softcheck.probes.base import Probe, Subject, Trial
+from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import call_on, prefixed, same_bits
 from softcheck.probes.judged import judged
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
@@ -56,3 +57,21 @@ class RelationProbe(Probe):
             also = f" (and in {trials - 1} of {made - 1} other trials)" if trials > 1 else ""
             findings.append(Shown(label, msgspec.structs.replace(first, message=first.message + also, share=share)))
         return self.concluded(done, findings)
+
+
+class ChangeProbe(RelationProbe):
+    """A probe that changes an input in ways that move an answer's elements and keep their values.
+
+    It makes no trials on an operation whose ``relations`` don't name it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        """Returns ``changes`` if the operation keeps the relation."""
+        return self.changes(setting) if self._name in setting.operation.relations else []
+
+    @abstractmethod
+    def changes(self, setting: Setting) -> Sequence[Trial]:
+        """Returns one trial for each change of an input."""

@@ -12,15 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oracles.formats import Format
 from softcheck.calling.call import Placed, Returned, call_on_device, to_bits
 from softcheck.cases.case import format_rows
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.by_contract import by_contract
-from softcheck.judge.judge import judge
+from softcheck.judge.by_contract import by_contract, judge_in_place
 from softcheck.judge.measurement import Measurement
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.softmax import SOFTMAX
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import free_bytes
 from softcheck.probes.outcome import Outcome, RandomRows
@@ -226,7 +222,8 @@ class _Gathered:
             self._fmt,
             (x.shape[0], x.shape[1]),
             subject.device,
-            lambda arithmetic: judge_in_place(x, output, self._fmt, subject, arithmetic),
+            # The table has one kernel for all wide rows, so that no width of a sample costs a compilation.
+            lambda arithmetic: judge_in_place(subject.variant, x, output, self._fmt, arithmetic, scans=False),
             of_cpu_library=returned.of_cpu_library,
         )
 
@@ -254,15 +251,3 @@ class _Gathered:
         if row.shape[1] <= WIDEST_WITNESS:
             self._witnesses[kind] = format_rows(to_bits(row, self._fmt), self._fmt)[0]
         return "the row by itself is wrong too"
-
-
-def judge_in_place(
-    x: torch.Tensor, y: torch.Tensor, fmt: Format, subject: Subject, arithmetic: Arithmetic
-) -> Measurement:
-    """Judges an output where it lies: by the device judge on a GPU, else by the numpy judge."""
-    masked = subject.setting.declaration.fully_masked
-    if x.device.type != "cuda":
-        return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=masked, arithmetic=arithmetic)
-    # The table has one kernel for all wide rows, so that no width of a sample costs a compilation.
-    measured: Measurement = SOFTMAX.judge_on_gpu(x, y, fmt, fully_masked=masked, arithmetic=arithmetic, scans=False)
-    return measured

@@ -10,7 +10,7 @@ import numpy as np
 from oracles.formats import Bits, Values, encode
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.relations import RelationProbe, compared
+from softcheck.probes.relations import ChangeProbe, compared
 
 PROPERTY = "shift_invariant"
 
@@ -26,8 +26,8 @@ _SHIFTS = {
 _COLUMNS = 130
 
 
-class _Shifts(RelationProbe):
-    def trials(self, setting: Setting) -> Sequence[Trial]:
+class _Shifts(ChangeProbe):
+    def changes(self, setting: Setting) -> Sequence[Trial]:
         if not setting.takes(_COLUMNS):
             return []
         shifts = _SHIFTS[setting.dtype][1:3] if setting.quick else _SHIFTS[setting.dtype]
@@ -41,7 +41,7 @@ class _Shifts(RelationProbe):
         )
 
 
-PROBE = _Shifts()
+PROBE = _Shifts("shifts")
 
 
 def _inputs(setting: Setting, shift: float) -> tuple[Bits, Bits, float]:

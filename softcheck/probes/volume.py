@@ -109,7 +109,7 @@ def widths(setting: Setting, seed: int) -> list[int]:
 
 def _random_batches(setting: Setting, device: torch.device, seed: int) -> Iterator[Batch]:
     fmt = setting.fmt
-    every = [*ORDINARY, "special"]
+    every = [name for name in (*ORDINARY, "special") if name in setting.operation.families]
     if fmt.width == 64:
         every = [name for name in every if name not in _BEYOND_FLOAT32]
     chosen = widths(setting, seed)

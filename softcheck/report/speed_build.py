@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from oracles.formats import FORMATS
-from softcheck.operations.softmax import SOFTMAX
+from softcheck.operations.registry import operation
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures, SpeedMean
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.statistics import Interval, Word, geometric_mean, median_interval, ratio_interval, word
@@ -12,9 +12,10 @@ from softcheck.variants.declaration import Declaration
 TORCH = "torch"
 
 
-def gb_per_s(dtype: str, rows: int, columns: int, seconds: float) -> float:
-    """GB/s as every softmax benchmark counts it: each element read once and written once."""
-    return SOFTMAX.elements_moved(rows, columns) * FORMATS[dtype].itemsize / seconds / 1e9
+def gb_per_s(dtype: str, rows: int, columns: int, seconds: float, name: str = "softmax") -> float:
+    """GB/s as every benchmark of the named operation counts it: each element read once and written once."""
+    moved = operation(name).elements_moved({"rows": rows, "columns": columns})
+    return moved * FORMATS[dtype].itemsize / seconds / 1e9
 
 
 def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], reference: str = TORCH) -> ShapeSpeed:
@@ -79,7 +80,13 @@ def _figures(
         seconds=seconds,
         launch_seconds=median_interval(sampled.launch_seconds) if sampled.launch_seconds else None,
         method=sampled.method,
-        gb_per_s=gb_per_s(samples.dtype, samples.rows, samples.columns, seconds.mid),
+        gb_per_s=gb_per_s(
+            samples.dtype,
+            samples.rows,
+            samples.columns,
+            seconds.mid,
+            (declaration or Declaration()).operation,
+        ),
         copy_share=copy_share,
         times_faster=faster,
         word=None if sampled is against else _word(faster, sampled, against, samples.rounds),

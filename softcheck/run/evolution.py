@@ -120,7 +120,9 @@ class _Target:
         self.of_cpu_library = returned.of_cpu_library
         for violation in returned.violations:
             self.violations.setdefault(violation.kind, violation)
-        figures, columns = rate(x, returned.output, self.fmt, self.model, self.objective)
+        on_device = self.variant.operation.on_device
+        assert on_device is not None
+        figures, columns = rate(x, returned.output, self.fmt, self.model, self.objective, on_device)
         best.add(figures, x, returned.output)
         return figures, columns
 

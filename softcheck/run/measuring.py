@@ -2,26 +2,25 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
 
 import msgspec
 import numpy as np
 import torch
 
 from oracles.formats import Bits, Format, decode
-from oracles.reference import FullyMasked, Reference
-from softcheck.calling.call import Called, Placed, call, call_on_device, is_out_of_memory, place, to_bits
+from oracles.reference import Reference
+from softcheck.calling.call import Called, Placed, call, call_on_device, is_out_of_memory, place
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.errors import TooLittleMemoryError, UsageError
-from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call
+from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call, judge_in_place
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.fitting import candidates
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import merge, shifted
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.softmax import SOFTMAX
+from softcheck.operations.operation import Operation
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
 from softcheck.run.domains import rows_on
@@ -51,13 +50,13 @@ class Measuring:
             returned = call_on_device(variant.function, Placed(rows, rows.view(-1), fmt))
         if returned.output is None:
             return unmeasured(rows.shape, returned.violations), returned.fatal
-        output, masked = returned.output, variant.declaration.fully_masked
+        output = returned.output
         measurement = by_contract(
             variant,
             fmt,
             (rows.shape[0], rows.shape[1]),
             self._device,
-            lambda contract: self._judge_where_it_is(rows, output, fmt, masked, contract),
+            lambda contract: self._judge_where_it_is(variant, rows, output, fmt, contract),
             of_cpu_library=returned.of_cpu_library,
         )
         return _with(measurement, returned.violations), returned.fatal
@@ -95,18 +94,20 @@ class Measuring:
             fits = self._fitting(variant, bits, called, exact, fmt)
             measurement = msgspec.structs.replace(measurement, fits=fits)
         measurement = _with(measurement, called.violations)
-        return _with_torch(measurement, placed, called.output), called.fatal
+        return _with_torch(measurement, variant.operation, placed, called.output), called.fatal
 
     def _fitting(
         self, variant: LoadedVariant, bits: Bits, called: Called, exact: Reference, fmt: Format
     ) -> tuple[Arithmetic, ...]:
         """Returns the arithmetics that explain this output and all earlier outputs in this process."""
-        output, masked = called.output, variant.declaration.fully_masked
+        output, masked, operation = called.output, variant.declaration.fully_masked, variant.operation
         assert output is not None
 
         def judge_by(declared: Arithmetic) -> Measurement:
             contract = contract_of(declared, of_cpu_library=called.of_cpu_library)
-            return judge(bits, output, fmt, fully_masked=masked, arithmetic=contract, reference=exact)
+            return judge(
+                bits, output, fmt, fully_masked=masked, arithmetic=contract, reference=exact, operation=operation
+            )
 
         left = self._candidates.get((variant.name, fmt.name), candidates(fmt.width))
         fits = tuple(declared for declared in left if not breaks_bounds(judge_by(declared)))
@@ -114,17 +115,14 @@ class Measuring:
         return fits
 
     def _judge_where_it_is(
-        self, rows: torch.Tensor, output: torch.Tensor, fmt: Format, masked: FullyMasked, contract: Arithmetic
+        self, variant: LoadedVariant, rows: torch.Tensor, output: torch.Tensor, fmt: Format, contract: Arithmetic
     ) -> Measurement:
         """Judges on the device, in halves if memory does not suffice for all rows.
 
         Raises UsageError if memory does not suffice for a few rows.
         """
-        if self._device.type != "cuda":
-            return judge(to_bits(rows, fmt), to_bits(output, fmt), fmt, fully_masked=masked, arithmetic=contract)
         try:
-            judged = SOFTMAX.judge_on_gpu(rows, output, fmt, fully_masked=masked, arithmetic=contract)
-            return cast("Measurement", judged)
+            return judge_in_place(variant, rows, output, fmt, contract)
         except torch.OutOfMemoryError as error:
             if len(rows) < 2 * _FEWEST_ROWS:
                 raise UsageError(
@@ -132,16 +130,16 @@ class Measuring:
                 ) from None
         # Not in the handler: the exception there holds the memory that the failed call had taken.
         half = len(rows) // 2
-        first = self._judge_where_it_is(rows[:half], output[:half], fmt, masked, contract)
-        second = self._judge_where_it_is(rows[half:], output[half:], fmt, masked, contract)
+        first = self._judge_where_it_is(variant, rows[:half], output[:half], fmt, contract)
+        second = self._judge_where_it_is(variant, rows[half:], output[half:], fmt, contract)
         return merge([first, shifted(second, half)])
 
 
-def _with_torch(measurement: Measurement, placed: Placed, output: Bits) -> Measurement:
-    """Adds the largest absolute difference to torch.softmax, the figure that most other comparisons print."""
+def _with_torch(measurement: Measurement, operation: Operation, placed: Placed, output: Bits) -> Measurement:
+    """Adds the largest absolute difference to torch's own answer, the figure that most other comparisons print."""
     if output.size == 0:
         return measurement
-    theirs = SOFTMAX.yardstick(placed.view).to(torch.float64).cpu().numpy()
+    theirs = operation.yardstick(placed.view).to(torch.float64).cpu().numpy()
     with np.errstate(invalid="ignore"):
         difference = np.abs(decode(output, placed.fmt) - theirs)
     finite = difference[np.isfinite(difference)]

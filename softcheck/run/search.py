@@ -19,6 +19,7 @@ from softcheck.cases.recipe import Recipe
 from softcheck.contract import Violation
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement, unmeasured
+from softcheck.operations.registry import operation
 from softcheck.run.drawing import no_constants
 from softcheck.run.interruption import Interruption
 from softcheck.run.process import WorkerDiedError
@@ -245,6 +246,10 @@ def _check(options: SearchOptions, declaration: Declaration) -> None:
         )
     if dtype not in declaration.dtypes:
         raise UsageError(f"{name} declares {', '.join(declaration.dtypes)}, not {dtype}")
+    if operation(declaration.operation).on_device is None:
+        raise UsageError(
+            f"{name} computes {declaration.operation}, whose outputs no device can rate; use softcheck report"
+        )
     limit = declaration.column_limit(dtype)
     if limit is not None and options.columns > limit:
         raise UsageError(f"{name} declares at most {limit} columns for {dtype}, got --columns {options.columns}")

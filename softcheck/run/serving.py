@@ -66,9 +66,10 @@ class Server:
         elif isinstance(request, RunSearch):
             yield from evolution.search(self._variant(request.variant), request, self.device)
         else:
-            functions = {name: self._variant(name).function for name in request.variants}
+            variants = [self._variant(name) for name in request.variants]
+            functions = {name: variant.function for name, variant in zip(request.variants, variants, strict=True)}
             with preserved():
-                yield from timing.measure(functions, request, self.device)
+                yield from timing.measure(functions, request, self.device, variants[0].operation)
 
     def _settle(self) -> None:
         """Puts back what changed since the process began, without blaming a variant.
@@ -134,17 +135,17 @@ class Server:
         bits = case.bits(request.first_rows)
         check_layout(bits, case)
         values = decode(bits, case.format)
-        references: dict[FullyMasked, Reference] = {}
+        references: dict[tuple[str, FullyMasked], Reference] = {}
         for name in request.variants:
             variant = self._variant(name)
-            masked = variant.declaration.fully_masked
+            asked = (variant.declaration.operation, variant.declaration.fully_masked)
             self._settle()
-            if masked not in references:
-                references[masked] = reference(values, case.format, masked)
+            if asked not in references:
+                references[asked] = reference(values, case.format, asked[1], variant.operation)
             yield Started(name)
             begun = time.perf_counter()
             try:
-                measurement, fatal = self._measuring.of_case(variant, case, bits, references[masked])
+                measurement, fatal = self._measuring.of_case(variant, case, bits, references[asked])
             except UninterpretableError as error:
                 measurement, fatal = msgspec.structs.replace(unmeasured(bits.shape, ()), skipped=str(error)), False
             yield Measured(name, measurement, time.perf_counter() - begun, fatal)

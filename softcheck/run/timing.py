@@ -8,6 +8,7 @@ import torch
 
 from oracles.formats import FORMATS
 from softcheck.errors import UsageError
+from softcheck.operations.operation import Operation
 from softcheck.run.protocol import Done, Reply, Started, Time, Timed
 from softcheck.speed.clock import CudaClock
 from softcheck.speed.engine import DeviceLostError, Engine, TimingPlan
@@ -16,7 +17,9 @@ from softcheck.speed.samples import Alarm
 from softcheck.speed.vetting import Function
 
 
-def measure(functions: Mapping[str, Function], request: Time, device: torch.device) -> Iterator[Reply]:
+def measure(
+    functions: Mapping[str, Function], request: Time, device: torch.device, operation: Operation
+) -> Iterator[Reply]:
     """Yields Started before each variant runs, then Timed and Done. Only judged outputs are timed.
 
     Raises UsageError without a CUDA device: the interpreter's times say nothing of a GPU.
@@ -34,6 +37,7 @@ def measure(functions: Mapping[str, Function], request: Time, device: torch.devi
         seconds=request.seconds,
         within=request.within,
         peak_bytes_per_second=clock.peak_bytes_per_second(),
+        operation=operation,
     )
     steps = Engine(plan, device, clock, watch.look).measure(functions)
     while True:

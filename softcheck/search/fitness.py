@@ -11,7 +11,7 @@ import torch
 
 from oracles.formats import Format
 from softcheck.operations import bounds
-from softcheck.operations.softmax import SOFTMAX
+from softcheck.operations.operation import OnDevice
 from softcheck.search.objective import Objective
 
 _CHUNK = {"cpu": 1 << 20, "cuda": 1 << 25}
@@ -19,7 +19,12 @@ _CHUNK = {"cpu": 1 << 20, "cuda": 1 << 25}
 
 
 def rate(
-    x: torch.Tensor, y: torch.Tensor, fmt: Format, model: bounds.Model, objective: Objective
+    x: torch.Tensor,
+    y: torch.Tensor,
+    fmt: Format,
+    model: bounds.Model,
+    objective: Objective,
+    on_device: OnDevice,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the largest figure of each row and its column, both [rows]; float64 and int64.
 
@@ -29,18 +34,18 @@ def rate(
     """
     step = max(1, _CHUNK[x.device.type] // max(1, x.shape[1]))
     parts = [
-        _rate(x[first : first + step], y[first : first + step], fmt, model, objective)
+        _rate(x[first : first + step], y[first : first + step], fmt, model, objective, on_device)
         for first in range(0, len(x), step)
     ]
     return torch.cat([value for value, _ in parts]), torch.cat([column for _, column in parts])
 
 
 def _rate(
-    x: torch.Tensor, y: torch.Tensor, fmt: Format, model: bounds.Model, objective: Objective
+    x: torch.Tensor, y: torch.Tensor, fmt: Format, model: bounds.Model, objective: Objective, on_device: OnDevice
 ) -> tuple[torch.Tensor, torch.Tensor]:
     logits, output = x.to(torch.float64), y.to(torch.float64)
     top = logits.amax(dim=1, keepdim=True)
-    exact, per_ulp, limits, _ = SOFTMAX.on_device(x, fmt, model if objective == "bound" else None)
+    exact, per_ulp, limits, _ = on_device(x, fmt, model if objective == "bound" else None)
     figure = ((output - exact) * per_ulp).abs_()
     masked = logits == -math.inf
     if limits is not None:

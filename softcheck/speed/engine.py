@@ -15,6 +15,7 @@ import torch
 
 from oracles.formats import Format
 from softcheck.calling.call import describe
+from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.speed import statistics
 from softcheck.speed.clock import RESOLUTION, Captured, Clock, estimate
@@ -97,6 +98,8 @@ class TimingPlan:
     """Measuring ends early once every ratio to the copy is known within this share."""
     peak_bytes_per_second: float | None = None
     """Largest rate of the device's memory; None if unknown."""
+    operation: Operation = SOFTMAX
+    """The operation that all contenders compute."""
 
 
 class Engine:
@@ -120,7 +123,7 @@ class Engine:
         if a variant has ruined the device.
         """
         begun = time.monotonic()
-        vetting = Vetting(self._rotation, self._inputs[0])
+        vetting = Vetting(self._rotation, self._inputs[0], self._plan.operation)
         contenders, refused = [], {}
         for name, function in functions.items():
             yield name
@@ -130,7 +133,7 @@ class Engine:
                 refused[name] = vetted
             else:
                 contenders.append(_Contender(name, function, vetted))
-        yardsticks = [_Contender(COPY, torch.clone, None), _Contender(TORCH, SOFTMAX.yardstick, None)]
+        yardsticks = [_Contender(COPY, torch.clone, None), _Contender(TORCH, self._plan.operation.yardstick, None)]
         everyone = [*contenders, *yardsticks]
         yield from self._prepare(everyone)
         yield ROUNDS

@@ -10,6 +10,7 @@ from oracles.reference import Reference
 from softcheck.calling.call import describe, returned_wrongly, to_bits
 from softcheck.contract import FindingKind
 from softcheck.judge.judge import judge, reference
+from softcheck.operations.operation import Operation
 from softcheck.probes.poison import nan_filled
 from softcheck.speed.inputs import Rotation
 
@@ -33,10 +34,11 @@ class Vetted:
 class Vetting:
     """Judges variants on one input."""
 
-    def __init__(self, rotation: Rotation, x: torch.Tensor) -> None:
+    def __init__(self, rotation: Rotation, x: torch.Tensor, operation: Operation) -> None:
         self._rotation = rotation
         self._x = x
-        self._exact: Reference = reference(decode(rotation.bits, rotation.fmt), rotation.fmt, "nan")
+        self._operation = operation
+        self._exact: Reference = reference(decode(rotation.bits, rotation.fmt), rotation.fmt, "nan", operation)
 
     def vet(self, function: Function) -> Vetted | str:
         """The judged answer, or why the variant may not be timed. One failure loses no other's."""
@@ -54,7 +56,14 @@ class Vetting:
             return refused.message
         assert isinstance(output, torch.Tensor)
         block: Bits = to_bits(output[: self._rotation.distinct], self._rotation.fmt)
-        judged = judge(self._rotation.bits, block, self._rotation.fmt, fully_masked="nan", reference=self._exact)
+        judged = judge(
+            self._rotation.bits,
+            block,
+            self._rotation.fmt,
+            fully_masked="nan",
+            reference=self._exact,
+            operation=self._operation,
+        )
         wrong = next((v for v in judged.violations if v.kind not in _INACCURATE), None)
         if wrong is not None:
             return f"the output on the timed shape is wrong: {wrong.message}"

@@ -11,6 +11,7 @@ from softcheck.cases.dtypes import known_dtype
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.registry import check_name
 from softcheck.variants.forms import Form
 
 Backend = Literal["cuda", "interpreter"]
@@ -80,6 +81,8 @@ class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The promises of one variant. The defaults hold for a function that declares nothing."""
 
+    operation: str = "softmax"
+    """The operation that the variant computes, by its name in ``softcheck.operations.registry``."""
     dtypes: tuple[str, ...] = ("float16", "bfloat16", "float32")
     max_columns: dict[str, int] | int | None = None
     """Largest column count, one for all dtypes or one per dtype; None promises every count."""
@@ -145,6 +148,7 @@ _LEAST_ELEMENTS = 2**23
 
 
 def _check(declaration: Declaration) -> None:
+    check_name(declaration.operation)
     if declaration.call:
         Form(declaration.call)
     if not declaration.dtypes:

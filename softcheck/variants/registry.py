@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from softcheck.errors import UsageError, near_matches
+from softcheck.operations import registry as operations
+from softcheck.operations.operation import Operation
 from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
 from softcheck.variants.declaration import Declaration, declaration_of, with_promises
@@ -68,6 +70,11 @@ class LoadedVariant:
     name: str
     function: Callable[..., Any]
     declaration: Declaration
+
+    @property
+    def operation(self) -> Operation:
+        """The operation that the declaration names."""
+        return operations.operation(self.declaration.operation)
 
     @property
     def call(self) -> str:

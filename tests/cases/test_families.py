@@ -58,7 +58,7 @@ def test_inputs_differ_and_say_where_they_come_from():
 def test_no_two_cases_share_random_numbers():
     """Two rows that differ by a shift are one row to softmax."""
     seeds = collections.defaultdict(set)
-    for family, (drafts, _) in FAMILIES.items():
+    for family, (drafts, _, _) in FAMILIES.items():
         for draft in drafts(FORMATS["float32"]):
             if isinstance(draft.content, Recipe) and (seed := getattr(draft.content.start, "seed", None)) is not None:
                 seeds[type(draft.content.start), seed].add(f"{family}/{draft.name}")

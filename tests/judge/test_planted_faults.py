@@ -15,8 +15,8 @@ from judge_helpers import judged, kinds, matrix, rounded, violation
 from oracles.formats import FLOAT16, FLOAT32, decode, encode
 from oracles.reference import Reference
 from softcheck.contract import FindingKind
-from softcheck.judge import judge, tally, uncertainty
-from softcheck.operations import bounds, order, special, sums, ulp
+from softcheck.judge import judge, tally
+from softcheck.operations import bounds, order, special, sums, ulp, uncertainty
 
 Check = Callable[[], None]
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -243,7 +243,7 @@ FAULTS: dict[str, tuple[Patch, Check]] = {
     "skips rows whose answer is NaN": (on(special, "specials", skips_nan_references), special_rows_must_be_nan),
     "overlooks NaN": (on(special, "specials", forgets(nan_mismatch="")), ordinary_rows_must_not_be_nan),
     "overlooks infinities": (on(special, "specials", forgets(inf_mismatch="")), infinite_results_are_findings),
-    "forgets masked lanes": (on(special, "specials", forgets(masked_not_zero="")), masked_lanes_must_be_zero),
+    "forgets masked lanes": (on(special, "specials", forgets(masked_wrong="")), masked_lanes_must_be_zero),
     "sums in float16": (on(sums, "sum_deviation", sums_in_float16), sums_are_exact),
     "loose fixed sum tolerance": (on(bounds, "bounds", fixed_sum_tolerance(1e-3)), a_bad_sum_is_found),
     "tight fixed sum tolerance": (on(bounds, "bounds", fixed_sum_tolerance(1e-3)), a_legitimate_sum_is_not_reported),

@@ -1,6 +1,5 @@
 """Failures of the worker itself are no variant's fault."""
 
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -47,7 +46,7 @@ def test_an_input_that_does_not_fit_the_device_is_blamed_on_no_variant(monkeypat
 @pytest.mark.parametrize("error", SCARCE[1:])
 def test_a_worker_whose_host_has_no_memory_for_a_judgement_goes_on(monkeypatch, error):
     """Ended by it, the worker would leave the blame with the variant that ran last."""
-    monkeypatch.setattr(measuring, "judge", failing(error))
+    monkeypatch.setattr(measuring, "judge_in_place", failing(error))
     sent = []
     requests = iter([encode_request(RunDomain(domain("float16", 2), 0, 16, "torch"))])
 
@@ -78,20 +77,19 @@ def judging(rows, most, monkeypatch):
     """The worker's measurement of so many pairs, on a pretended GPU that judges at most so many at once."""
     calls = []
 
-    def judge_trusted(x, y, fmt, *, fully_masked, arithmetic):
+    def judge_in_place(_variant, x, y, fmt, arithmetic):
         calls.append(len(x))
         if len(x) > most:
             raise torch.OutOfMemoryError("of 2 GB")
-        return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=fully_masked)
+        return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, arithmetic=arithmetic)
 
-    # In place of the module, which would import Triton into this process.
-    monkeypatch.setitem(sys.modules, "softcheck.judge.device.trust", SimpleNamespace(judge_trusted=judge_trusted))
+    monkeypatch.setattr(measuring, "judge_in_place", judge_in_place)
     measures = measuring.Measuring(SimpleNamespace(type="cuda"))
     x = torch.arange(2 * rows).view(rows, 2).remainder(7).to(torch.float16)
     y = torch.softmax(x.double(), dim=-1).to(torch.float16)
     y[rows - 2, 1] = 0.75
     return (
-        measures._judge_where_it_is(x, y, FLOAT16, "nan", STANDARD),
+        measures._judge_where_it_is(None, x, y, FLOAT16, STANDARD),
         judge(to_bits(x, FLOAT16), to_bits(y, FLOAT16), FLOAT16),
         calls,
     )

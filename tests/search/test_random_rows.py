@@ -10,6 +10,7 @@ from softcheck.cases.families import FAMILIES
 from softcheck.cases.random_rows import FILLERS, ORDINARY, fill, mixed
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.operations import bounds
+from softcheck.operations.softmax import SOFTMAX
 from softcheck.search.fitness import rate
 from softcheck.search.mutation import MUTATIONS, Parents, mutate
 
@@ -84,7 +85,7 @@ def test_rating_agrees_with_the_judge(dtype, wrong_by):
         for columns in (1, 2, 129):
             x = fill(filler, 6, columns, fmt, generator(2))
             y = (torch.softmax(x.float(), dim=-1) * (1 + wrong_by)).to(x.dtype)
-            rated = {objective: rate(x, y, fmt, model, objective) for objective in ("bound", "ulp")}
+            rated = {objective: rate(x, y, fmt, model, objective, SOFTMAX.on_device) for objective in ("bound", "ulp")}
             for row in range(len(x)):
                 found = judge(to_bits(x[row : row + 1], fmt), to_bits(y[row : row + 1], fmt), fmt)
                 for objective, worst in (("bound", found.max_bound_share), ("ulp", found.max_ulp)):
@@ -110,7 +111,7 @@ def test_what_is_no_number_and_a_leaking_mask_are_rated_infinite():
     y = torch.softmax(x, dim=1)
     y[1, 0] = torch.nan
     y[2, 2] = 1e-30
-    value, column = rate(x, y, fmt, bounds.model(STANDARD, fmt), "bound")
+    value, column = rate(x, y, fmt, bounds.model(STANDARD, fmt), "bound", SOFTMAX.on_device)
     assert value[0] < 1
     assert value[1:].tolist() == [torch.inf, torch.inf]
     assert column[1:].tolist() == [0, 2]

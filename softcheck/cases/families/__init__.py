@@ -1,11 +1,12 @@
-"""The case families, from which the edge corpus is generated.
+"""The case families: one definition each, from which the edge corpus, random rows and hypothesis strategies are drawn.
 
-A family is a function from a format to drafts of cases. ``python -m softcheck.cases.families corpora/edge`` writes the
+Each family draws its fresh rows beside its fixed cases. ``softcheck.cases.random_rows`` and ``softcheck.strategies`` take
+them from here. ``python -m softcheck.cases.families corpora/edge`` writes the
 corpus anew, one file per family.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from oracles.formats import FORMATS, Format
 from softcheck.cases.case import Case
@@ -14,44 +15,62 @@ from softcheck.cases.families import layouts, magnitude, masking, patterns, plai
 from softcheck.cases.families.draft import Draft
 from softcheck.errors import UsageError, near_matches
 
+if TYPE_CHECKING:
+    import torch
+
+    from softcheck.cases.random_rows import Draw
+
 __all__ = ["FAMILIES", "Family", "cases_of"]
 
 
 class Family(NamedTuple):
-    """A named group of cases."""
+    """A named group of cases: the fixed ones of the corpus, and fresh rows from the same ranges."""
 
     drafts: Callable[[Format], Iterator[Draft]]
+    rows: "Callable[[Draw], torch.Tensor] | None"
+    """Draws fresh rows, of any number and width; None if the family's cases have no elements. A family that is special
+    only by its shape or strides draws another family's rows."""
     description: str
     """One line."""
 
 
 FAMILIES: dict[str, Family] = {
-    "huge": Family(magnitude.huge, "logits up to the format's maximum"),
-    "shifted": Family(magnitude.shifted, "the same differences far from zero"),
-    "padding": Family(masking.padding, "-inf logits: leading, trailing, alternating, all but one, all"),
-    "special": Family(masking.special, "+inf and NaN at every kind of place"),
-    "widths": Family(shapes.widths, "column counts around powers of two, negative logits"),
-    "finfo-min": Family(magnitude.finfo_min, "the format's most negative finite value as a mask"),
-    "subnormal-logits": Family(tiny.subnormal_logits, "subnormal logits"),
-    "subnormal-results": Family(tiny.subnormal_results, "probabilities that are subnormal or round to zero"),
-    "ties": Family(plain.ties, "equal and neighbouring logits"),
-    "one-hot": Family(plain.one_hot, "one peak at every position"),
-    "ramp": Family(plain.ramp, "equally spaced logits"),
-    "normal": Family(plain.normal, "normal logits, scale 0.1 to 100"),
-    "uniform": Family(plain.uniform, "equal logits: every probability is 1/N"),
-    "negative": Family(magnitude.negative, "every logit far below zero"),
-    "positive": Family(magnitude.positive, "every logit where exp alone overflows"),
-    "sorted": Family(plain.ordered, "ascending and descending rows"),
-    "one-column": Family(shapes.one_column, "one column: probability 1"),
-    "empty": Family(shapes.empty, "no rows, no columns"),
-    "layout": Family(layouts.layout, "row steps, slices, transposed and expanded matrices, odd offsets"),
-    "sources": Family(shapes.sources, "shapes of the tutorials"),
-    "format-specials": Family(patterns.format_specials, "patterns at the format's edges, NaN payloads"),
-    "wide": Family(shapes.wide, "65536 to 2^20 columns"),
-    "rows": Family(shapes.rows, "row counts around 65536"),
-    "temperature": Family(magnitude.temperature, "logits times 1e4"),
-    "random-bits": Family(patterns.random_bits, "random bit patterns"),
-    "cancellation": Family(tiny.cancellation, "sums and differences that lose digits"),
+    "huge": Family(magnitude.huge, magnitude.huge_rows, "logits up to the format's maximum"),
+    "shifted": Family(magnitude.shifted, magnitude.shifted_rows, "the same differences far from zero"),
+    "padding": Family(
+        masking.padding, masking.padding_rows, "-inf logits: leading, trailing, alternating, all but one, all"
+    ),
+    "special": Family(masking.special, masking.special_rows, "+inf and NaN at every kind of place"),
+    "widths": Family(shapes.widths, shapes.far_below_rows, "column counts around powers of two, negative logits"),
+    "finfo-min": Family(
+        magnitude.finfo_min, magnitude.finfo_min_rows, "the format's most negative finite value as a mask"
+    ),
+    "subnormal-logits": Family(tiny.subnormal_logits, tiny.subnormal_logits_rows, "subnormal logits"),
+    "subnormal-results": Family(
+        tiny.subnormal_results, tiny.subnormal_results_rows, "probabilities that are subnormal or round to zero"
+    ),
+    "ties": Family(plain.ties, plain.ties_rows, "equal and neighbouring logits"),
+    "one-hot": Family(plain.one_hot, plain.one_hot_rows, "one peak at every position"),
+    "ramp": Family(plain.ramp, plain.ramp_rows, "equally spaced logits"),
+    "normal": Family(plain.normal, plain.normal_rows, "normal logits, scale 0.1 to 100"),
+    "uniform": Family(plain.uniform, plain.uniform_rows, "equal logits: every probability is 1/N"),
+    "negative": Family(magnitude.negative, magnitude.negative_rows, "every logit far below zero"),
+    "positive": Family(magnitude.positive, magnitude.positive_rows, "every logit where exp alone overflows"),
+    "sorted": Family(plain.ordered, plain.ordered_rows, "ascending and descending rows"),
+    "one-column": Family(shapes.one_column, shapes.one_column_rows, "one column: probability 1"),
+    "empty": Family(shapes.empty, None, "no rows, no columns"),
+    "layout": Family(
+        layouts.layout, plain.normal_rows, "row steps, slices, transposed and expanded matrices, odd offsets"
+    ),
+    "sources": Family(shapes.sources, plain.normal_rows, "shapes of the tutorials"),
+    "wide": Family(shapes.wide, shapes.wide_rows, "65536 to 2^20 columns"),
+    "rows": Family(shapes.rows, shapes.far_below_rows, "row counts around 65536"),
+    "temperature": Family(magnitude.temperature, magnitude.temperature_rows, "logits times 1e4"),
+    "format-specials": Family(
+        patterns.format_specials, patterns.format_specials_rows, "patterns at the format's edges, NaN payloads"
+    ),
+    "random-bits": Family(patterns.random_bits, patterns.random_bits_rows, "random bit patterns"),
+    "cancellation": Family(tiny.cancellation, tiny.cancellation_rows, "sums and differences that lose digits"),
 }
 """Every family by name, in the order of reports."""
 

@@ -1,19 +1,28 @@
 """Families of logits that are large, or far from zero, or both."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oracles.formats import FLOAT16, FLOAT32, FLOAT64, Format
+from oracles.formats import FLOAT16, FLOAT64, Format
 from softcheck.cases.families.draft import Draft, listed, made
 from softcheck.cases.recipe import Constant, Cycle, Mask, Normal, OneHot, Put, RowConstants, Shift, Uniform
 
+if TYPE_CHECKING:
+    import torch
+
+    from softcheck.cases.random_rows import Draw
+
 _NO_OVERFLOW = "x - max must not overflow to NaN before exp turns it into 0"
+_SPREADS = (100.0, 1000.0)
+"""Largest logits of rows whose differences are beyond the range of exp in float32, and in float64."""
+_SPACINGS = (2.0**-5, 0.25, 1.0, 8.0)
 
 
 def huge(fmt: Format) -> Iterator[Draft]:
     """Logits up to the format's maximum."""
-    large = min(1e14, fmt.max / 8)
+    large = _large(fmt)
     top = [fmt.max, fmt.max / 2, fmt.max / 4, 2.0**fmt.max_exponent]
     yield made(
         "equal-1e8-33" if fmt is not FLOAT16 else "equal-max-33",
@@ -28,18 +37,39 @@ def huge(fmt: Format) -> Iterator[Draft]:
     yield made("mixed-signs-129", 2, 129, Cycle(("max", "min", 0.0, 1.0, -1.0)), why=_NO_OVERFLOW, tags="ties")
     yield listed("every-scale-4", [[sign * v, 0.0, -v, v / 2] for v in top for sign in (1, -1)], fmt, why=_NO_OVERFLOW)
     yield made(
-        "spread-above-88-513", 3, 513, Uniform(11, -100.0, 100.0), why="differences beyond the range of exp in float32"
+        "spread-above-88-513",
+        3,
+        513,
+        Uniform(11, -_SPREADS[0], _SPREADS[0]),
+        why="differences beyond the range of exp in float32",
     )
     reason = "differences beyond the range of exp in float64"
-    yield made("spread-above-745-257", 2, 257, Uniform(12, -1000.0, 1000.0), why=reason)
+    yield made("spread-above-745-257", 2, 257, Uniform(12, -_SPREADS[1], _SPREADS[1]), why=reason)
     yield made("fusion-1e14-257", 3, 257, Normal(13, large), why=11, tags="fusion")
     yield made("fusion-1e14-1025", 2, 1025, Normal(14, large), why=11, tags="fusion")
+
+
+def _large(fmt: Format) -> float:
+    """A standard deviation so large that the logits have nothing behind the point."""
+    return min(1e14, fmt.max / 8)
+
+
+def huge_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``huge``."""
+    top = d.fmt.max
+    scales = (top, -top, top / 2, -top / 2, top / 4, 2.0**d.fmt.max_exponent, 0.0, 1.0, -1.0)
+    return d.by_row(
+        lambda d: d.pick(scales),
+        *(lambda d, most=most: d.uniform(-most, most) for most in _SPREADS),
+        lambda d: d.finite(d.normal(_large(d.fmt))),
+        lambda d: d.put(d.full(-top), top),
+    )
 
 
 def shifted(fmt: Format) -> Iterator[Draft]:
     """Rows with equal differences far from zero, exactly: the format's spacing there is the unit of every row."""
     why = "softmax(x + c) = softmax(x): an error that grows with |x| shows, as in a scaling before the subtraction"
-    for spacing in (2.0**-5, 0.25, 1.0, 8.0):
+    for spacing in _SPACINGS:
         base = spacing * 2.0 ** (fmt.precision - 1)
         steps = max(3, min(2 ** (fmt.precision - 2), 256, int(16 / spacing)))
         # One maximum, so that what lies far below it still has a normal probability.
@@ -63,6 +93,13 @@ def shifted(fmt: Format) -> Iterator[Draft]:
     )
 
 
+def shifted_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``shifted``: multiples of a spacing far from zero, exact in the format."""
+    spacing = d.pick(_SPACINGS, 1)
+    base = spacing * 2.0 ** (d.fmt.precision - 1) * d.pick((1.0, -1.0, 1.5, -1.5), 1)
+    return d.finite(base + spacing * d.whole(0, min(256, 2 ** (d.fmt.precision - 2))))
+
+
 def finfo_min(fmt: Format) -> Iterator[Draft]:
     """Rows filled with the format's most negative finite value, as additive masks do."""
     least = -fmt.max
@@ -83,15 +120,30 @@ def finfo_min(fmt: Format) -> Iterator[Draft]:
     yield made("with-minus-inf-65", 2, 65, Cycle(("min", "-inf")), why=7, tags="mask")
 
 
+def finfo_min_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``finfo_min``."""
+    return d.normal(2.0).masked_fill_(d.masks(), -d.fmt.max)
+
+
+_TEMPERED = (1e4, 4e4, 1e-4)
+"""Standard deviations of logits divided by a temperature."""
+
+
 def temperature(fmt: Format) -> Iterator[Draft]:
     """Logits divided by a very small or very large temperature."""
     why = 19
-    yield made("scale-1e4-129", 3, 129, Normal(41, 1e4), why=why)
-    yield made("scale-1e4-1025", 2, 1025, Normal(42, 1e4), why=why)
+    hot, hotter, cold = _TEMPERED
+    yield made("scale-1e4-129", 3, 129, Normal(41, hot), why=why)
+    yield made("scale-1e4-1025", 2, 1025, Normal(42, hot), why=why)
     # In float16 some of these overflow to infinity, and the answer of such rows is NaN.
-    yield made("scale-4e4-257", 3, 257, Normal(43, 4e4), why=why, tags="special" if fmt is FLOAT16 else "")
+    yield made("scale-4e4-257", 3, 257, Normal(43, hotter), why=why, tags="special" if fmt is FLOAT16 else "")
     reason = "an almost uniform row: the differences are below exp's last digit"
-    yield made("scale-1e-4-513", 2, 513, Normal(44, 1e-4), why=reason)
+    yield made("scale-1e-4-513", 2, 513, Normal(44, cold), why=reason)
+
+
+def temperature_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``temperature``."""
+    return d.finite(d.normal(d.pick(_TEMPERED, 1)))
 
 
 def negative(_fmt: Format) -> Iterator[Draft]:
@@ -106,6 +158,15 @@ def negative(_fmt: Format) -> Iterator[Draft]:
     yield made("peak-minus-50-129920", 1, 129920, Constant(-80.0), Put(129919, -50.0), why=28, tags="padding wide")
 
 
+def negative_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``negative``."""
+    return d.by_row(
+        lambda d: d.normal(1.0, -100.0),
+        lambda d: d.uniform(-9064.0, -9000.0),
+        lambda d: d.put(d.full(-80.0), -50.0),
+    )
+
+
 def exp_overflow(fmt: Format) -> float:
     """The logit from which exp overflows in the format, or in float32 if that is wider."""
     return {FLOAT16: 11.0903, FLOAT64: 709.783}.get(fmt, 88.7229)
@@ -118,5 +179,18 @@ def positive(fmt: Format) -> Iterator[Draft]:
     yield made("overflow-129", 3, 129, Uniform(61, threshold, threshold + 8), why=why)
     yield made("overflow-1023", 2, 1023, Uniform(62, threshold, 2 * threshold), why=why)
     yield made("around-overflow-7", 2, 7, Cycle((88.72283, 88.72284, 88.7229, 88.0, 89.0, 87.5, 90.0)), why=15)
-    sums = {FLOAT16: 65504.0, FLOAT32: 3e38, FLOAT64: 1e308}.get(fmt, 3e38)
+    sums = {FLOAT16: 65504.0, FLOAT64: 1e308}.get(fmt, _NEAR_MAXIMUM)
     yield made("sum-of-maximum-257", 2, 257, Constant(sums), why=16, tags="equal")
+
+
+_NEAR_MAXIMUM = 3e38
+
+
+def positive_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``positive``."""
+    threshold = exp_overflow(d.fmt)
+    return d.by_row(
+        lambda d: d.uniform(threshold, threshold + 8),
+        lambda d: d.uniform(threshold, 2 * threshold),
+        lambda d: d.full(min(_NEAR_MAXIMUM, d.fmt.max)),
+    )

@@ -1,10 +1,16 @@
 """Families of masked rows, and of rows that hold +inf or NaN."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from oracles.formats import Format
 from softcheck.cases.families.draft import Draft, listed, made
 from softcheck.cases.recipe import Constant, Mask, Normal, Number, Put
+
+if TYPE_CHECKING:
+    import torch
+
+    from softcheck.cases.random_rows import Draw
 
 _TRAILING = ((1, 3), (3, 129), (1, 385), (300, 513), (513, 1025))
 _LEADING = ((1, 3), (64, 127), (384, 385), (512, 1025))
@@ -40,6 +46,11 @@ def padding(_fmt: Format) -> Iterator[Draft]:
     yield made("all-of-1", 1, 1, Constant("-inf"), why=1, tags="mask special")
 
 
+def padding_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``padding``."""
+    return d.normal(2.0, _NEGATIVE).masked_fill_(d.masks(), -INF)
+
+
 def special(fmt: Format) -> Iterator[Draft]:
     """Rows that hold +inf or NaN, at every kind of place, between ordinary rows."""
     tags = "special"
@@ -56,3 +67,14 @@ def special(fmt: Format) -> Iterator[Draft]:
     yield made("masked-and-inf-385", 2, 385, Constant("-inf"), Put(384, "inf"), why=20, tags=tags)
     last = (Put(1024, "nan", row=0), Put(1023, "inf", row=2))
     yield made("nan-in-tail-1025", 3, 1025, Normal(211), *last, why=10, tags=tags)
+
+
+_ALWAYS_SPECIAL = 1 << 16
+"""Columns beyond which a special value is put into only one row in two, so that ordinary rows are among them."""
+
+
+def special_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``special``."""
+    chance = 1.0 if d.columns <= _ALWAYS_SPECIAL else 0.5
+    numbers = d.pick((INF, NAN, -INF), 1)
+    return d.put(d.put(d.normal(2.0), numbers, chance), d.pick((INF, NAN, 0.0), 1), 0.25)

@@ -1,12 +1,18 @@
 """Families of bit patterns: the values at a format's edges, and random ones."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from oracles.formats import Bits, Format
 from softcheck.cases.families.draft import Draft, from_bits, made
 from softcheck.cases.recipe import Cycle, Put, RandomBits
+
+if TYPE_CHECKING:
+    import torch
+
+    from softcheck.cases.random_rows import Draw
 
 
 def edge_patterns(fmt: Format) -> list[int]:
@@ -56,6 +62,11 @@ def format_specials(fmt: Format) -> Iterator[Draft]:
     yield made("powers-of-two", 2, 129, Cycle(powers), why="logits at the edges of binades")
 
 
+def format_specials_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``format_specials``, of finite patterns."""
+    return d.of_patterns(d.pick_whole(edge_patterns(d.fmt)))
+
+
 def random_bits(_fmt: Format) -> Iterator[Draft]:
     """Uniformly random bit patterns."""
     why = "every pattern of the format alike, so that all magnitudes meet"
@@ -63,6 +74,15 @@ def random_bits(_fmt: Format) -> Iterator[Draft]:
     yield made("finite-513", 2, 513, RandomBits(2), why=why)
     yield made("any-33", 8, 33, RandomBits(3, specials=True), Put(0, "nan", row=1), why=why, tags="special")
     yield made("any-257", 3, 257, RandomBits(4, specials=True), Put(200, "-inf"), why=why, tags="special")
+
+
+def random_bits_rows(d: "Draw", special: int = 4) -> "torch.Tensor":
+    """Draws rows of ``random_bits``; one row in ``special``, if it is not 0, holds any pattern in its first columns."""
+    patterns = d.whole(0, 1 << d.fmt.width)
+    infinite = (patterns & d.fmt.exponent_mask) == d.fmt.exponent_mask
+    if special:
+        infinite &= ~((d.whole(0, special, 1) == 0) & (d.index < 8))
+    return d.of_patterns((patterns ^ (1 << (d.fmt.precision - 1))).where(infinite, patterns))
 
 
 def _rows(fmt: Format, *rows: list[int]) -> Bits:

@@ -1,12 +1,18 @@
 """Families of shapes: widths, row counts and empty matrices."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from oracles.formats import Format
 from softcheck.cases.families.draft import Draft, from_bits, listed, made
-from softcheck.cases.recipe import Normal, Number, RowConstants, Sort, Uniform
+from softcheck.cases.recipe import Normal, Number, RowConstants, Sort, Uniform, number
+
+if TYPE_CHECKING:
+    import torch
+
+    from softcheck.cases.random_rows import Draw
 
 _WIDTHS = (2, 3, 7, 127, 128, 129, 255, 256, 257, 385, 511, 512, 513, 641, 781, 1023, 1024, 1025)
 _LONG_WIDTHS = (4095, 4096, 4097, 8193)
@@ -29,6 +35,11 @@ def widths(_fmt: Format) -> Iterator[Draft]:
         )
 
 
+def far_below_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``widths`` and ``rows``."""
+    return d.normal(2.0, -10.0)
+
+
 def wide(_fmt: Format) -> Iterator[Draft]:
     """Rows as long as a vocabulary and longer."""
     for columns in _WIDE:
@@ -38,6 +49,11 @@ def wide(_fmt: Format) -> Iterator[Draft]:
     yield made("2-to-the-20", 1, 2**20, Normal(20, 3.0, -10.0), why="the largest block that Triton takes", tags="wide")
     reason = "the running maximum rises in every tile"
     yield made("sorted-131073", 1, 131073, Uniform(21, -40.0, 0.0), Sort(), why=reason, tags="wide")
+
+
+def wide_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``wide``."""
+    return d.by_row(far_below_rows, lambda d: d.normal(3.0, -10.0), lambda d: d.uniform(-40.0, 0.0))
 
 
 def rows(_fmt: Format) -> Iterator[Draft]:
@@ -50,10 +66,18 @@ def rows(_fmt: Format) -> Iterator[Draft]:
 
 def one_column(fmt: Format) -> Iterator[Draft]:
     """One column: every finite logit has probability 1, exactly."""
-    values: tuple[Number, ...] = ("max", "min", 88.72284, 0.0, "least_subnormal", -100.0)
-    yield made("finite", 6, 1, RowConstants(values), why=15, tags="exact")
+    yield made("finite", 6, 1, RowConstants(_ONES), why=15, tags="exact")
     yield made("normal", 5, 1, Normal(70, 30.0), why="exp(0) / exp(0) = 1", tags="exact")
     yield listed("signed-zeros", [[-0.0], [0.0]], fmt, why="exp(-0) = 1", tags="exact")
+
+
+_ONES: tuple[Number, ...] = ("max", "min", 88.72284, 0.0, "least_subnormal", -100.0)
+
+
+def one_column_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``one_column``."""
+    values = [number(value, d.fmt) for value in _ONES]
+    return d.by_row(lambda d: d.pick(values), lambda d: d.normal(30.0))
 
 
 def empty(fmt: Format) -> Iterator[Draft]:

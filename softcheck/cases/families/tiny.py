@@ -1,6 +1,7 @@
 """Families of subnormal logits and results, and of sums and differences that lose digits."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,10 +9,19 @@ from oracles.formats import Format
 from softcheck.cases.families.draft import Draft, listed, made
 from softcheck.cases.recipe import Choice, Cycle, Mask, Normal, OneHot, Put, Ramp, Uniform
 
+if TYPE_CHECKING:
+    import torch
+
+    from softcheck.cases.random_rows import Draw
+
 LN2 = 0.6931471805599453
 
 EXP_THRESHOLDS = (0.0, -87.0, -87.33, -87.34, -87.4, -88.0, -88.73, -103.0, -103.27, -103.28, -103.97, -103.98, -104.0)
 """Arguments around which exp in float32 turns subnormal, and zero."""
+
+MAXIMUM_STEPS = (1.0, 20.0, 50.0, 88.0, 89.0, 104.0, 150.0, 1e4)
+"""Growth of the maximum between tiles: within one rounding, across half of float32's range, at exp's thresholds of
+underflow and overflow, and far beyond."""
 
 
 def least_normal_distance(fmt: Format) -> float:
@@ -39,6 +49,11 @@ def subnormal_logits(fmt: Format) -> Iterator[Draft]:
     yield made("beside-large-129", 2, 129, Choice(3, items), Put(64, -4.0), Put(0, 2.0, row=1), why=why)
 
 
+def subnormal_logits_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``subnormal_logits``."""
+    return d.put(d.pick(subnormals(d.fmt)), d.pick((-4.0, 2.0, 0.0), 1), 0.5)
+
+
 def subnormal_results(fmt: Format) -> Iterator[Draft]:
     """Probabilities that are subnormal in the format, down to probabilities that round to zero."""
     normal, zero = least_normal_distance(fmt), zero_distance(fmt)
@@ -54,11 +69,27 @@ def subnormal_results(fmt: Format) -> Iterator[Draft]:
     yield made("vanish-65", 2, 65, OneHot(-2 * zero, 0.0, 64), why=14, tags=tags)
 
 
+def subnormal_results_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``subnormal_results``."""
+    normal, zero = least_normal_distance(d.fmt), zero_distance(d.fmt)
+    spans = ((zero, 0.0), (zero, normal), (zero + 1, zero - 1), (normal + 1, normal - 1))
+    return d.by_row(
+        *(lambda d, far=far, near=near: d.put(d.uniform(-far, -near), 0.0) for far, near in spans),
+        lambda d: d.put(d.full(-2 * zero), 0.0),
+    )
+
+
+_ABSORBED = (-17.5, -16.75)
+"""Logits below a peak of 0 that a running sum in float32 absorbs."""
+_EVERY_SECOND = 1000.125
+"""The logit of every second column, beside normal logits of standard deviation 1000."""
+
+
 def cancellation(_fmt: Format) -> Iterator[Draft]:
     """Sums and differences that lose digits, and arguments of exp at its thresholds."""
     absorbed = "terms that a running sum absorbs one by one, though together they count"
-    yield made("absorbed-4097", 2, 4097, OneHot(-17.5, 0.0, 0), why=absorbed, tags="sum")
-    yield made("absorbed-65537", 1, 65537, OneHot(-16.75, 0.0, 0), why=absorbed, tags="sum wide")
+    yield made("absorbed-4097", 2, 4097, OneHot(_ABSORBED[0], 0.0, 0), why=absorbed, tags="sum")
+    yield made("absorbed-65537", 1, 65537, OneHot(_ABSORBED[1], 0.0, 0), why=absorbed, tags="sum wide")
     reason = "exp in float32 turns subnormal at -87.34 and zero at -103.97"
     yield made("float32-exp-thresholds-13", 2, 13, Cycle(EXP_THRESHOLDS), why=reason)
     wide_thresholds = (0.0, -708.0, -708.39, -708.4, -745.0, -745.13, -745.14, -746.0)
@@ -71,7 +102,17 @@ def cancellation(_fmt: Format) -> Iterator[Draft]:
         2,
         1025,
         Normal(72, 1000.0),
-        Mask("odd", value=1000.125),
+        Mask("odd", value=_EVERY_SECOND),
         why="large and small differences in one row",
         tags="difference",
+    )
+
+
+def cancellation_rows(d: "Draw") -> "torch.Tensor":
+    """Draws rows of ``cancellation``."""
+    return d.by_row(
+        lambda d: d.put(d.pick(_ABSORBED, 1).expand(d.rows, d.columns).contiguous(), 0.0),
+        lambda d: d.pick(EXP_THRESHOLDS),
+        lambda d: d.put(d.normal(0.01), 20.0),
+        lambda d: d.normal(1000.0).masked_fill_(d.index % 2 == 1, _EVERY_SECOND),
     )

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, Values, decode
 from oracles.reference import Reference
-from softcheck.judge import uncertainty
-from softcheck.operations import order, special, sums, ulp
+from softcheck.operations import order, special, sums, ulp, uncertainty
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.operation import Operation
+from softcheck.operations.rules import SUMS_TO_ONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class Block:
     @cached_property
     def summed_rows(self) -> NDArray[np.bool_]:
         """Rows with a sum to measure: ordinary, with columns, every output finite. Shape [rows]."""
-        if self.logits.shape[1] == 0:
+        if self.logits.shape[1] == 0 or SUMS_TO_ONE not in self.operation.rules:
             return np.zeros(len(self.logits), dtype=np.bool_)
         finite: NDArray[np.bool_] = np.logical_and.reduce(self.specials.comparable, axis=1)
         return self.specials.ordinary & finite

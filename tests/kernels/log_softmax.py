@@ -1,0 +1,20 @@
+"""Functions that declare an operation of the tests' own, ``tests/operations/toy_operation.py``."""
+
+import torch
+
+from softcheck import variant
+
+
+@variant(operation="log_softmax")
+def right(x):
+    return torch.log_softmax(x.float(), dim=-1).to(x.dtype)
+
+
+@variant(operation="log_softmax")
+def log_of_softmax(x):
+    return torch.log(torch.softmax(x.float(), dim=-1)).to(x.dtype)
+
+
+@variant(operation="log_softmax")
+def off_by_its_neighbour(x):
+    return right(x).roll(1, dims=-1)
