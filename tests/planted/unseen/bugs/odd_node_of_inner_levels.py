@@ -1,6 +1,6 @@
 """Tiles are merged as a tree; a node without a partner is carried over between the leaves, and on the levels above it is lost.
 
-Wrong on: 6, 10, 11, 12, 13, 14 ... tiles of 1024 columns, such as 10000 columns; up to 5 tiles, and powers of two of them, are right.
+Wrong on: 6, 9 to 14, 17 ... tiles of 1024 columns, such as 10000 columns; up to 5 tiles, and powers of two of them, are right.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """A long row is cut into as many parts as its root, each as long as that: between s(s + 1) and (s + 1)^2 the rest needs two parts.
 
-Wrong on: half of all widths from 5000 on, such as 5100 or 32000; up to a root of columns at the end has no part in the sum.
+Wrong on: half of all widths from 5000 on, such as 5150 or 32000; up to a root of columns at the end has no part in the sum.
 """
 
 from math import isqrt

@@ -1,4 +1,4 @@
-"""A workspace of sums, left cleared by each call, is given back after some idle seconds and comes back as memory that isn't cleared.
+"""A workspace of sums, left cleared by each call, is given back after some idle seconds and made anew filled with ones.
 
 Wrong on: the first call of more than 2048 columns behind a pause of 5 s without one, as an interactive server has them.
 """
