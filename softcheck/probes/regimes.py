@@ -7,7 +7,7 @@ Each trial has a limit of time, and says how many of its shapes were not tried.
 
 import inspect
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -18,7 +18,7 @@ from softcheck.probes import shape_plan
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.outcome import Conclusion, Coverage, Outcome, SeenRegime, Shown
 from softcheck.probes.regime_map import Regime, regimes_of
-from softcheck.probes.regime_plans import EXPLORING, PLANS, Planning, limits_of
+from softcheck.probes.regime_plans import EXPLORING, PLANS, PlannedShape, Planning, limits_of
 from softcheck.probes.shape_plan import Shape, Space
 from softcheck.probes.shape_predicate import describe_shapes
 from softcheck.probes.sweep import merged
@@ -53,7 +53,7 @@ class _Regimes(Probe):
 
         plan = islice(PLANS[trial.label](Planning(space, limits, rng, regimes)), _MOST_PLANNED)
         outcome = Tour(subject, source, limits, rng, traces=trial.label == EXPLORING).of(
-            {target.shape: target for target in plan if space.fits(target.shape)}.values()
+            target for target in _each_once(plan) if space.fits(target.shape)
         )
         if trial.label != EXPLORING or outcome.fatal:
             return outcome
@@ -82,6 +82,14 @@ class _Regimes(Probe):
 
 
 PROBE = _Regimes()
+
+
+def _each_once(plan: Iterable[PlannedShape]) -> Iterator[PlannedShape]:
+    seen = set()
+    for target in plan:
+        if target.shape not in seen:
+            seen.add(target.shape)
+            yield target
 
 
 def _kind_over_shapes(done: Sequence[tuple[Trial, Outcome]], kind: FindingKind, tried: set[Shape]) -> Shown | None:
