@@ -8,7 +8,7 @@ from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import device_option, output_option, variant_options, variants_of
 from softcheck.errors import UsageError
-from softcheck.probes.outcome import Conclusion
+from softcheck.probes.outcome import Conclusion, coverage_of
 from softcheck.report.output import check_writable, write
 from softcheck.run.probing import ProbeTask, run_probe
 from softcheck.run.process import DeviceChoice
@@ -88,8 +88,9 @@ def _text(name: str, dtype: str, found: Conclusion) -> str:
             lines.append("    not judged: its shapes take longer than the limit of time")
     if not found.regimes:
         lines.append("  none was found: the function could not be called without launching its kernels")
-    if found.coverage is not None:
-        lines.append(f"  ran {found.coverage.run} of {found.coverage.lines} lines of its own code")
-        lines += [f"    never run: {words}" for words in found.coverage.never]
+    coverage = coverage_of([found])
+    if coverage is not None:
+        lines.append(f"  ran {coverage.run} of {coverage.lines} lines of its own code")
+        lines += [f"    never run: {words}" for words in coverage.never]
     lines += [f"  {shown.violation.kind}: {shown.violation.message}" for shown in found.findings]
     return "\n".join(lines) + "\n"

@@ -8,7 +8,7 @@ import msgspec
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.toolchain.ptx import ObservedArithmetic
-from softcheck.variants.coverage import CodeLine
+from softcheck.variants.coverage import CodeLine, never_run
 
 
 class KernelArithmetic(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -74,12 +74,14 @@ class SeenRegime(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Coverage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Lines of a variant's own functions that a probe's calls have run."""
+    """Lines of a variant's own functions that calls have run."""
 
     lines: int
     run: int
     never: tuple[str, ...] = ()
     """Words for the other lines, each with the condition that leads there."""
+    of_all_calls: bool = False
+    """True if all calls of a report count, and not the probe regimes' alone."""
 
     @property
     def percent(self) -> float:
@@ -112,7 +114,9 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     code: tuple[CodeLine, ...] = ()
     """Lines of the variant's own code, from the trial that looked for regimes."""
     lines: tuple[tuple[str, int], ...] = ()
-    """Files and numbers of lines that the trial's calls ran."""
+    """Files and numbers of lines that calls ran: the trial's, and the variant's others in the process before it."""
+    counts_all_calls: bool = False
+    """True if every call's lines are counted, as from Python 3.12 on; set by the trial that looked for regimes."""
     untried: int = 0
     """Shapes that a probe over shapes planned and had no time for."""
     arithmetic: KernelArithmetic | None = None
@@ -148,5 +152,24 @@ class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The extent of random rows of all trials together; None if none drew any."""
     regimes: tuple[SeenRegime, ...] = ()
     """The variant's regimes, those of the smallest shapes first."""
-    coverage: Coverage | None = None
-    """Lines of the variant's own code that were run; None if its source is unknown."""
+    code: tuple[CodeLine, ...] = ()
+    """Lines of the variant's own code; none if the probe did not look, or the source is unknown."""
+    lines: tuple[tuple[str, int], ...] = ()
+    """Files and numbers of lines that the trials' calls ran."""
+    counts_all_calls: bool = False
+    """True if every call's lines are counted."""
+
+
+def coverage_of(conclusions: Iterable[Conclusion]) -> Coverage | None:
+    """The coverage by all probes of one variant in one dtype; None if none knows the lines of its code."""
+    known = list(conclusions)
+    code = next((each.code for each in known if each.code), ())
+    if not code:
+        return None
+    run = {line for each in known for line in each.lines}
+    return Coverage(
+        lines=len(code),
+        run=sum((line.file, line.line) in run for line in code),
+        never=tuple(never_run(code, run)),
+        of_all_calls=any(each.counts_all_calls for each in known),
+    )

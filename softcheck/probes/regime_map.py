@@ -104,14 +104,16 @@ _Group = list[tuple[Shape, CallPath]]
 
 
 def _without_coincidences(groups: Sequence[_Group]) -> list[_Group]:
-    """Joins a group whose constants equal a size by chance with a larger group that explains their values."""
+    """Joins each member of a group whose constants equal a size by chance with a larger group that explains its values."""
     kept: list[_Group] = []
     for group in sorted(groups, key=len, reverse=True):
-        host = next((other for other in kept if all(_explains(other[0][1], *member) for member in group)), None)
-        if host is None:
+        hosts = [next((other for other in kept if _explains(other[0][1], *member)), None) for member in group]
+        if None in hosts:
             kept.append(group)
-        else:
-            host.extend(group)
+            continue
+        for host, member in zip(hosts, group, strict=True):
+            assert host is not None
+            host.append(member)
     return kept
 
 

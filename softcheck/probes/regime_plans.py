@@ -145,17 +145,17 @@ EXPLORING = "regimes"
 """The trial that looks for regimes."""
 
 _SHARES = {
-    "regimes": 0.3,
+    "regimes": 0.25,
     "widths": 0.15,
     "tiles": 0.15,
     "single-rows": 0.1,
     "rows": 0.1,
-    "elements": 0.1,
+    "elements": 0.15,
     "anywhere": 0.1,
 }
 """Parts of the time that a probe may take."""
 
-_SECONDS, _SECONDS_INTERPRETED = 5.0, 8.0
+_SECONDS, _SECONDS_INTERPRETED = 5.0, 4.0
 _WIDEST, _WIDEST_INTERPRETED = 2**18, 2**17
 
 

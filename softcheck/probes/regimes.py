@@ -7,7 +7,7 @@ Each trial has a limit of time, and says how many of its shapes were not tried.
 
 import inspect
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -16,14 +16,15 @@ import numpy as np
 from softcheck.contract import FindingKind
 from softcheck.probes import shape_plan
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
-from softcheck.probes.outcome import Conclusion, Coverage, Outcome, SeenRegime, Shown
+from softcheck.probes.outcome import Conclusion, Outcome, SeenRegime, Shown
 from softcheck.probes.regime_map import Regime, regimes_of
-from softcheck.probes.regime_plans import EXPLORING, PLANS, Planning, limits_of
+from softcheck.probes.regime_plans import EXPLORING, PLANS, PlannedShape, Planning, limits_of
 from softcheck.probes.shape_plan import Shape, Space
 from softcheck.probes.shape_predicate import describe_shapes
 from softcheck.probes.sweep import merged
 from softcheck.probes.tour import Tour
-from softcheck.variants.coverage import code_lines, never_run
+from softcheck.variants import executed
+from softcheck.variants.coverage import code_lines
 from softcheck.variants.source import source_of
 
 _MOST_PLANNED = 2000
@@ -53,13 +54,23 @@ class _Regimes(Probe):
 
         plan = islice(PLANS[trial.label](Planning(space, limits, rng, regimes)), _MOST_PLANNED)
         outcome = Tour(subject, source, limits, rng, traces=trial.label == EXPLORING).of(
-            {target.shape: target for target in plan if space.fits(target.shape)}.values()
+            target for target in _each_once(plan) if space.fits(target.shape)
         )
         if trial.label != EXPLORING or outcome.fatal:
             return outcome
         name = getattr(inspect.unwrap(subject.variant.function), "__name__", "")
-        code = code_lines(source, name, with_kernels=not subject.setting.on_gpu)
-        return msgspec.structs.replace(outcome, regimes=tuple(regime.seen() for regime in found), code=code)
+        lines = set(outcome.lines)
+        if subject.setting.on_gpu:
+            # Compiled lines can't be counted; those of a kernel count as run where it is launched.
+            launched = {launch.kernel for regime in found for launch in regime.launches}
+            lines |= {(line.file, line.line) for kernel in launched for line in code_lines(source, kernel)}
+        return msgspec.structs.replace(
+            outcome,
+            regimes=tuple(regime.seen() for regime in found),
+            code=code_lines(source, name),
+            lines=tuple(sorted(lines)),
+            counts_all_calls=executed.is_counting(),
+        )
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Returns one finding per kind, with the shapes that show it as a predicate over rows and columns."""
@@ -77,11 +88,20 @@ class _Regimes(Probe):
             trials=sum(outcome.skipped is None or bool(outcome.shapes) for _, outcome in done),
             skipped=(*skipped_of(done), *((_UNTRIED,) if untried else ())),
             regimes=_judged_regimes(done),
-            coverage=_coverage(done),
+            code=tuple(line for _, outcome in done for line in outcome.code),
+            counts_all_calls=any(outcome.counts_all_calls for _, outcome in done),
         )
 
 
 PROBE = _Regimes()
+
+
+def _each_once(plan: Iterable[PlannedShape]) -> Iterator[PlannedShape]:
+    seen = set()
+    for target in plan:
+        if target.shape not in seen:
+            seen.add(target.shape)
+            yield target
 
 
 def _kind_over_shapes(done: Sequence[tuple[Trial, Outcome]], kind: FindingKind, tried: set[Shape]) -> Shown | None:
@@ -136,15 +156,6 @@ def _judged_regimes(done: Sequence[tuple[Trial, Outcome]]) -> tuple[SeenRegime, 
         elements = sum(shape.elements for shape in shapes)
         regimes.append(msgspec.structs.replace(regime, shapes=len(shapes), elements=elements))
     return tuple(regimes)
-
-
-def _coverage(done: Sequence[tuple[Trial, Outcome]]) -> Coverage | None:
-    lines = tuple(line for _, outcome in done for line in outcome.code)
-    if not lines:
-        return None
-    run = {place for _, outcome in done for place in outcome.lines}
-    count = sum((line.file, line.line) in run for line in lines)
-    return Coverage(lines=len(lines), run=count, never=tuple(never_run(lines, run)))
 
 
 def _elements_of(shape: tuple[int, int]) -> int:

@@ -5,7 +5,7 @@ that is wrong in three rows of 129, are left to them. A finding here is of the r
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -18,15 +18,17 @@ from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.sweep import conclude_sweep, sweep
 
-_FEW = (1, 2, 3, 15, 16, 17)
-_MORE = (33, 129, 65, 128, 64, 32, 127, 31, 63, 257, 256, 1025)
+_FEW, _FEWEST = (1, 2, 3, 15, 16, 17), (1, 2, 3)
+_KNOWN = 3
+"""Rows with which ``sizes`` and ``layouts`` may find what is wrong in any number of rows."""
+_MORE = (33, 129, 65, 32, 64, 31, 63, 128, 127, 257, 256, 1025)
 """Row counts around tiles of rows, those first that show most: one more than whole tiles."""
 _MANY = (4095, 4096, 4097)
 _VERY_MANY = (65535, 65536, 65537, 2**20)
 _NARROW, _COLUMNS = 5, 129
 _WIDE, _WIDE_ON_GPU = (1100, 2500), (2050, 8193)
-_SECONDS_PACKED, _SECONDS = 1.0, 0.2
-"""Time for the dispensable row counts of packed rows, and of rows in every other layout."""
+_SECONDS_PACKED, _SECONDS, _SECONDS_EACH = 0.6, 0.2, 0.05
+"""Time for the dispensable row counts of packed rows, and of rows in every other layout; and for each on average."""
 _LAYOUTS = ("transposed", "row-step", "column-slice", "every-second-column", "expanded-rows")
 
 _ELEMENTS = 2**24
@@ -65,17 +67,29 @@ class _Shapes(GroupedProbe):
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         asked: _Rows = trial.parameters
         takes = subject.setting.takes
-        outcome = _swept(subject, asked)
-        known = [_Rows("packed", asked.columns, (3,)), _Rows(asked.layout, _COLUMNS, (3,))]
-        if outcome.violations and any(_swept(subject, rows).violations for rows in known if takes(rows.columns)):
-            return Outcome(fatal=outcome.fatal)
-        found = conclude_sweep([(Trial(trial.label, asked.counts), outcome)], "rows", "row counts").findings
+        known = [_Rows("packed", asked.columns, (_KNOWN,)), _Rows(asked.layout, _COLUMNS, (_KNOWN,))]
+        parts = [tuple(n for n in asked.counts if (n == _KNOWN) is first) for first in (True, False)]
+        swept: list[tuple[Trial, Outcome]] = []
+        # What is wrong in the known number of rows shows before calls on all others are made.
+        for counts in filter(None, parts):
+            outcome = _swept(subject, replace(asked, counts=counts))
+            if outcome.violations and any(_swept(subject, rows).violations for rows in known if takes(rows.columns)):
+                return Outcome(fatal=outcome.fatal)
+            swept.append((Trial(trial.label, counts), outcome))
+            if outcome.fatal:
+                break
+        found = conclude_sweep(swept, "rows", "row counts").findings
         where = f"{asked.layout}, {asked.columns} columns"
-        return msgspec.structs.replace(outcome, violations=prefixed([shown.violation for shown in found], where))
+        return msgspec.structs.replace(
+            outcome,
+            violations=prefixed([shown.violation for shown in found], where),
+            tried=tuple(sorted(n for _, each in swept for n in each.tried)),
+            skipped=next((each.skipped for _, each in swept if each.skipped is not None), None),
+        )
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         missed = any(set(outcome.tried) < set(trial.parameters.counts) for trial, outcome in done if outcome.tried)
-        left_out = f"some row counts above {_FEW[-1]} were left out in some layouts: calls take over 50 ms"
+        left_out = f"some row counts above {_FEW[-1]} were left out in some layouts, since each has a limit of time"
         return msgspec.structs.replace(
             super().conclude(done),
             trials=sum(outcome.skipped is None or bool(outcome.tried) for _, outcome in done),
@@ -89,14 +103,18 @@ PROBE = _Shapes()
 def _in_layout(setting: Setting, layout: str, number: int) -> list[_Rows]:
     """Row counts in one layout.
 
-    Each layout begins with another dispensable count, so that a slow kernel meets all of them in some layout.
+    Each layout begins with another dispensable count, so that a slow kernel meets all of them in some layout. Where many
+    variants share the time, more counts are dispensable, and layouts take turns with the wide rows.
     """
-    counts = _MORE[number % 6 :] + _MORE[: number % 6]
+    shares = setting.time_share < 1
+    few = _FEWEST if shares else _FEW
+    counts = _MORE[number % 7 :] + _MORE[: number % 7] + _FEW[len(few) :]
     if setting.dtype != "float64" and (setting.on_gpu or layout == "packed"):
         # Of float64 the numpy judge takes seconds for a million elements.
         counts += _MANY
-    found = [_Rows(layout, _COLUMNS, _FEW if setting.quick else (*_FEW, *counts), frozenset(counts))]
-    found += [_Rows(layout, columns, (1, 2, 3)) for columns in (_WIDE_ON_GPU if setting.on_gpu else _WIDE)]
+    found = [_Rows(layout, _COLUMNS, few if setting.quick else (*few, *counts), frozenset(counts))]
+    wide = _WIDE_ON_GPU if setting.on_gpu else _WIDE
+    found += [_Rows(layout, columns, _FEWEST) for columns in (wide[(number + 1) % 2 :: 2] if shares else wide)]
     if setting.on_gpu and setting.dtype != "float64" and not setting.quick:
         found.append(_Rows(layout, _NARROW, _VERY_MANY))
     return found
@@ -110,6 +128,7 @@ def _swept(subject: Subject, asked: _Rows) -> Outcome:
         layout=asked.placing,
         dispensable=asked.dispensable,
         seconds=(_SECONDS_PACKED if asked.layout == "packed" else _SECONDS) * subject.setting.time_share,
+        seconds_each=_SECONDS_EACH * subject.setting.time_share,
     )
 
 

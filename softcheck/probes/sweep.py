@@ -26,18 +26,19 @@ def sweep(
     layout: Callable[[int], Layout] = lambda _: PACKED,
     dispensable: frozenset[int] = frozenset(),
     seconds: float = _SECONDS,
+    seconds_each: float = _SECONDS_EACH,
 ) -> Outcome:
     """Judges the variant at each size, in order, on the input that ``make`` gives; on a GPU in groups.
 
     Sizes that Triton's interpreter can't run are left out, and the outcome gives the reason. Once calls on dispensable
-    sizes have taken ``seconds``, and 50 ms each on average, the remaining dispensable sizes are left out: some
+    sizes have taken ``seconds``, and ``seconds_each`` on average, the remaining dispensable sizes are left out: some
     kernels are compiled anew for every size.
     """
     calls = Calls(subject, most=MOST if subject.setting.on_gpu else 1)
     seen = _Seen()
     spent, paid = 0.0, 0
     for size in sizes:
-        if size in dispensable and spent > max(seconds, _SECONDS_EACH * paid):
+        if size in dispensable and spent > max(seconds, seconds_each * paid):
             continue
         try:
             taken = calls.make(make(size), size, layout(size))

@@ -1,8 +1,9 @@
 """Calls on telling rows at one shape after the other, until the time is over, with the promises that they break."""
 
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,48 @@ from softcheck.probes.sweep import merged
 from softcheck.variants.signatures import Recorder, tracing
 from softcheck.variants.source import Source
 
+_TILE = 1024
+"""Columns of a tile, where nothing else is known of a kernel."""
+
 _MOST_TRACED_ROWS, _MOST_TRACED_ELEMENTS = 3, 512
 """Rows or elements of an interpreted call whose lines are noted: Python runs the kernels there, and slower if it is
 traced."""
+
+
+class _Pace:
+    """Seconds that a variant's calls take for each row."""
+
+    def __init__(self) -> None:
+        self._slowest: dict[int, float] = {}
+        """By the power of two of the columns."""
+
+    def note(self, shape: Shape, seconds: float) -> None:
+        """Keeps the time of one call."""
+        width = int(np.log2(shape.columns))
+        self._slowest[width] = max(self._slowest.get(width, 0.0), seconds / max(4, shape.rows))
+
+    def per_row(self, columns: int) -> float:
+        """Seconds for a row: the nearest width's, and for wider rows more, as the widths so far have shown.
+
+        After calls of one width alone, a row is taken to cost as much again for each such width or 1024 columns.
+        """
+        if not self._slowest:
+            return 0.0
+        wanted = int(np.log2(columns))
+        near = min(self._slowest, key=lambda width: abs(width - wanted))
+        pace, low, high = self._slowest[near], min(self._slowest), max(self._slowest)
+        if wanted <= high:
+            return pace
+        if low == high:
+            return pace * columns / max(2.0**high, _TILE)
+        growth = (pace - self._slowest[low]) / (2.0**high - 2.0**low)
+        return pace + max(0.0, growth) * (columns - 2.0**high)
+
+
+@cache
+def _pace_of(_variant: str, _dtype: str) -> _Pace:
+    """One pace for all trials on a variant in this process, so that a trial's first call is not the slowest."""
+    return _Pace()
 
 
 class Tour:
@@ -45,18 +85,26 @@ class Tour:
         self._skipped: str | None = None
         self._tried: list[Shape] = []
         self._failing: dict[FindingKind, list[Shape]] = defaultdict(list)
+        self._beside: deque[PlannedShape] = deque()
         self._first: dict[FindingKind, Violation] = {}
-        self._pace: dict[int, float] = {}
-        """Seconds per row by the power of two of the columns, of the slowest call so far."""
+        self._pace = _pace_of(subject.variant.name, subject.setting.dtype)
 
     def of(self, targets: Iterable[PlannedShape]) -> Outcome:
-        """Tries the targets in order. Targets that would take longer than the remaining time are left out."""
+        """Tries the targets in order. Targets that would take longer than the remaining time are left out.
+
+        After the first shape that breaks a promise, shapes with half and with twice its rows and columns come next, so
+        that the finding can say for which of these it holds.
+        """
         clock = time.perf_counter if self._subject.setting.on_gpu else time.process_time
         begun, left_out = clock(), 0
         shapes: list[Shape] = []
-        for target in targets:
+        plan = iter(targets)
+        while (target := self._beside.popleft() if self._beside else next(plan, None)) is not None:
             remaining = self._limits.seconds - (clock() - begun)
-            if self._fatal or remaining <= 0 or self._expected(target.shape) > remaining:
+            if self._fatal or remaining <= 0:
+                left_out += 1
+                break
+            if self._expected(target.shape) > remaining:
                 left_out += 1
                 continue
             before = clock()
@@ -68,7 +116,7 @@ class Tour:
                 if self._calls.is_full:
                     self._settle(shapes)
             if shapes and shapes[-1] == target.shape:
-                self._note(target.shape, (clock() - before) / max(1, target.calls))
+                self._pace.note(target.shape, (clock() - before) / max(1, target.calls))
         self._settle(shapes)
         return self._outcome(left_out)
 
@@ -111,23 +159,24 @@ class Tour:
         self._tried.append(shape)
         self._fatal |= judged.fatal
         for violation in judged.violations:
+            if not self._failing:
+                self._beside.extend(self._neighbours(shape))
             known = self._failing[violation.kind]
             is_first = shape.elements < min((each.elements for each in known), default=shape.elements + 1)
             self._first[violation.kind] = merged(self._first.get(violation.kind), violation, first=is_first)
             known.append(shape)
 
-    def _expected(self, shape: Shape) -> float:
-        """Seconds that a call may take, by the nearest width that was called and by what any kernel takes."""
-        wanted = int(np.log2(shape.columns))
-        least = shape.rows * self._limits.seconds_per_row + shape.elements * self._limits.seconds_per_element
-        near = min(self._pace, key=lambda width: abs(width - wanted), default=None)
-        if near is None:
-            return least
-        return max(least, shape.rows * self._pace[near] * max(1.0, 2.0 ** (wanted - near)))
+    def _neighbours(self, shape: Shape) -> Iterator[PlannedShape]:
+        rows, columns = shape
+        for near in ((2 * rows, columns), (rows // 2, columns), (rows, 2 * columns), (rows, columns // 2)):
+            fits = near[1] <= self._limits.most_columns and near[0] * near[1] <= self._limits.most_elements
+            if fits and 0 not in near:
+                yield PlannedShape(Shape(*near), max(1, near[1] // 4))
 
-    def _note(self, shape: Shape, seconds: float) -> None:
-        width = int(np.log2(shape.columns))
-        self._pace[width] = max(self._pace.get(width, 0.0), seconds / max(4, shape.rows))
+    def _expected(self, shape: Shape) -> float:
+        """Seconds that a call may take, by the calls so far and by what any kernel takes."""
+        least = shape.rows * self._limits.seconds_per_row + shape.elements * self._limits.seconds_per_element
+        return max(least, shape.rows * self._pace.per_row(shape.columns))
 
     def _outcome(self, left_out: int) -> Outcome:
         shapes = list(dict.fromkeys(self._tried))

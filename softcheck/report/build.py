@@ -7,6 +7,7 @@ from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.merge import merge
+from softcheck.probes.outcome import Coverage, coverage_of
 from softcheck.report import exhaustive, notes, probes
 from softcheck.report.causes import causes_of, proposal
 from softcheck.report.environment import environment
@@ -125,7 +126,7 @@ class _Row:
             arithmetic=probes.arithmetic_of(self.probed),
             sampled=probes.sampled_by(self.probed),
             regimes=None if (regimes := probes.regimes_of(self.probed)) is None else len(regimes),
-            coverage=probes.coverage_of(self.probed),
+            coverage=self.coverage,
             holds=None if self.limits is None else self.limits.holds,
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=self._witness(declaration),
@@ -230,10 +231,15 @@ class _Row:
             count=len(cases) + len(probed),
         )
 
+    @property
+    def coverage(self) -> Coverage | None:
+        """Lines that calls have run, in any dtype: a process tells each line once."""
+        return coverage_of(probed.conclusion for probed in self.run.probed if probed.task.variant == self.name)
+
     def _verdict(self, declaration: Declaration, findings: list[Finding]) -> tuple[Verdict, str | None]:
         if any(f.known is None for f in findings):
             return "fail", None
-        coverage, required = probes.coverage_of(self.probed), self.run.options.require_coverage
+        coverage, required = self.coverage, self.run.options.require_coverage
         if required and (coverage is None or coverage.percent < required):
             return "error", notes.too_little_coverage(coverage, required)
         unseen = [d for d in self._unseen(declaration) if d.always]
@@ -251,7 +257,7 @@ class _Row:
             proposal(causes_of(self._findings(declaration), [case for case, _ in self.measured])),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
             notes.fitting_declaration(self.measured, self.probed, declaration, self.dtype),
-            notes.never_run(probes.coverage_of(self.probed)),
+            notes.never_run(self.coverage),
             *(notes.unseen_defect(defect) for defect in self._unseen(declaration)),
         )
         return [f"{self.name}, {self.dtype}: {text}" for text in said if text is not None]

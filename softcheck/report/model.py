@@ -116,7 +116,7 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     regimes: int | None = None
     """Number of paths that calls take, by kernels, constants and lines; null if the probe "regimes" did not look."""
     coverage: Coverage | None = None
-    """Lines of the variant's own code that the probe "regimes" ran; null if it did not look or found no source."""
+    """Lines of the variant's own code that calls ran; null if the probe "regimes" did not look or found no source."""
     elements: int = 0
     max_ulp: float | None = None
     mean_ulp: float | None = None

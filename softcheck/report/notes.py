@@ -50,12 +50,13 @@ def _calls(run: Run) -> list[str]:
 
 
 def never_run(coverage: Coverage | None) -> str | None:
-    """Names the lines of a variant's own code that the probe "regimes" did not run."""
+    """Names the lines of a variant's own code that no counted call ran."""
     if coverage is None or not coverage.never:
         return None
     more = f" and {len(coverage.never) - _MOST_PLACES} more places" if len(coverage.never) > _MOST_PLACES else ""
+    calls = "calls" if coverage.of_all_calls else "the probe regimes (before Python 3.12 no other calls count)"
     return (
-        f"the probe regimes ran {coverage.run} of {coverage.lines} lines of its own code; not run by it: "
+        f"{calls} ran {coverage.run} of {coverage.lines} lines of its own code; never run: "
         f"{', '.join(coverage.never[:_MOST_PLACES])}{more}"
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from softcheck.contract import Violation
-from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows, SeenRegime
+from softcheck.probes.outcome import KernelArithmetic, RandomRows, SeenRegime
 from softcheck.probes.registry import PROBES
 from softcheck.report.findings import finding_of
 from softcheck.report.model import Finding
@@ -78,11 +78,6 @@ def sampled_by(probed: Iterable[ProbeResult]) -> RandomRows | None:
 def regimes_of(probed: Iterable[ProbeResult]) -> tuple[SeenRegime, ...] | None:
     """The variant's regimes, if a probe has looked for them."""
     return next((r.conclusion.regimes for r in probed if r.conclusion.regimes), None)
-
-
-def coverage_of(probed: Iterable[ProbeResult]) -> Coverage | None:
-    """Lines of the variant's own code that were run, if a probe has counted them."""
-    return next((found for result in probed if (found := result.conclusion.coverage) is not None), None)
 
 
 def explains_any(defect: KnownDefect, probed: Iterable[ProbeResult]) -> bool:

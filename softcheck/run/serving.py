@@ -38,7 +38,9 @@ from softcheck.run.protocol import (
 )
 from softcheck.run.trial_widths import try_width
 from softcheck.run.trials import make_trials
+from softcheck.variants import executed
 from softcheck.variants.registry import LoadedVariant, load
+from softcheck.variants.source import source_of
 
 
 class Server:
@@ -84,7 +86,9 @@ class Server:
             with preserved(), activity.preparing():
                 self.loaded[spec] = load(spec)
             activity.expect_a_first_call()
-        return self.loaded[spec]
+        variant = self.loaded[spec]
+        executed.attribute_to(variant.name, [str(file) for file in source_of(variant.function).files])
+        return variant
 
     def _load(self, request: Load) -> Iterator[Reply]:
         spec = request.spec

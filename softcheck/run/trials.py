@@ -16,6 +16,7 @@ from softcheck.probes import registry
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.run.protocol import Done, Probed, ProbePlanned, Reply, RunProbe, TrialDone, TrialStarted
+from softcheck.variants import executed
 from softcheck.variants.registry import LoadedVariant
 
 _CACHED_BYTES = 2**30
@@ -49,6 +50,9 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
         outcome = _outcome(
             request.probe, probe, _subject(request, trials[index], variant, setting, device), trials[index]
         )
+        # With the lines of cases that this process has run for the variant before.
+        run = executed.newly_run(variant.name).union(outcome.lines)
+        outcome = msgspec.structs.replace(outcome, lines=tuple(sorted(run)))
         yield TrialDone(index, outcome)
         if outcome.fatal:
             return
@@ -131,7 +135,8 @@ def _concluded(name: str, probe: Probe, trials: Sequence[Trial], outcomes: Seque
         for violation in outcome.violations:
             if violation.kind in _ENDED - told:
                 untold.setdefault(violation.kind, Shown(trial.label, violation))
-    return msgspec.structs.replace(said, findings=(*said.findings, *untold.values()))
+    run = {line for outcome in outcomes for line in outcome.lines}
+    return msgspec.structs.replace(said, findings=(*said.findings, *untold.values()), lines=tuple(sorted(run)))
 
 
 def _release(device: torch.device) -> None:

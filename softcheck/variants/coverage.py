@@ -22,11 +22,8 @@ class CodeLine(msgspec.Struct, frozen=True):
     """The condition under which it runs, such as "if n_rows == 1", or the function that holds it."""
 
 
-def code_lines(source: Source, name: str, *, with_kernels: bool) -> tuple[CodeLine, ...]:
-    """Lines of the function ``name`` and of all functions in the source that it mentions, itself or through others.
-
-    ``with_kernels`` is True if kernels run as Python, under Triton's interpreter.
-    """
+def code_lines(source: Source, name: str) -> tuple[CodeLine, ...]:
+    """Lines of the function ``name`` and of all functions in the source that it mentions, itself or through others."""
     functions: dict[str, tuple[str, _Function]] = {}
     for path in reversed(source.files):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -41,9 +38,7 @@ def code_lines(source: Source, name: str, *, with_kernels: bool) -> tuple[CodeLi
     found: list[CodeLine] = []
     for each in reached:
         file, function = functions[each]
-        is_kernel = any("jit" in ast.unparse(decorator) for decorator in function.decorator_list)
-        if with_kernels or not is_kernel:
-            found += _in_body(function.body, f"def {each}", file)
+        found += _in_body(function.body, f"def {each}", file)
     return tuple(sorted(set(found), key=lambda line: (line.file, line.line)))
 
 

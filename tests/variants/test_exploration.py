@@ -116,7 +116,7 @@ def test_lines_that_never_ran_are_named_with_their_condition(tmp_path):
     recorder = Recorder(source.files)
     with tracing(recorder):
         space["softmax"](2)
-    lines = code_lines(source, "softmax", with_kernels=True)
+    lines = code_lines(source, "softmax")
     assert [line.line for line in lines] == [4, 12, 13, 14, 16, 17]
     assert never_run(lines, recorder.lines) == [
         "line 4 of kernels.py: `def helper`",

@@ -1,0 +1,53 @@
+"""Lines of a variant's files are counted in every call, each for the variant that runs."""
+
+import importlib.util
+import sys
+
+import pytest
+
+from softcheck.variants import executed
+
+CODE = """
+def helper(x):
+    return x + 1
+
+def softmax(x):
+    if x > 3:
+        return helper(x)
+    return x
+
+def other(x):
+    return helper(x)
+"""
+
+
+@pytest.fixture
+def module(tmp_path):
+    file = tmp_path / "counted.py"
+    file.write_text(CODE, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("counted", file)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def new(variant):
+    return {line for _, line in executed.newly_run(variant)}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with Python 3.12")
+def test_each_line_is_told_once_for_each_variant(module):
+    executed.attribute_to("one", [module.__file__])
+    module.softmax(1)
+    assert new("one") == {6, 8}
+    module.softmax(5)
+    module.softmax(1)
+    assert new("one") == {3, 7}
+    executed.attribute_to("two", [module.__file__])
+    module.other(1)
+    assert new("two") == {3, 11}
+    assert new("one") == set()
+
+
+def test_nothing_is_counted_of_a_variant_that_never_ran():
+    assert executed.newly_run("nobody") == frozenset()
