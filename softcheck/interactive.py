@@ -59,14 +59,15 @@ def check(
     quick: bool = False,
     call: str | None = None,
     declare: str | None = None,
+    backward: bool | None = None,
     cases: Sequence[str] = (),
     device: Literal["auto", "cuda", "interpreter"] = "auto",
 ) -> CheckResult:
     """Judges a function as ``softcheck report`` does and returns the report.
 
     ``function`` is a function, class or module, or a variant's name. ``dtype`` is one name, several or
-    torch's own, and all dtypes if it is left out. ``quick`` keeps probes to their telling trials. ``call`` and
-    ``declare`` are the options of the same names. ``cases`` are globs over case ids; with them no probes run.
+    torch's own, and all dtypes if it is left out. ``quick`` keeps probes to their telling trials. ``call``,
+    ``declare`` and ``backward`` are the options of the same names. ``cases`` are globs over case ids; with them no probes run.
 
     The function runs in worker processes, which import it from its file. One that is defined in a notebook's cell or inside
     another function is sent as its source, with the source of all that it refers to. Raises UsageError for one that can't
@@ -87,6 +88,8 @@ def check(
         spec = with_call(spec, call)
     if declare is not None:
         spec = with_declared(spec, declare)
+    if backward is not None:
+        spec = with_declared(spec, f"backward={backward}")
     several = dtype if isinstance(dtype, list | tuple) else [dtype]
     dtypes = tuple(FORMATS) if dtype is None else tuple(map(known_dtype, several))
     name = resolve(spec).name

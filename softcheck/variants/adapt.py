@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from softcheck.calling import launches
 from softcheck.errors import UsageError
-from softcheck.variants.declaration import ATTRIBUTE
+from softcheck.variants.declaration import ATTRIBUTE, declaration_of
 from softcheck.variants.forms import PLAIN, Form, shares_memory
 from softcheck.variants.recognise import Guess, guesses, guesses_for, instance_guesses, kernel_guess
 from softcheck.variants.wrapping import wrapper
@@ -104,7 +106,7 @@ class Adapted:
             self._form = form if is_right else self._found_on_trial(x) or form
             if self._form.text == form.text:
                 return value
-        x.copy_(before)
+        x.detach().copy_(before)
         return self._form(self._function, x, options)
 
     def _found_on_trial(self, x: "torch.Tensor") -> Form | None:
@@ -159,13 +161,15 @@ def adapt(
     dims: Literal[1, 2, 3, 4, 5] = 2,
     out: Literal["first", "last", "kw"] | None = None,
     returns: int | None = None,
+    backward: bool | None = None,
 ) -> Adapted:
     """Makes a variant of a function of another signature.
 
     ``args`` and ``kwargs`` are passed on behind the input, [rows, columns], which is split into ``dims`` dimensions: [batch,
     heads, rows, columns] for 4, and each row by itself for 1. ``out`` says where the function takes memory for its answer:
     before the input, as its last positional argument, or as the keyword ``out``. ``returns`` is the index of the answer in
-    a tuple; if it is left out, the first tensor of the input's shape.
+    a tuple; if it is left out, the first tensor of the input's shape. ``backward`` promises gradients, as the field of
+    ``softcheck.Declaration`` does.
 
     Raises UsageError for other values of ``dims`` and ``out``.
     """
@@ -181,7 +185,10 @@ def adapt(
         words.append(f"{name}=keyword_{name}")
     words += ["out=out"] if out == "kw" else []
     text = f"f({', '.join(words)})" + ("" if returns is None else f"[{returns}]")
-    return Adapted(_callable_of(function)[0], form=Form(text, constants))
+    made = Adapted(_callable_of(function)[0], form=Form(text, constants))
+    if backward is not None:
+        setattr(made, ATTRIBUTE, msgspec.structs.replace(declaration_of(made), backward=backward))
+    return made
 
 
 def adapted(found: Any, spec: str, call: str = "") -> Callable[..., Any]:

@@ -179,9 +179,13 @@ def shares_memory(x: "torch.Tensor") -> bool:
 
 
 def _copy(x: "torch.Tensor") -> "torch.Tensor":
-    """A copy with the input's strides, packed if elements of the input share memory."""
+    """A copy with the input's strides, packed if elements of the input share memory.
+
+    It requires no gradient: autograd would take what a kernel writes there for the copied values.
+    """
     import torch
 
+    x = x.detach()
     if shares_memory(x):
         return x.clone(memory_format=torch.contiguous_format)
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)

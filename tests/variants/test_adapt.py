@@ -9,6 +9,7 @@ import torch
 
 import softcheck
 from softcheck.errors import UsageError
+from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import load, resolve, split_call, with_call
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "signatures.py"
@@ -240,3 +241,18 @@ def test_in_place_is_computed_on_a_copy_with_the_same_strides(strides):
         assert torch.equal(output, torch.softmax(x, -1))
         assert torch.equal(storage, before)
     assert output.stride() == strides or strides in ((0, 1), (1, 1))
+
+
+def test_adapted_function_promises_gradients():
+    assert declaration_of(softcheck.adapt(torch.softmax, args=[-1], backward=True)).backward is True
+    assert declaration_of(softcheck.adapt(torch.softmax, args=[-1])).backward is None
+
+
+def test_call_in_place_carries_no_gradient_that_autograd_could_mistake():
+    assert not load(spec("in_place")).function(X.clone().requires_grad_()).requires_grad
+
+
+def test_call_is_recognised_on_an_input_that_requires_a_gradient():
+    x = X.clone().requires_grad_()
+    load(spec("four_dimensions")).function(x).sum().backward()
+    assert x.grad is not None
