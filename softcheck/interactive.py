@@ -1,5 +1,6 @@
 """``softcheck.check``: one function judged from a script or a notebook, in worker processes as the command does."""
 
+import hashlib
 import html
 import inspect
 import sys
@@ -58,18 +59,19 @@ def check(
     quick: bool = False,
     call: str | None = None,
     declare: str | None = None,
+    backward: bool | None = None,
     cases: Sequence[str] = (),
     device: Literal["auto", "cuda", "interpreter"] = "auto",
 ) -> CheckResult:
     """Judges a function as ``softcheck report`` does and returns the report.
 
-    ``function`` is a function, class or module that a file defines, or a variant's name. ``dtype`` is one name, several or
-    torch's own, and all dtypes if it is left out. ``quick`` keeps probes to their telling trials. ``call`` and
-    ``declare`` are the options of the same names. ``cases`` are globs over case ids; with them no probes run.
+    ``function`` is a function, class or module, or a variant's name. ``dtype`` is one name, several or
+    torch's own, and all dtypes if it is left out. ``quick`` keeps probes to their telling trials. ``call``,
+    ``declare`` and ``backward`` are the options of the same names. ``cases`` are globs over case ids; with them no probes run.
 
-    The function runs in worker processes, which import it from its file. Raises UsageError for a function that can't be
-    imported there, such as one defined in a notebook's cell or inside another function, and NothingRunError if the
-    device is not there.
+    The function runs in worker processes, which import it from its file. One that is defined in a notebook's cell or inside
+    another function is sent as its source, with the source of all that it refers to. Raises UsageError for one that can't
+    be sent, such as one that refers to a tensor made elsewhere, and NothingRunError if the device is not there.
     """
     from oracles.formats import FORMATS
     from softcheck.cases.corpus import default_corpora, load
@@ -86,6 +88,8 @@ def check(
         spec = with_call(spec, call)
     if declare is not None:
         spec = with_declared(spec, declare)
+    if backward is not None:
+        spec = with_declared(spec, f"backward={backward}")
     several = dtype if isinstance(dtype, list | tuple) else [dtype]
     dtypes = tuple(FORMATS) if dtype is None else tuple(map(known_dtype, several))
     name = resolve(spec).name
@@ -110,33 +114,46 @@ def check(
 def spec_of(function: Any) -> str:
     """The name by which a worker process imports an object: ``FILE:NAME``, or ``PACKAGE.MODULE:NAME`` for a package's.
 
-    Raises UsageError if there is none, or in a worker process, which is importing the module that asks.
+    What no file defines at its top level, as in a notebook or inside a function, is written to a file of softcheck's own.
+
+    Raises UsageError if it can't be, or in a worker process, which is importing the module that asks.
     """
+    from softcheck.variants.module_text import defines
+
     if is_importing():
         raise UsageError(
             "softcheck.check was called while its own file was imported; put the call below if __name__ == '__main__'"
         )
-    called = getattr(function, "__name__", type(function).__name__)
     owner = sys.modules.get(getattr(function, "__module__", None) or type(function).__module__)
     # An adapted function bears the module of the function behind it.
     for module in (owner, sys.modules.get("__main__"), *list(sys.modules.values())):
         name = _name_in(module, function)
         if name is not None:
             break
-    else:
-        raise UsageError(
-            f"{called} is in no module under a name, as a function inside another one or a lambda is not; define it at the top "
-            "level of a file"
-        )
     file = getattr(module, "__file__", None)
-    if file is None or not Path(file).is_file():
-        raise UsageError(
-            f"{called} is defined in {getattr(module, '__name__', module)}, which has no file that a worker process could import; "
-            "save its code in a file (in a notebook: %%writefile my_kernels.py at the head of the cell) and check "
-            f"'my_kernels.py:{name}'"
-        )
-    is_packaged = getattr(module, "__package__", None) and getattr(module, "__name__", "") != "__main__"
+    is_main = getattr(module, "__name__", "") == "__main__"
+    if name is None or file is None or not Path(file).is_file() or (is_main and not defines(name.partition(".")[0])):
+        return _written(function, name)
+    is_packaged = getattr(module, "__package__", None) and not is_main
     return f"{module.__name__}:{name}" if module is not None and is_packaged else f"{file}:{name}"
+
+
+def _written(function: Any, name: str | None) -> str:
+    """Writes an object's source, and that of what it refers to, to a file named by its content; returns its name there."""
+    from softcheck.cli.resuming import new_file
+    from softcheck.variants.module_text import module_text
+
+    called = (name or str(getattr(function, "__name__", "function"))).replace("<lambda>", "function")
+    try:
+        text = module_text(function, called)
+    except UsageError as error:
+        raise UsageError(
+            f"{called} can't be sent to a worker process: {error}. Save its code in a file (in a notebook: %%writefile my_kernels.py "
+            f"at the head of the cell) and check 'my_kernels.py:{called}'"
+        ) from None
+    path = new_file(f"softcheck-sent-{hashlib.sha256(text.encode()).hexdigest()[:12]}.py")
+    path.write_text(text, encoding="utf-8")
+    return f"{path}:{called}"
 
 
 def _name_in(module: Any, function: Any) -> str | None:

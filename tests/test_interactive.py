@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import softcheck
 from softcheck.errors import UsageError
@@ -33,6 +34,8 @@ if __name__ == "__main__":
         right = softcheck.check(function, dtype="fp16", cases=["ties/*"], device="interpreter")
         assert right.ok, right
         assert right.findings == ()
+    local = lambda x: softmax(x, -1)
+    assert softcheck.check(local, dtype="fp16", cases=["ties/*"], device="interpreter").ok
     wrong = softcheck.check(halved, torch.float16, cases=["ties/*"], device="interpreter")
     assert not wrong.ok
     assert {f.kind for f in wrong.findings} >= {"sum_violation"}
@@ -54,9 +57,10 @@ def test_a_package_is_imported_by_name():
     assert spec_of(spec_of) == "softcheck.interactive:spec_of"
 
 
-def test_what_no_worker_can_import_is_refused_with_the_mend():
-    with pytest.raises(UsageError, match="define it at the top level of a file"):
-        softcheck.check(lambda x: x)
+def test_what_can_not_be_sent_to_a_worker_is_refused_with_the_mend():
+    table = torch.ones(3)
+    with pytest.raises(UsageError, match="can't be sent to a worker process: table is of type Tensor"):
+        softcheck.check(lambda x: x * table)
     code = "import softcheck\ndef softmax(x): return x\nsoftcheck.check(softmax)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert "%%writefile my_kernels.py" in done.stderr

@@ -29,7 +29,7 @@ def format_option(names: Iterable[str]) -> Callable[[Command], Command]:
 
 
 def variant_options(function: Command) -> Command:
-    """``VARIANT...``, ``--variant``, ``--call`` and ``--declare``, as parameters for ``variants_of``."""
+    """``VARIANT...``, ``--variant``, ``--call``, ``--declare`` and ``--backward``, for ``variants_of``."""
     argument = click.argument("specs", nargs=-1, metavar="[NAME|FILE:FUNCTION]...")
     option = click.option(
         "--variant",
@@ -45,7 +45,21 @@ def variant_options(function: Command) -> Command:
         metavar="PROMISES",
         help="What the functions promise, in place of what they declare: 'layouts=contiguous,empty=False,max_elements=2**31'.",
     )
-    return argument(option(call(declare(function))))
+    backward = click.option(
+        "--backward/--no-backward",
+        default=None,
+        expose_value=False,
+        callback=_keep_backward,
+        help="Promise gradients, or leave them alone; left out, they are judged where the output requires one.",
+    )
+    return argument(option(call(declare(backward(function)))))
+
+
+_BACKWARD = "softcheck.backward"
+
+
+def _keep_backward(context: click.Context, _option: click.Parameter, value: bool | None) -> None:  # noqa: FBT001 - click's
+    context.meta[_BACKWARD] = value
 
 
 def variants_of(
@@ -66,6 +80,8 @@ def variants_of(
     if specs:
         typed = context.get_parameter_source("variant") is click.core.ParameterSource.COMMANDLINE
         variant = (*specs, *(variant if typed else ()))
+    if (backward := context.meta.get(_BACKWARD)) is not None:
+        declare = f"{declare},backward={backward}" if declare else f"backward={backward}"
     if call is not None:
         variant = tuple(with_call(spec, call) for spec in variant)
     if declare is not None:

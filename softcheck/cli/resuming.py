@@ -23,8 +23,8 @@ _NOT_KEPT = ("output", "output_format", "journal", "resume", "jobs", "save", "sp
 DAYS_KEPT = 30
 """Days for which the journal of a killed run can be resumed, unless a name was given to it."""
 
-_OWN_NAME = re.compile(r"\.?softcheck-report-\d{8}-\d{6}-\d+\.journal(\.tmp)?")
-"""Names that ``_default`` gives, and names of unfinished files that a kill left."""
+_OWN_NAME = re.compile(r"\.?softcheck-(report-\d{8}-\d{6}-\d+\.journal(\.tmp)?|sent-[0-9a-f]{12}\.py)")
+"""Names of journals, of unfinished ones that a kill left, and of functions that ``softcheck.check`` has sent."""
 
 _META_KEY = "softcheck.resumed"
 
@@ -69,12 +69,12 @@ def keeping(context: click.Context, journal: Path | None, resume: Path | None) -
     path = resume or journal
     if path is None:
         clear_away(state_folder())
-        path = _default()
+        path = new_file(f"softcheck-report-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.journal")
     return Keeping(path=path, resume=resume is not None, settings=settings)
 
 
 def clear_away(folder: Path) -> None:
-    """Removes softcheck's own journals that no run has written to for ``DAYS_KEPT`` days.
+    """Removes softcheck's own journals and copies of functions that no run has written to for ``DAYS_KEPT`` days.
 
     Files of other names and links are left alone, as are files that can't be removed.
     """
@@ -106,8 +106,8 @@ def state_folder() -> Path:
     return (Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()) / "softcheck"
 
 
-def _default() -> Path:
-    """A new file's path; in the folder for temporary files where the user's own can't be written."""
+def new_file(name: str) -> Path:
+    """A path in the user's folder; in the folder for temporary files where the user's own can't be written."""
     folder = state_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,4 +116,4 @@ def _default() -> Path:
         usable = False
     if not usable:
         folder = Path(tempfile.gettempdir())
-    return folder / f"softcheck-report-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.journal"
+    return folder / name

@@ -115,11 +115,11 @@ KINDS: dict[Kind, Explanation] = {
         declare='@variant(layouts=["contiguous"])',
     ),
     Kind.WRONG_GRADIENT: Explanation(
-        meaning="the gradient that autograd computes errs by more than its proven bound",
+        meaning="the gradient that autograd computes errs by more than its proven bound, or is promised and not there",
         example="def backward(ctx, g):\n    (y,) = ctx.saved_tensors\n    return y * g  # without the row's sum of y * g",
         cause="a backward pass that drops the sum over the row, or takes the incoming gradient for packed",
         mend="compute y * (g - (y * g).sum(-1, keepdim=True)) in float32, with the strides of g",
-        declare=_known(Kind.WRONG_GRADIENT),
+        declare="@variant(backward=False), or --no-backward, which leaves gradients alone",
     ),
     Kind.NONDETERMINISTIC: Explanation(
         meaning="the same call gave other bits",

@@ -5,6 +5,7 @@ from softcheck.probes.registry import PROBES
 
 _DECLARATIONS = {
     "layouts": '@variant(layouts=["contiguous"]) leaves strided inputs out',
+    "gradients": "@variant(backward=True), or --backward, promises a gradient; backward=False leaves gradients alone",
     "empties": "@variant(empty=False) leaves inputs without elements out",
     "sizes": "@variant(max_columns=...) leaves wider rows out",
     "addresses": "@variant(max_elements=2**31) leaves larger inputs out",

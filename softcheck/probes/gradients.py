@@ -1,7 +1,8 @@
 """Gradients of variants whose outputs carry one: against the exact backward, for output gradients of all layouts.
 
 Several forward calls come first, and their backward calls then follow in reverse order, as in a model: what a backward
-needs must be its own. That a variant carries gradients is not promised, nor that its backward can be called.
+needs must be its own. That an output carries a gradient, and that its backward can be called, is asked only of a variant
+that declares ``backward=True``; one that declares False is not tried.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +52,7 @@ class _Forward:
 
 class _Gradients(GroupedProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        if setting.operation.gradient_errors is None:
+        if setting.operation.gradient_errors is None or setting.declaration.backward is False:
             return []
         shapes = [(3, 129), (2, 1100)] if not setting.on_gpu else [(3, 129), (33, 64), (2, 2050)]
         found = {f"packed-{rows}x{columns}": (rows, columns, PACKED) for rows, columns in shapes}
@@ -90,7 +91,12 @@ def _forward(subject: Subject, shape: tuple[int, int], layout: Layout, number: i
     with nan_filled():
         returned = call_on_device(subject.variant.function, placed)
     if returned.output is None:
-        return Outcome(skipped="gradients: an input that requires one is refused", fatal=returned.fatal)
+        refused = "; ".join(each.message for each in returned.violations)
+        return _not_asked(
+            subject, FindingKind.RAISED, f"an input that requires one is refused: {refused}", returned.fatal
+        )
+    if not returned.output.requires_grad and subject.setting.declaration.backward:
+        return _not_asked(subject, FindingKind.WRONG_GRADIENT, _NONE_CARRIED, returned.fatal)
     is_wrong = bool(wrong_values(subject, bits, to_bits(returned.output, fmt), returned))
     if is_wrong or not returned.output.requires_grad or returned.fatal:
         return Outcome(fatal=returned.fatal)
@@ -102,13 +108,27 @@ def _forward(subject: Subject, shape: tuple[int, int], layout: Layout, number: i
     return _Forward(bits, placed.view, returned.output, words, _GRADS[words](varying), arithmetic)
 
 
+_NONE_CARRIED = (
+    "the output carries none, and --backward or backward=True promises one: launch the kernel in the forward of a "
+    "torch.autograd.Function that has a backward, or leave the promise out"
+)
+
+
+def _not_asked(subject: Subject, kind: FindingKind, why: str, fatal: bool) -> Outcome:  # noqa: FBT001 - of a private function
+    """A finding where gradients are promised; else a trial that is left out."""
+    if subject.setting.declaration.backward:
+        return Outcome(violations=(Violation(kind, f"gradients: {why}"),), fatal=fatal)
+    return Outcome(skipped=f"gradients: {why}", fatal=fatal)
+
+
 def _backward(subject: Subject, one: _Forward) -> Outcome:
     try:
         with preserved(), nan_filled(), activity.calling():
             (gradient,) = torch.autograd.grad(one.output, one.x, one.grad)
             synchronize(subject.device)
-    except Exception:  # noqa: BLE001 - a backward that raises is not silently wrong
-        return Outcome(skipped="gradients: the backward raises", fatal=not is_usable(subject.device))
+    except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
+        said = f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return _not_asked(subject, FindingKind.RAISED, said, not is_usable(subject.device))
     fmt = subject.setting.fmt
     found, grads = to_bits(gradient, fmt), to_bits(one.grad, fmt)
     errors = _errors(subject, one, decode(found, fmt), decode(grads, fmt))

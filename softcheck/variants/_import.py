@@ -61,7 +61,8 @@ def function_of(module: ModuleType, name: str, spec: str) -> Callable[..., Any]:
         if not hasattr(found, part):
             raise UsageError(f"variant {spec!r}: {where} has no {name!r}; {_callables_hint(name, module)}")
         found = getattr(found, part)
-    if not (callable(found) or hasattr(found, "forward") or hasattr(found, "apply")):
+    # A kernel that is tuned can't be called, but it has a method to run it.
+    if not (callable(found) or any(hasattr(found, method) for method in ("forward", "apply", "run"))):
         raise UsageError(
             f"variant {spec!r}: {name!r} in {where} is of type {type(found).__name__}, expected a function; "
             f"{_callables_hint(name, module)}"

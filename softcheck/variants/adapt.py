@@ -2,14 +2,17 @@
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from softcheck.calling import launches
 from softcheck.errors import UsageError
-from softcheck.variants.declaration import ATTRIBUTE
+from softcheck.variants.declaration import ATTRIBUTE, declaration_of
 from softcheck.variants.forms import PLAIN, Form, shares_memory
-from softcheck.variants.recognise import Guess, guesses, guesses_for
+from softcheck.variants.recognise import Guess, guesses, guesses_for, instance_guesses, kernel_guess
 from softcheck.variants.wrapping import wrapper
 
 if TYPE_CHECKING:
@@ -23,6 +26,18 @@ _KEPT = 2**24
 
 _CLOSE = 0.1
 """Largest difference from the softmax with which a call is accepted that names alone do not tell."""
+
+
+_MASKS = ("torch.zeros_like(x)", "torch.zeros_like(x, dtype=torch.bool)", "torch.ones_like(x, dtype=torch.bool)")
+"""Masks that mask nothing: one that is added, one of what is left out, one of what is kept."""
+
+_OVER_OTHERS = (
+    "f(x.mT).mT",
+    "f(x3.movedim(-1, 1)).movedim(1, -1)",
+    "f(x4.movedim(-1, 1)).movedim(1, -1)",
+    "f((x, out))",
+)
+"""Calls of functions over the first or second dimension, and of one that takes input and output as a tuple."""
 
 
 class Adapted:
@@ -60,7 +75,7 @@ class Adapted:
         """Returns the softmax of a matrix; raises what the function raises, or UsageError where no call answers."""
         if self._form is not None:
             return self._form(self._function, x, options)
-        if (move := getattr(self._function, "to", None)) is not None:
+        if not inspect.isclass(self._function) and (move := getattr(self._function, "to", None)) is not None:
             # A module's parameters lie on the CPU when it is made.
             move(x.device)
         likeliest = self._ways[0]
@@ -87,14 +102,15 @@ class Adapted:
             if self._form.text == form.text:
                 raise
         else:
-            self._form = form if _is_answer(value, x) else self._found_on_trial(x) or form
+            is_right = _is_answer(value, x) and not _is_over_rows(value)
+            self._form = form if is_right else self._found_on_trial(x) or form
             if self._form.text == form.text:
                 return value
-        x.copy_(before)
+        x.detach().copy_(before)
         return self._form(self._function, x, options)
 
     def _found_on_trial(self, x: "torch.Tensor") -> Form | None:
-        """The first call that answers on a small matrix; None if none does."""
+        """The first call that gives the softmax of a small matrix, else the first that answers; None if none does."""
         import torch
 
         from softcheck.calling.unable import limit_behind
@@ -104,29 +120,37 @@ class Adapted:
         generator = torch.Generator().manual_seed(0)
         trial = torch.randn(_TRIAL, generator=generator).to(device=x.device, dtype=x.dtype)
         expected = torch.softmax(trial.double(), dim=-1)
+        answering: Form | None = None
         with launches.forgotten():
             for guess in self._all_ways():
+                if guess.is_last_resort and answering is not None:
+                    break
                 form = Form(guess.text)
                 try:
                     value = form(self._function, trial.clone(), {}, poison=float("nan"))
                     if not _is_answer(value, trial) or torch.equal(value, trial) or bool(value.isnan().all()):
                         continue
-                    if guess.sure or float((value.double() - expected).abs().max()) < _CLOSE:
+                    if float((value.double() - expected).abs().max()) < _CLOSE:
                         return form
+                    answering = answering or (form if guess.sure else None)
                 except Exception as error:  # noqa: BLE001 - a call that is not the function's may raise anything
                     if (limit := limit_behind(error)) is not None:
                         raise limit from None
-        return None
+        return answering
 
     def _all_ways(self) -> Iterator[Guess]:
-        """The guesses, then in place, then with more dimensions."""
+        """The guesses, then with a mask, over another dimension, in place, and with other numbers of dimensions."""
         yield from self._ways
+        for guess in self._ways:
+            for mask in _MASKS if "None" in guess.text else ():
+                yield Guess(guess.text.replace("None", mask), sure=False)
         if any(guess.text == PLAIN for guess in self._ways):
-            yield Guess("f(copy)")
-        for name in ("x4", "x3"):
+            yield from (Guess(text, sure=False) for text in _OVER_OTHERS)
+            yield Guess("f(copy)", is_last_resort=True)
+        for name in ("x4", "x3", "x5", "x1"):
             for guess in self._ways:
                 if guess.sure:
-                    yield Guess(guess.text.replace("(x", f"({name}").replace(", x", f", {name}"))
+                    yield Guess(re.sub(r"\bx\b", name, guess.text), is_last_resort=True)
 
 
 def adapt(
@@ -134,22 +158,24 @@ def adapt(
     *,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    dims: Literal[2, 3, 4] = 2,
+    dims: Literal[1, 2, 3, 4, 5] = 2,
     out: Literal["first", "last", "kw"] | None = None,
     returns: int | None = None,
+    backward: bool | None = None,
 ) -> Adapted:
     """Makes a variant of a function of another signature.
 
     ``args`` and ``kwargs`` are passed on behind the input, [rows, columns], which is split into ``dims`` dimensions: [batch,
-    heads, rows, columns] for 4. ``out`` says where the function takes memory for its answer: before the input, as its last
-    positional argument, or as the keyword ``out``. ``returns`` is the index of the answer in a tuple; if it is left out,
-    the first tensor of the input's shape.
+    heads, rows, columns] for 4, and each row by itself for 1. ``out`` says where the function takes memory for its answer:
+    before the input, as its last positional argument, or as the keyword ``out``. ``returns`` is the index of the answer in
+    a tuple; if it is left out, the first tensor of the input's shape. ``backward`` promises gradients, as the field of
+    ``softcheck.Declaration`` does.
 
     Raises UsageError for other values of ``dims`` and ``out``.
     """
-    if dims not in (2, 3, 4) or out not in (None, "first", "last", "kw"):
+    if dims not in (1, 2, 3, 4, 5) or out not in (None, "first", "last", "kw"):
         raise UsageError(
-            f"adapt: dims is {dims!r} and out is {out!r}; expected 2, 3 or 4, and None, 'first', 'last' or 'kw'"
+            f"adapt: dims is {dims!r} and out is {out!r}; expected 1 to 5, and None, 'first', 'last' or 'kw'"
         )
     constants: dict[str, Any] = {f"argument_{i}": value for i, value in enumerate(args)}
     words = [*(["out"] if out == "first" else []), "x" if dims == 2 else f"x{dims}", *constants]
@@ -159,7 +185,10 @@ def adapt(
         words.append(f"{name}=keyword_{name}")
     words += ["out=out"] if out == "kw" else []
     text = f"f({', '.join(words)})" + ("" if returns is None else f"[{returns}]")
-    return Adapted(_callable_of(function)[0], form=Form(text, constants))
+    made = Adapted(_callable_of(function)[0], form=Form(text, constants))
+    if backward is not None:
+        setattr(made, ATTRIBUTE, msgspec.structs.replace(declaration_of(made), backward=backward))
+    return made
 
 
 def adapted(found: Any, spec: str, call: str = "") -> Callable[..., Any]:
@@ -170,10 +199,16 @@ def adapted(found: Any, spec: str, call: str = "") -> Callable[..., Any]:
     if isinstance(found, Adapted) and not call:
         return found
     if call:
-        return Adapted(_callable_of(found)[0] if inspect.isclass(found) else found, form=Form(call))
+        form = Form(call)
+        return Adapted(
+            _callable_of(found)[0] if inspect.isclass(found) and not form.makes_instance else found, form=form
+        )
     pasted = wrapper(found, spec)
     if _is_kernel(found):
-        raise UsageError(f"variant {spec!r} is a Triton kernel; expected the function that launches it. {pasted}")
+        refusal = f"variant {spec!r} is a Triton kernel; expected the function that launches it. {pasted}"
+        if (guess := kernel_guess(found)) is None:
+            raise UsageError(refusal)
+        return Adapted(found, [guess], refusal=refusal)
     try:
         function, ways = _callable_of(found)
     except TypeError as error:
@@ -201,15 +236,8 @@ def _callable_of(found: Any) -> tuple[Callable[..., Any], list[Guess]]:
     """The function behind a class, a module or an object, and the calls that may be its own."""
     import torch
 
-    if inspect.isclass(found) and issubclass(found, torch.autograd.Function):
-        parameters = list(inspect.signature(found.forward).parameters.values())
-        has_context = found.setup_context is torch.autograd.Function.setup_context
-        return found.apply, guesses_for(parameters[1:] if has_context else parameters, positional=True)
     if inspect.isclass(found):
-        if "apply" in vars(found) and not issubclass(found, torch.nn.Module):
-            apply = getattr(found, "apply")  # noqa: B009 - a type has none by itself
-            return apply, guesses(apply)
-        return _callable_of(_instance(found))
+        return _callable_of_class(found)
     if isinstance(found, torch.nn.Module):
         return found.eval(), guesses(found.forward)
     if not callable(found):
@@ -217,11 +245,35 @@ def _callable_of(found: Any) -> tuple[Callable[..., Any], list[Guess]]:
         if method is None:
             raise TypeError("its objects can't be called and have no method forward or apply")
         return method, guesses(method)
-    return found, guesses(found)
+    kind = getattr(found, "__self__", None)
+    if inspect.isclass(kind) and issubclass(kind, torch.autograd.Function):
+        return _callable_of(kind)
+    # Torch's convention: a name that ends in an underscore is of an operation in place.
+    in_place = re.fullmatch(r"[a-z]\w*[^_]_", str(getattr(found, "__name__", "")))
+    return found, [Guess(g.text.replace(PLAIN, "f(copy)"), g.sure) if in_place else g for g in guesses(found)]
+
+
+def _callable_of_class(kind: type) -> tuple[Callable[..., Any], list[Guess]]:
+    import torch
+
+    if issubclass(kind, torch.autograd.Function):
+        parameters = list(inspect.signature(kind.forward).parameters.values())
+        has_context = kind.setup_context is torch.autograd.Function.setup_context
+        return kind.apply, guesses_for(parameters[1:] if has_context else parameters, positional=True)
+    is_module = issubclass(kind, torch.nn.Module)
+    if "apply" in vars(kind) and not is_module:
+        apply = getattr(kind, "apply")  # noqa: B009 - a type has none by itself
+        return apply, guesses(apply)
+    if (instance := _instance(kind)) is not None:
+        return _callable_of(instance)
+    method = getattr(kind, "__call__" if "__call__" in vars(kind) else "forward", None)
+    if method is None or not (ways := instance_guesses(kind, method, is_module=is_module)):
+        raise TypeError(f"{kind.__name__}{inspect.signature(kind)} needs arguments that can't be guessed")
+    return kind, ways
 
 
 def _instance(kind: type) -> Any:
-    """An instance of a class whose parameters, if it needs any, name a dimension. Raises TypeError for another class."""
+    """An instance of a class whose parameters, if it needs any, name a dimension; None for another class."""
     try:
         signature = inspect.signature(kind)
     except (TypeError, ValueError):
@@ -229,7 +281,7 @@ def _instance(kind: type) -> Any:
     needed = [p for p in signature.parameters.values() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     dims = {p.name: -1 for p in signature.parameters.values() if p.name in ("dim", "axis") and p.default != -1}
     if any(p.name not in dims for p in needed):
-        raise TypeError(f"{kind.__name__}{signature} needs arguments that can't be guessed")
+        return None
     return kind(**dims)
 
 
@@ -243,6 +295,17 @@ def _kept(x: Any) -> Any:
     """A copy of a tensor that could be put back; None for one that is large or whose elements share memory."""
     is_small = hasattr(x, "stride") and x.numel() <= _KEPT and not shares_memory(x)
     return x.clone() if is_small else None
+
+
+def _is_over_rows(value: Any) -> bool:
+    """True if the columns of an answer sum to 1 and its rows do not, as those of a softmax over the first dimension."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.dim() != 2 or not value.is_floating_point() or value.numel() == 0:
+        return False
+    columns, rows = (value.detach().double().sum(dim) for dim in (0, 1))
+    columns, rows = columns[columns.isfinite()], rows[rows.isfinite()]
+    return columns.numel() > 0 and bool(((columns - 1).abs() < _CLOSE).all() and ((rows - 1).abs() > _CLOSE).any())
 
 
 def _is_answer(value: Any, x: Any) -> bool:

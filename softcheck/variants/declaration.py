@@ -97,6 +97,8 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """True if inputs without rows or without columns are taken."""
     max_elements: int | None = None
     """Most elements from the input's first to its last, strides counted, that are taken; None promises every number."""
+    backward: bool | None = None
+    """True if outputs carry right gradients; None if those that carry one carry a right one; False promises none."""
     fully_masked: FullyMasked = "nan"
     batch_invariant: bool = False
     """True if a row gives the same bits in every batch, at every place in it."""

@@ -4,6 +4,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,10 @@ PLAIN = "f(x)"
 
 NAMES: dict[str, str] = {
     "x": "the input, [rows, columns]",
+    "x1": "a row of the input, [columns]; the call is made for each",
     "x3": "the input as [batch, rows, columns]",
     "x4": "the input as [batch, heads, rows, columns]",
+    "x5": "the input with five dimensions",
     "out": "memory of its own for the answer, of the input's shape",
     "copy": "a copy of the input, in which the answer is computed",
     "rows": "the number of rows",
@@ -27,14 +30,17 @@ NAMES: dict[str, str] = {
 }
 """Names in a call beside ``f``, ``torch`` and ``triton``, and their meaning."""
 
-_INPUTS = ("x4", "x3", "x")
+_INPUTS = ("x5", "x4", "x3", "x1", "x")
+
+MOST_ROWS = 4096
+"""Rows of the largest input of a function that takes one row."""
 
 
 class Form:
     """A call as text, evaluated on each input.
 
-    The answer is the value of the call; where that is a tuple, its first tensor of the input's shape; where it is None,
-    ``out`` or ``copy``.
+    The answer is the value of the call; where that is a tuple, a list, a dictionary or a dataclass, its first tensor of the
+    input's shape; where it is None, ``out`` or ``copy``.
     """
 
     def __init__(self, text: str, constants: Mapping[str, Any] | None = None) -> None:
@@ -49,15 +55,23 @@ class Form:
             raise UsageError(
                 f"the call {text!r} does not call f on the input; write it as {PLAIN}, with these names: {', '.join(NAMES)}"
             )
+        self.makes_instance = not any(
+            isinstance(node, ast.Name) and node.id in (*_INPUTS, "copy", "out")
+            for call in ast.walk(tree)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "f"
+            for argument in (*call.args, *(word.value for word in call.keywords))
+            for node in ast.walk(argument)
+        )
+        """True if f stands for a class, whose instance takes the input: ``f(columns)(x)``."""
         self._text = ast.unparse(tree)
-        self._element: int | None = None
+        self._part: str | None = None
         self._code = compile(tree, "<call>", "eval")
 
     @property
     def text(self) -> str:
-        """The call with its constants' values; with the index of the answer once it has returned a tuple."""
+        """The call with its constants' values; with the answer's place once it has returned a tuple or the like."""
         shown = re.sub(r"\w+", lambda word: self._shown(word[0]), self._text)
-        return shown if self._element is None else f"{shown}[{self._element}]"
+        return shown + (self._part or "")
 
     def _shown(self, name: str) -> str:
         return repr(self._constants[name]) if name in self._constants else name
@@ -72,8 +86,24 @@ class Form:
     ) -> Any:
         """Calls a function on a matrix, with further keyword arguments, and returns the answer in the matrix's shape.
 
-        ``poison`` fills ``out``. A value that is no such answer is returned as it is.
+        ``poison`` fills ``out``. A value that is no such answer is returned as it is. Raises ValueError for more than
+        ``MOST_ROWS`` rows where the function takes one.
         """
+        import torch
+
+        if "x1" not in self.names:
+            return self._answer_to(function, x, options, poison)
+        if x.shape[0] > MOST_ROWS:
+            raise ValueError(f"{x.shape[0]} rows for a function of one row, expected at most {MOST_ROWS}")
+        answers = [self._answer_to(function, row, options, poison) for row in x]
+        other = next((a for a in answers if not isinstance(a, torch.Tensor) or a.shape != x.shape[1:]), None)
+        if other is not None or not answers:
+            return torch.empty_like(x) if other is None else other
+        return torch.stack(answers)
+
+    def _answer_to(
+        self, function: Callable[..., Any], x: "torch.Tensor", options: Mapping[str, Any], poison: float | None
+    ) -> Any:
         import torch
 
         given = self._given(x)
@@ -94,8 +124,10 @@ class Form:
 
         makers: dict[str, Callable[[], Any]] = {
             "x": lambda: x,
+            "x1": lambda: x,
             "x3": lambda: _with_dims(x, 3),
             "x4": lambda: _with_dims(x, 4),
+            "x5": lambda: _with_dims(x, 5),
             "copy": lambda: _copy(x),
             "rows": lambda: math.prod(x.shape[:-1]),
             "columns": lambda: x.shape[-1],
@@ -108,19 +140,30 @@ class Form:
     def _answer(self, value: Any, given: Mapping[str, Any], shape: Any) -> Any:
         import torch
 
-        if isinstance(value, tuple):
-            fitting = (i for i, one in enumerate(value) if isinstance(one, torch.Tensor) and one.shape == shape)
-            self._element = next(fitting, None)
-            return value if self._element is None else value[self._element]
+        if parts := _parts(value):
+            fitting = (place for place, one in parts.items() if isinstance(one, torch.Tensor) and one.shape == shape)
+            self._part = next(fitting, None)
+            return value if self._part is None else parts[self._part]
         if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
             return given["out"]
         return given["copy"] if value is None and "copy" in self.names else value
 
 
+def _parts(value: Any) -> dict[str, Any]:
+    """The parts of a tuple, list, dictionary or dataclass, each with the text that picks it."""
+    if isinstance(value, tuple | list):
+        return {f"[{i}]": one for i, one in enumerate(value)}
+    if isinstance(value, Mapping):
+        return {f"[{name!r}]": one for name, one in value.items()}
+    return {f".{each.name}": getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else {}
+
+
 def call_in_words(text: str) -> str:
     """A call with the meaning of those of its names that say more than the matrix itself."""
     meant = [
-        f"{name} is {NAMES[name]}" for name in ("x3", "x4", "out", "copy", "block") if re.search(rf"\b{name}\b", text)
+        f"{name} is {meaning}"
+        for name, meaning in NAMES.items()
+        if name not in ("x", "rows", "columns") and re.search(rf"\b{name}\b", text)
     ]
     return "; ".join([text, *meant])
 
@@ -136,9 +179,13 @@ def shares_memory(x: "torch.Tensor") -> bool:
 
 
 def _copy(x: "torch.Tensor") -> "torch.Tensor":
-    """A copy with the input's strides, packed if elements of the input share memory."""
+    """A copy with the input's strides, packed if elements of the input share memory.
+
+    It requires no gradient: autograd would take what a kernel writes there for the copied values.
+    """
     import torch
 
+    x = x.detach()
     if shares_memory(x):
         return x.clone(memory_format=torch.contiguous_format)
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)

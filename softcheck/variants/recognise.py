@@ -1,7 +1,7 @@
 """Guesses how a function is called on a matrix, from the names of its parameters. Imports no torch."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,18 +13,21 @@ _ROWS = "n_rows nrows rows num_rows row m batch batch_size bs"
 _COLUMNS = (
     "n_cols ncols cols num_cols columns n_columns num_columns n hidden_size hidden width col n_col row_size length"
 )
-_BLOCK = "block_size block block_n block_cols block_m blocksize"
+_BLOCK = "block_size block block_n block_cols blocksize block_size_n block_dim"
+_ROWS_IN_BLOCK = "block_m block_rows rows_per_program rows_per_block block_size_m"
 _STRIDE = (
     "stride row_stride stride_row input_row_stride x_row_stride in_row_stride in_stride input_stride x_stride stride_xm "
-    "stride_x_row stride_input_row stride_in"
+    "stride_x_row stride_input_row stride_in stride_x in_stride_row"
 )
 _OUT_STRIDE = (
     "output_row_stride out_row_stride y_row_stride out_stride output_stride y_stride stride_ym stride_y_row stride_output_row "
-    "stride_out"
+    "stride_out stride_y stride_o stride_om out_stride_row"
 )
+_COLUMN_STRIDE = "stride_xn stride_x_col x_col_stride input_col_stride in_col_stride col_stride stride_col"
+_OUT_COLUMN_STRIDE = "stride_yn stride_y_col y_col_stride output_col_stride out_col_stride stride_on"
 _ONE = "scale sm_scale softmax_scale temperature temp alpha tau scaling factor"
 _NONE = "mask attn_mask attention_mask bias attn_bias"
-_FALSE = "causal is_causal inplace in_place log is_log is_log_softmax log_softmax return_lse half_to_float training"
+_FALSE = "log_outputs log_output causal is_causal inplace in_place log is_log is_log_softmax log_softmax return_lse half_to_float training"
 
 _ARGUMENTS: dict[str, str] = {
     name: text
@@ -34,9 +37,13 @@ _ARGUMENTS: dict[str, str] = {
         (_ROWS, "rows"),
         (_COLUMNS, "columns"),
         (_BLOCK, "block"),
+        (_ROWS_IN_BLOCK, "1"),
         (_STRIDE, "x.stride(0)"),
         (_OUT_STRIDE, "out.stride(0)"),
+        (_COLUMN_STRIDE, "x.stride(1)"),
+        (_OUT_COLUMN_STRIDE, "out.stride(1)"),
         (_ONE, "1.0"),
+        ("temperatures", "torch.ones(rows, device=x.device)"),
         (_NONE, "None"),
         (_FALSE, "False"),
         ("num_warps", "4"),
@@ -50,7 +57,23 @@ _ARGUMENTS: dict[str, str] = {
 }
 """The argument that a parameter of a name gets."""
 
-_INPUT = ("x", "input", "logits", "inp", "scores", "input_ptr", "x_ptr", "in_ptr", "a", "src", "tensor")
+_INPUT = (
+    "x",
+    "input",
+    "logits",
+    "inp",
+    "scores",
+    "self",
+    "data",
+    "input_ptr",
+    "x_ptr",
+    "in_ptr",
+    "a",
+    "src",
+    "tensor",
+    "attention_scores",
+    "attn_scores",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +82,12 @@ class Guess:
 
     text: str
     sure: bool = True
+    is_last_resort: bool = False
+    """True if it is tried only where no other call answers."""
+
+
+_WITHOUT_NAMES = [Guess(PLAIN), *(Guess(text, sure=False) for text in ("f(x, -1)", "f(x, out)", "f(out, x)"))]
+"""The calls of a function that has no signature to read, such as one written in C."""
 
 
 def guesses(function: Callable[..., Any], *, positional: bool = False) -> list[Guess]:
@@ -67,22 +96,66 @@ def guesses(function: Callable[..., Any], *, positional: bool = False) -> list[G
     ``positional`` leaves out keywords, which the ``apply`` of an autograd function refuses.
     """
     try:
-        parameters = list(inspect.signature(function).parameters.values())
+        return guesses_for(parameters_of(function), positional=positional)
     except (TypeError, ValueError):
-        # Functions written in C may have no signature to read.
+        return _WITHOUT_NAMES
+
+
+def parameters_of(function: Any) -> list[inspect.Parameter]:
+    """The parameters of a function, of an operator that torch has registered, or of a Triton kernel; tuned ones have a default.
+
+    Raises TypeError or ValueError where there is no signature to read.
+    """
+    operator = getattr(function, "_opoverload", None) or getattr(function, "default", None) or function
+    if (schema := getattr(operator, "_schema", None)) is not None:
         return [
-            Guess(PLAIN),
-            Guess("f(x, -1)", sure=False),
-            Guess("f(x, out)", sure=False),
-            Guess("f(out, x)", sure=False),
+            inspect.Parameter(
+                each.name,
+                inspect.Parameter.KEYWORD_ONLY if each.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=each.default_value if each.has_default_value() else inspect.Parameter.empty,
+            )
+            for each in schema.arguments
         ]
-    return guesses_for(parameters, positional=positional)
+    tuned: set[str] = set()
+    while not callable(function) or hasattr(function, "arg_names"):
+        # Autotuned kernels and kernels with heuristics hold the kernel that they launch.
+        for one in getattr(function, "configs", ()):
+            tuned |= one.all_kwargs().keys()
+        tuned |= {*getattr(function, "values", ())}
+        if not hasattr(function, "fn"):
+            break
+        function = function.fn
+    found = inspect.signature(function).parameters.values()
+    return [each.replace(default=None) if each.name in tuned else each for each in found]
+
+
+def instance_guesses(kind: type, method: Callable[..., Any], *, is_module: bool) -> list[Guess]:
+    """The calls of a class whose instances need arguments; none where these can't be guessed."""
+    needed = [p for p in parameters_of(kind) if _is_required(p) or _is_dimension(p)]
+    known = {p.name: _ARGUMENTS.get(p.name.lower().rstrip("_")) for p in needed}
+    if not all(known.values()):
+        return []
+    made = f"f({arguments_of(needed, known)})"
+    moved = ".to(x.device).eval()" if is_module else ""
+    return [
+        Guess(f"{made}{moved}{guess.text[1:]}", guess.sure)
+        for guess in guesses_for(list(inspect.signature(method).parameters.values())[1:])
+    ]
+
+
+def kernel_guess(kernel: Any) -> Guess | None:
+    """The launch of a Triton kernel with one program for each row; None where an argument's name tells nothing."""
+    parameters = parameters_of(kernel)
+    values = {p.name: argument_for(p.name) for p in parameters if _is_required(p)}
+    if not {"x", "out"} <= {*values.values()} or "..." in values.values():
+        return None
+    return Guess(f"f[(rows,)]({arguments_of(parameters, values)})", sure=False)
 
 
 def guesses_for(parameters: Sequence[inspect.Parameter], *, positional: bool = False) -> list[Guess]:
     """The calls that some parameters allow; see ``guesses``."""
     if any(p.kind is p.VAR_POSITIONAL for p in parameters) and not any(_is_required(p) for p in parameters):
-        return [Guess(PLAIN), Guess("f(x, -1)", sure=False)]
+        return _WITHOUT_NAMES
     needed = [p for p in parameters if _is_required(p) or _is_dimension(p)]
     known = {p.name: _ARGUMENTS.get(p.name.lower().rstrip("_")) for p in needed}
     place = _place_of_input(needed, known)
@@ -134,26 +207,28 @@ def _place_of_input(needed: Sequence[inspect.Parameter], known: dict[str, str | 
 def _written(
     parameters: Sequence[inspect.Parameter], ways: Sequence[dict[str, str | None]], *, positional: bool, sure: bool
 ) -> list[Guess]:
-    found = (_call(parameters, way, positional=positional) for way in ways)
-    return [Guess(text, sure) for text in found if text is not None]
+    found = (arguments_of(parameters, way, positional=positional) for way in ways)
+    return [Guess(f"f({text})", sure) for text in found if text is not None]
 
 
-def _call(parameters: Sequence[inspect.Parameter], values: dict[str, str | None], *, positional: bool) -> str | None:
-    """The call with these arguments; None if it would need a keyword and may not have one."""
+def arguments_of(
+    parameters: Sequence[inspect.Parameter], values: Mapping[str, str | None], *, positional: bool = False
+) -> str | None:
+    """The arguments of a call as text; None if it would need a keyword and may not have one (``positional``)."""
     words: list[str] = []
     by_name = False
     for p in parameters:
-        if p.name not in values:
-            by_name = True
+        text = values.get(p.name)
+        by_name |= text in (None, "...")
+        if text is None:
             continue
-        text = str(values[p.name])
         is_named = (
             by_name or p.kind is p.KEYWORD_ONLY or (text in ("-1", "False", "None") and _can_be_named(p, positional))
         )
         if is_named and positional:
             return None
         words.append(f"{p.name}={text}" if is_named else text)
-    return f"f({', '.join(words)})"
+    return ", ".join(words)
 
 
 def _can_be_named(parameter: inspect.Parameter, positional: bool) -> bool:  # noqa: FBT001 - of a private function

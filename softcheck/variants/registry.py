@@ -157,7 +157,7 @@ _DECLARED = re.compile(r"(.+?)@(\w+=.*)")
 def with_declared(spec: str, promises: str) -> str:
     """Names a variant together with promises. Raises UsageError for promises that are none."""
     with_promises(Declaration(), promises)
-    return f"{spec}@{promises.replace(' ', '')}"
+    return f"{spec}{',' if _DECLARED.fullmatch(spec) else '@'}{promises.replace(' ', '')}"
 
 
 def with_call(spec: str, call: str) -> str:

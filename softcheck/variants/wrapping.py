@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from softcheck.variants.recognise import argument_for
+from softcheck.variants.recognise import argument_for, arguments_of, parameters_of
 
 
 def wrapper(found: Any, spec: str) -> str:
@@ -13,12 +13,11 @@ def wrapper(found: Any, spec: str) -> str:
     """
     location, _, name = spec.rpartition(":")
     module = location.removesuffix(".py").rpartition("/")[2]
-    target = getattr(found, "fn", found)
     try:
-        parameters = list(inspect.signature(target).parameters.values())
+        parameters = parameters_of(found)
     except (TypeError, ValueError):
         parameters = []
-    is_kernel = target is not found
+    is_kernel = hasattr(found, "arg_names") or hasattr(found, "fn")
     return "\n".join(
         [
             "A wrapper to paste and complete:",
@@ -39,23 +38,17 @@ def _body(name: str, parameters: list[inspect.Parameter], *, is_class: bool, is_
     if is_class:
         made = ", ".join(f"{p.name}={_dimension_or_gap(p.name)}" for p in needed)
         return [f"        return {name}({made})(x)"]
-    arguments = [_argument(p, is_kernel=is_kernel) for p in needed]
-    words = ", ".join(f"{p.name}={text}" if text == "..." else text for p, text in zip(needed, arguments, strict=True))
-    takes_out = any(text.startswith("out") for text in arguments)
+    arguments = {p.name: argument_for(p.name) for p in needed}
+    words = arguments_of(parameters, arguments)
+    takes_out = any(text.startswith("out") for text in arguments.values())
     lines = ["        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)"] if takes_out else []
     if is_kernel:
         grid = "[(rows,)]"
-        block = ["        block = triton.next_power_of_2(columns)"] if "block" in arguments else []
+        block = ["        block = triton.next_power_of_2(columns)"] if "block" in arguments.values() else []
         return [*lines, *block, f"        {name}{grid}({words})", "        return out"]
     return (
         [*lines, f"        {name}({words})", "        return out"] if takes_out else [f"        return {name}({words})"]
     )
-
-
-def _argument(parameter: inspect.Parameter, *, is_kernel: bool) -> str:
-    text = argument_for(parameter.name)
-    # A Triton kernel's constants are in capitals; N is the width in either.
-    return "block" if is_kernel and parameter.name.isupper() and "BLOCK" in parameter.name else text
 
 
 def _dimension_or_gap(name: str) -> str:

@@ -83,3 +83,31 @@ def test_misspelt_key_is_refused_and_misspelt_variable_warned_of_by_every_comman
     assert "no setting 'sede'; did you mean 'seed'" in done.stderr
     (tmp_path / "pyproject.toml").write_text("[tool.softcheck]\nmax-slowdown = 0.1\ndifferences = true\n")
     assert softcheck("list", "formats", cwd=tmp_path).stderr == "", "settings of other commands are known"
+
+
+def test_gradients_are_promised_by_every_command_that_names_variants(tmp_path):
+    for name, command in leaves(cli):
+        taken = {option for parameter in command.params for option in parameter.opts}
+        assert ("--backward" in taken) == ("--declare" in taken), name
+    for options, environment, promise in (
+        (["--backward"], {}, "@backward=True"),
+        (["--declare", "empty=False", "--no-backward"], {}, "@empty=False,backward=False"),
+        ([], {"SOFTCHECK_BACKWARD": "1"}, "@backward=True"),
+    ):
+        done = softcheck(
+            "report",
+            "torch",
+            *options,
+            "--case",
+            "ties/*",
+            "--dtype",
+            "fp16",
+            "--no-probes",
+            "--format",
+            "json",
+            "--device",
+            "interpreter",
+            cwd=tmp_path,
+            **environment,
+        )
+        assert json.loads(done.stdout)["variants"][0]["name"] == f"torch{promise}", done.stderr

@@ -4,6 +4,8 @@ import pytest
 import torch
 from probe_helpers import conclusion, kinds
 
+from softcheck import variant
+
 
 class OfTwoForwards(torch.autograd.Function):
     """Keeps the probabilities in a place that the next forward takes."""
@@ -87,4 +89,62 @@ def test_nothing_is_asked_where_no_gradient_is_carried_or_the_forward_is_wrong()
 
     refused = conclusion("gradients", without_gradients)
     assert refused.findings == ()
-    assert refused.skipped == ("gradients: an input that requires one is refused",)
+    (words,) = refused.skipped
+    assert words.startswith("gradients: an input that requires one is refused: ValueError: call x.detach() first")
+
+
+class WithoutBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return torch.softmax(x, dim=-1)
+
+
+def halved(x):
+    """Half of the gradient is cut off."""
+    y = torch.softmax(x, dim=-1)
+    return (y + y.detach()) / 2
+
+
+def declared(function, *, backward):
+    def softmax(x):
+        return function(x)
+
+    return variant(backward=backward)(softmax)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "words"),
+    [
+        (lambda x: torch.softmax(x.detach(), dim=-1), "wrong_gradient", "the output carries none, and --backward"),
+        (WithoutBackward.apply, "raised", "the backward raises NotImplementedError"),
+        (lambda x: x.numpy(), "raised", "an input that requires one is refused: RuntimeError: Can't call numpy()"),
+    ],
+)
+def test_gradients_that_are_promised_must_be_there(function, kind, words):
+    [shown] = conclusion("gradients", declared(function, backward=True)).findings
+    assert shown.violation.kind == kind
+    assert words in shown.violation.message
+    unasked = conclusion("gradients", declared(function, backward=None))
+    assert unasked.findings == ()
+
+
+def test_promised_gradients_that_are_right_are_left_alone_and_unpromised_ones_are_not_judged():
+    assert conclusion("gradients", declared(lambda x: torch.softmax(x, dim=-1), backward=True)).findings == ()
+    assert conclusion("gradients", declared(OfTwoForwards.apply, backward=False)).trials == 0
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+        self.function = function
+        self.__name__ = "Scaled"
+
+    def forward(self, x):
+        return self.function(x * self.scale)
+
+
+@pytest.mark.parametrize("wrap", [Scaled, lambda function: torch.compile(function, backend="eager")])
+def test_gradients_of_modules_with_parameters_and_of_compiled_functions_are_judged(wrap):
+    assert conclusion("gradients", wrap(lambda x: torch.softmax(x, dim=-1))).findings == ()
+    assert kinds(conclusion("gradients", wrap(halved))) == {"wrong_gradient"}

@@ -9,6 +9,7 @@ import torch
 
 import softcheck
 from softcheck.errors import UsageError
+from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import load, resolve, split_call, with_call
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "signatures.py"
@@ -39,6 +40,31 @@ RECOGNISED = {
     "WithApply": "f(x, -1)",
     "without_signature": "f(x, -1)",
     "torchs_own": "f(x, dim=-1)",
+    "with_four_strides": "f(out, x, out.stride(0), out.stride(1), x.stride(0), x.stride(1), rows, columns)",
+    "row_alone": "f(x1)",
+    "row_into_output": "f(x1, out, columns)",
+    "five_dimensions": "f(x5)",
+    "over_rows": "f(x.mT).mT",
+    "over_second_of_three": "f(x3.movedim(-1, 1)).movedim(1, -1)",
+    "over_channels": "f(x4.movedim(-1, 1)).movedim(1, -1)",
+    "softmax_": "f(copy)",
+    "pair": "f((x, out))",
+    "returns_dictionary": "f(x)['output']",
+    "returns_named": "f(x)[1]",
+    "returns_dataclass": "f(x).probs",
+    "with_required_mask": "f(x, torch.zeros_like(x, dtype=torch.bool))",
+    "with_added_mask": "f(x, torch.zeros_like(x), 1.0)",
+    "with_temperatures": "f(x, torch.ones(rows, device=x.device))",
+    "with_any_arguments": "f(x, -1)",
+    "with_dim_bound": "",
+    "registered": "f(x, -1)",
+    "registered_out": "f(out, x)",
+    "operator": "f(x, -1, False)",
+    "OfWidth": "f(columns).to(x.device).eval()(x)",
+    "Caller": "f(columns)(x)",
+    "Positional": "f(x, None, False, False)",
+    "apply": "f(x, None, False, False)",
+    "closure": "",
 }
 
 
@@ -55,7 +81,7 @@ def spec(name):
 def test_call_is_recognised(name):
     variant = load(spec(name))
     before = X.clone()
-    assert torch.equal(variant.function(X), EXACT)
+    torch.testing.assert_close(variant.function(X), EXACT, rtol=1e-6, atol=0)
     assert torch.equal(X, before)
     assert variant.call == RECOGNISED[name].replace("logits", "x")
 
@@ -65,7 +91,7 @@ def test_recognised_call_can_be_typed_and_is_then_taken(name):
     recognised = load(spec(name))
     recognised.function(X)
     typed = load(recognised.spec)
-    assert torch.equal(typed.function(X), EXACT)
+    torch.testing.assert_close(typed.function(X), EXACT, rtol=1e-6, atol=0)
     assert typed.spec == recognised.spec
 
 
@@ -83,7 +109,7 @@ def test_call_is_kept_for_inputs_that_the_function_refuses():
         ("of_three_unknown", "return of_three_unknown(x, weights=..., table=...)"),
         ("NeedsSizes", "return NeedsSizes(heads=..., depth=...)(x)"),
         ("Nothing", "is a class that can't be used: its objects can't be called"),
-        ("kernel", "kernel[(rows,)](out, x, x.stride(0), out.stride(0), columns, block)"),
+        ("kernel_with_a_table", "kernel_with_a_table[(rows,)](out, x, table_ptr=..., n_cols=columns)"),
     ],
 )
 def test_what_cannot_be_guessed_is_refused_with_a_wrapper_to_paste(name, words):
@@ -129,13 +155,44 @@ def test_calls_that_are_none_are_refused(name, call, words):
     assert words in str(caught.value)
 
 
-def test_kernel_is_a_variant_with_the_call_that_launches_it():
-    call = "kernel[(rows,)](out, x, x.stride(0), out.stride(0), columns, block)"
+LAUNCHES = {
+    "kernel": "f[rows,](out, x, x.stride(0), out.stride(0), columns, block)",
+    "tuned_kernel": "f[rows,](out, x, x.stride(0), out.stride(0), rows, columns)",
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_kernel_is_launched_with_a_program_for_each_row_where_its_arguments_tell(name):
     code = (
-        f"import torch; from softcheck.variants.registry import load; x = torch.randn(3, 5); "
-        f"y = load({spec(call)!r}).function(x); assert torch.allclose(y, torch.softmax(x, -1)), y"
+        f"import torch; from softcheck.variants.registry import load; x = torch.randn(3, 5)\n"
+        f"for spec in ({spec(name)!r}, {spec(name + LAUNCHES[name][1:])!r}):\n"
+        "    variant = load(spec); y = variant.function(x); assert torch.allclose(y, torch.softmax(x, -1)), y\n"
+        f"    assert variant.call == {LAUNCHES[name]!r}, variant.call"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_class_is_made_by_the_call_or_before_it():
+    typed = [
+        load(spec(call)).function(X) for call in ("Caller(columns)(x)", "OfWidth(columns, mask=None)(x)", "Module(x)")
+    ]
+    assert all(torch.equal(y, EXACT) for y in typed)
+
+
+def test_more_rows_than_a_function_of_one_row_is_called_on_are_refused():
+    function = load(spec("row_alone")).function
+    assert torch.equal(function(X[:0]), X[:0])
+    with pytest.raises(ValueError, match="4097 rows for a function of one row, expected at most 4096"):
+        function(torch.zeros(4097, 1))
+
+
+def test_wrong_function_is_called_as_it_stands(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "def halved(x):\n    return x.softmax(-1) / 2\ndef into(x, out):\n    out.copy_(x.softmax(-1) / 2)\n"
+    )
+    assert torch.equal(load(f"{file}:halved").function(X), EXACT / 2)
+    assert torch.equal(load(f"{file}:into").function(X), EXACT / 2)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +226,8 @@ def test_adapted_function_of_a_module_is_a_variant_with_its_promises(tmp_path):
 
 
 def test_adapt_refuses_other_values():
-    with pytest.raises(UsageError, match="dims is 5"):
-        softcheck.adapt(torch.softmax, dims=5)
+    with pytest.raises(UsageError, match="dims is 6"):
+        softcheck.adapt(torch.softmax, dims=6)
 
 
 @pytest.mark.parametrize("strides", [(9, 1), (20, 2), (1, 6), (0, 1), (1, 1)])
@@ -184,3 +241,18 @@ def test_in_place_is_computed_on_a_copy_with_the_same_strides(strides):
         assert torch.equal(output, torch.softmax(x, -1))
         assert torch.equal(storage, before)
     assert output.stride() == strides or strides in ((0, 1), (1, 1))
+
+
+def test_adapted_function_promises_gradients():
+    assert declaration_of(softcheck.adapt(torch.softmax, args=[-1], backward=True)).backward is True
+    assert declaration_of(softcheck.adapt(torch.softmax, args=[-1])).backward is None
+
+
+def test_call_in_place_carries_no_gradient_that_autograd_could_mistake():
+    assert not load(spec("in_place")).function(X.clone().requires_grad_()).requires_grad
+
+
+def test_call_is_recognised_on_an_input_that_requires_a_gradient():
+    x = X.clone().requires_grad_()
+    load(spec("four_dimensions")).function(x).sum().backward()
+    assert x.grad is not None
