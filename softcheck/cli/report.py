@@ -15,6 +15,7 @@ from softcheck.cli.compare import limit_options
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
 from softcheck.cli.options import INTERRUPTED, device_option, output_option, variant_options, variants_of
 from softcheck.cli.saving import save_case
+from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report.build import build, command_line, exit_code
@@ -72,9 +73,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     "--generate", type=click.IntRange(min=0), default=0, metavar="N", help="Also judge N generated cases each."
 )
 @click.option("--save", is_flag=True, help="Add the failures among generated cases to ./corpora/regressions.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of generated cases and timing."
-)
+@seed_option
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
 @click.option(
     "--time-limit",
