@@ -12,12 +12,12 @@ import numpy as np
 
 from oracles.formats import FORMATS, Bits, Format
 from softcheck.cases.case import Case
+from softcheck.cases.drawing import no_constants
 from softcheck.cases.families import FAMILIES, cases_of
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import Violation
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.run.drawing import no_constants
 from softcheck.run.interruption import Interruption
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import Candidate, RunSearch, Searched, Searching
