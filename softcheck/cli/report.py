@@ -1,5 +1,6 @@
 """``softcheck report``: judge variants and draw the report."""
 
+import shlex
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -115,6 +116,12 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
 )
 @output_option
+@click.option(
+    "--scripts",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Save the scripts that show findings on their own, each as its finding's id.",
+)
 @click.option("--timings", is_flag=True, help="Say on standard error where the run's own time went.")
 @click.option(
     "--baseline", metavar="FILE", help="Saved report to compare with; what became worse goes to standard error."
@@ -165,6 +172,7 @@ def command(
     strict_declarations: bool,
     output_format: str,
     output: str,
+    scripts: Path | None,
     timings: bool,
     baseline: str | None,
     max_ulp_increase: float,
@@ -223,6 +231,8 @@ def command(
         run = check(options, events, keeping)
     report = build(run, command=command_line(), corpora=corpus)
     write(render(report, output_format, display_of(output)), output)
+    if scripts is not None:
+        _save_scripts(report, scripts)
     if save:
         _save(run)
     if timings:
@@ -237,6 +247,16 @@ def _say_timings(report: Report) -> None:
     for stage in report.stages:
         click.echo(f"softcheck: {stage.seconds:8.1f} s  {stage.name}", err=True)
     click.echo(f"softcheck: {report.seconds:8.1f} s  in all", err=True)
+
+
+def _save_scripts(report: Report, folder: Path) -> None:
+    found = {f"{f.id}.py": f.script for row in report.variants for f in row.findings if f.script is not None}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, script in found.items():
+        (folder / name).write_text(script, encoding="utf-8")
+        click.echo(f"softcheck: python {shlex.quote(str(folder / name))} shows finding {name[:-3]}", err=True)
+    if not found:
+        click.echo("softcheck: --scripts: no finding comes with a script", err=True)
 
 
 def _is_worse(before: Report | SpeedReport, report: Report, limits: Tolerances) -> bool:

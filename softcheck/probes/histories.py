@@ -23,6 +23,7 @@ from softcheck.probes.machine import OverError, play_random, shorten
 from softcheck.probes.modes import modes
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.playing import Copies, Player
+from softcheck.probes.script import with_script
 from softcheck.probes.steps import Code, Step, circumstances
 
 _SECONDS, _SECONDS_ON_GPU = 4.0, 1.0
@@ -192,7 +193,8 @@ class _InTurn:
             words += f", after {_in_order(before)}"
         if is_wrong and (before or varies or shortest.steps[-1].failing):
             shown = msgspec.structs.replace(shown, kind=FindingKind.NONDETERMINISTIC, share=None)
-        return msgspec.structs.replace(shown, message=f"{words}: {shown.message}")
+        shown = msgspec.structs.replace(shown, message=f"{words}: {shown.message}")
+        return shown if varies else with_script(shown, self._subject, shortest.steps)
 
 
 class _History:
