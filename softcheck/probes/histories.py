@@ -78,7 +78,7 @@ class _InTurn:
         setting = subject.setting
         self._subject = subject
         self._circumstances = circumstances(setting, base, modes(on_gpu=setting.on_gpu))
-        self._changes = self._circumstances.drawn
+        self._changes = self._circumstances.changes
         self._copies = Copies(subject)
         self._others: set[tuple[Step, FindingKind]] = set()
         """Steps, without their seeds, that break a promise alone, which other probes look for."""
@@ -104,7 +104,9 @@ class _InTurn:
             return self._shortened(history)
         if not is_over:
             count = _RANDOM_IF_QUICK if setting.quick else _RANDOM
-            self._run(lambda: play_random(self._begin, len(self._changes), setting.seed, count))
+            # Many widths among the changes would leave few calls that return to one.
+            few = len(self._changes) - len(self._circumstances.widths)
+            self._run(lambda: play_random(self._begin, few, setting.seed, count))
         if self._shown or self.fatal:
             violations = (self._told(varies=len(self._shown) == 1 and not self.fatal),) if self._shown else ()
             return Outcome(violations=violations, fatal=self.fatal)
@@ -135,11 +137,19 @@ class _InTurn:
     def _shortened(self, history: Sequence[Code]) -> Outcome:
         """Returns the finding of a history's fault, told by as few and simple steps as show it."""
         codes = history[: len(self._shown[0].steps)]
-        self._plays(codes)
+        count = 1
+        # The last steps alone are tried first, since hypothesis takes steps away one by one.
+        while not self._shows_again(codes[-count:]) and count < len(codes):
+            count *= 2
         varies = len(self._shown) == 1
         if not varies:
-            self._run(lambda: shorten(self._begin, len(self._changes), codes))
+            self._run(lambda: shorten(self._begin, len(self._changes), codes[-count:]))
         return Outcome(violations=(self._told(varies=varies),), fatal=self.fatal)
+
+    def _shows_again(self, history: Sequence[Code]) -> bool:
+        before = len(self._shown)
+        self._plays(history)
+        return len(self._shown) > before
 
     def _begin(self) -> "_History":
         return _History(self)

@@ -83,9 +83,6 @@ class Step:
 
 _WIDTHS = 36
 """Widths in a row: more than most caches hold."""
-_TIMES = 5
-"""Weight of a change among those that are drawn; a width has weight 1."""
-
 Change = Mapping[str, Any]
 """Fields that make a circumstance of an ordinary step."""
 
@@ -104,9 +101,9 @@ class Circumstances:
     """Changes to many widths, none of them in the groups."""
 
     @property
-    def drawn(self) -> list[Change]:
-        """All changes, none first, then the groups' in order, and widths last."""
-        return [{}, *(change for group in self.groups for change in group)] * _TIMES + list(self.widths)
+    def changes(self) -> list[Change]:
+        """All changes: none first, then the groups' in order, and widths last."""
+        return [{}, *(change for group in self.groups for change in group), *self.widths]
 
     def opening(self, seed: int) -> list[list[Code]]:
         """Returns histories, those first that show most for their length.
@@ -121,7 +118,7 @@ class Circumstances:
         turns = [
             cycle(range(int(first), int(first) + len(group))) for first, group in zip(firsts, self.groups, strict=False)
         ]
-        last = len(self.drawn)
+        last = len(self.changes)
         histories = [order, order[::-1]]
         for index, first in enumerate(order):
             back_and_forth = [place for later in order[index + 1 :] for place in (later, first)]

@@ -110,7 +110,7 @@ def softmax(x):
 def test_openings_put_every_circumstance_after_every_other():
     # Each circumstance is known by its number of rows.
     found = Circumstances(BASE, [[{"rows": rows}] for rows in range(1, 8)], [])
-    histories = [[found.drawn[first]["rows"] for first, _ in history] for history in found.opening(5)]
+    histories = [[found.changes[first]["rows"] for first, _ in history] for history in found.opening(5)]
     assert {pair for history in histories for pair in itertools.pairwise(history)} >= {
         (first, second) for first in range(1, 8) for second in range(1, 8)
     }
@@ -122,8 +122,8 @@ def test_openings_put_every_circumstance_after_every_other():
 def test_a_declared_limit_of_columns_holds_for_every_step():
     setting = Setting(declaration=Declaration(max_columns=129), dtype="float32", backend="interpreter")
     found = circumstances(setting, BASE, modes(on_gpu=False))
-    assert max(change.get("columns", 0) for change in found.drawn) < 129
-    assert {change.get("dtype", "float32") for change in found.drawn} == set(Declaration().dtypes)
+    assert max(change.get("columns", 0) for change in found.changes) < 129
+    assert {change.get("dtype", "float32") for change in found.changes} == set(Declaration().dtypes)
 
 
 class Recorded:
