@@ -60,6 +60,7 @@ class _Settings:
     defaults: dict[str, tuple[str, ...]]
     device: Any
     examples: int
+    seed: int
     require_all_sizes: bool
 
 
@@ -77,6 +78,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--softcheck-probe", action="append", default=[], metavar="NAME", help="only these probes, and no saved cases"
     )
     group.addoption("--softcheck-generate", metavar="N", help="generated cases per variant and dtype; 50 if left out")
+    group.addoption(
+        "--softcheck-seed",
+        metavar="N|random",
+        help="number that all drawn inputs come from, 0 if left out; random draws one, which the header names",
+    )
     group.addoption(
         "--softcheck-device",
         metavar="|".join(_DEVICES),
@@ -108,7 +114,7 @@ def _read_settings(config: pytest.Config) -> _Settings:
 
     found = table_above(config.rootpath)
     path, table = found or (config.rootpath, {})
-    if not set(table) <= {*_LISTS, "generate", "device", "require-all-sizes"}:
+    if not set(table) <= {*_LISTS, "generate", "seed", "device", "require-all-sizes"}:
         from softcheck.cli.main import cli
 
         check_names(path, table, cli)
@@ -147,8 +153,21 @@ def _read_settings(config: pytest.Config) -> _Settings:
         defaults=defaults,
         device=device,
         examples=int(examples),
+        seed=_seed(config, *single("seed", "0")),
         require_all_sizes=_FLAGS[str(promised).lower()],
     )
+
+
+def _seed(config: pytest.Config, written: str, where: str) -> int:
+    from softcheck.cli.seeding import EXPECTED, seed_of
+    from softcheck.errors import UsageError
+
+    seed = seed_of(written)
+    if seed is None:
+        raise UsageError(f"{where} is {written!r}, expected {EXPECTED}")
+    # Workers of pytest-xdist get the options, and so the number that was drawn.
+    config.option.softcheck_seed = str(seed)
+    return seed
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -157,12 +176,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Version, device and what the run is narrowed to."""
+    """Version, device, seed and what the run is narrowed to."""
     from softcheck import __version__
 
     settings = _settings(config)
     narrowed = (f"; {name} {', '.join(chosen)}" for name, chosen in settings.chosen.items() if chosen)
-    return f"softcheck {__version__}: device {settings.device}" + "".join(narrowed)
+    return f"softcheck {__version__}: device {settings.device}; seed {settings.seed}" + "".join(narrowed)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -367,8 +386,10 @@ _TOLD: "pytest.StashKey[dict[tuple[str, str], Told]]" = pytest.StashKey()
 
 def _common(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Arguments of every subject beside its variant."""
+    settings = _settings(request.config)
     return {
-        "require_all_sizes": _settings(request.config).require_all_sizes,
+        "seed": settings.seed,
+        "require_all_sizes": settings.require_all_sizes,
         "told": request.config.stash.setdefault(_TOLD, {}),
         "name": request.node.name,
     }

@@ -51,6 +51,8 @@ class _Subject:
     session: Session
     variant: str
     dtype: str
+    seed: int = field(default=0, kw_only=True)
+    """The number that all drawn inputs come from."""
     require_all_sizes: bool = field(default=False, kw_only=True)
     """True if sizes that the variant refuses are broken promises."""
     told: dict[tuple[str, str], Told] = field(default_factory=dict, kw_only=True)
@@ -169,7 +171,7 @@ class _Subject:
 
     def _widths(self) -> list[Finding]:
         """Runs the quick probe of widths and returns its findings, which names the failing widths; nothing where it can't be run."""
-        task = ProbeTask(variant=self.variant, dtype=self.dtype, probe="sizes", quick=True)
+        task = ProbeTask(variant=self.variant, dtype=self.dtype, probe="sizes", quick=True, seed=self.seed)
         result = None if self.given_up() else run_probe(self.session, task)
         if result is None:
             return []
@@ -250,7 +252,7 @@ class ProbedAccuracy(_Subject):
         """
         declaration = self.declaration()
         share = time_share(self.session.ready.backend, self.subjects)
-        task = ProbeTask(variant=self.variant, dtype=self.dtype, probe=self.probe, time_share=share)
+        task = ProbeTask(variant=self.variant, dtype=self.dtype, probe=self.probe, seed=self.seed, time_share=share)
         result = run_probe(self.session, task)
         if result is None:
             pytest.fail(str(self.given_up()), pytrace=False)
@@ -274,8 +276,10 @@ class GeneratedAccuracy(_Subject):
 
     examples: int
 
-    def search(self, *, seed: int = 0) -> None:
+    def search(self, *, seed: int | None = None) -> None:
         """Judges generated cases; fails with the smallest failing one and the command that saves it as a regression.
+
+        The cases come from ``seed``, or from the run's if it is left out.
 
         Skips, with the reason, where the variant refuses generated cases for their size and answers nothing larger.
         """
@@ -294,7 +298,7 @@ class GeneratedAccuracy(_Subject):
             self.variant,
             self.dtype,
             examples=self.examples,
-            seed=seed,
+            seed=self.seed if seed is None else seed,
             declaration=declaration,
             is_failure=is_failure,
             on_result=done.append,

@@ -8,6 +8,7 @@ import click
 from softcheck.cli import progress
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
 from softcheck.cli.options import INTERRUPTED, format_option, output_option, variant_options, variants_of
+from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line
 from softcheck.report.environment import environment
@@ -41,7 +42,7 @@ def _shapes(_context: click.Context, _option: click.Parameter, value: str | None
     show_default=True,
     help="Longest measuring per shape.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the inputs and the order.")
+@seed_option
 @click.option(
     "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per step."
 )

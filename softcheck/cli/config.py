@@ -104,7 +104,8 @@ def checked(where: str, parameter: click.Parameter, value: Any) -> Any:
     else:
         expected = parameter.type.name
         wanted = int if "integer" in expected else int | float if "float" in expected else str
-        fits = isinstance(value, wanted) and not isinstance(value, bool)
+        # A seed's own type takes a number or a word, and says what it expects.
+        fits = expected == "seed" or (isinstance(value, wanted) and not isinstance(value, bool))
     reason = f"expected {expected}"
     try:
         if fits:

@@ -7,6 +7,7 @@ import click
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import device_option, output_option, variant_options, variants_of
+from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError
 from softcheck.probes.outcome import Conclusion, coverage_of
 from softcheck.report.output import check_writable, write
@@ -21,7 +22,7 @@ _NOTHING_RAN = 3
 @click.command(_PROBE, cls=ConfiguredCommand)
 @variant_options
 @click.option("--dtype", default="float32", callback=dtype_option, show_default=True, help="The inputs' format.")
-@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True)
+@seed_option
 @click.option("--quick", is_flag=True, help="Make only the two trials that show most, in half of the time.")
 @device_option
 @output_option

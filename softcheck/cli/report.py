@@ -1,5 +1,6 @@
 """``softcheck report``: judge variants and draw the report."""
 
+import shlex
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,6 +16,7 @@ from softcheck.cli.compare import limit_options
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
 from softcheck.cli.options import INTERRUPTED, device_option, output_option, variant_options, variants_of
 from softcheck.cli.saving import save_case
+from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report.build import build, command_line, exit_code
@@ -72,9 +74,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     "--generate", type=click.IntRange(min=0), default=0, metavar="N", help="Also judge N generated cases each."
 )
 @click.option("--save", is_flag=True, help="Add the failures among generated cases to ./corpora/regressions.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of generated cases and timing."
-)
+@seed_option
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
 @click.option(
     "--time-limit",
@@ -116,6 +116,12 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
 )
 @output_option
+@click.option(
+    "--scripts",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Save the scripts that show findings on their own, each as its finding's id.",
+)
 @click.option("--timings", is_flag=True, help="Say on standard error where the run's own time went.")
 @click.option(
     "--baseline", metavar="FILE", help="Saved report to compare with; what became worse goes to standard error."
@@ -166,6 +172,7 @@ def command(
     strict_declarations: bool,
     output_format: str,
     output: str,
+    scripts: Path | None,
     timings: bool,
     baseline: str | None,
     max_ulp_increase: float,
@@ -224,6 +231,8 @@ def command(
         run = check(options, events, keeping)
     report = build(run, command=command_line(), corpora=corpus)
     write(render(report, output_format, display_of(output)), output)
+    if scripts is not None:
+        _save_scripts(report, scripts)
     if save:
         _save(run)
     if timings:
@@ -238,6 +247,16 @@ def _say_timings(report: Report) -> None:
     for stage in report.stages:
         click.echo(f"softcheck: {stage.seconds:8.1f} s  {stage.name}", err=True)
     click.echo(f"softcheck: {report.seconds:8.1f} s  in all", err=True)
+
+
+def _save_scripts(report: Report, folder: Path) -> None:
+    found = {f"{f.id}.py": f.script for row in report.variants for f in row.findings if f.script is not None}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, script in found.items():
+        (folder / name).write_text(script, encoding="utf-8")
+        click.echo(f"softcheck: python {shlex.quote(str(folder / name))} shows finding {name[:-3]}", err=True)
+    if not found:
+        click.echo("softcheck: --scripts: no finding comes with a script", err=True)
 
 
 def _is_worse(before: Report | SpeedReport, report: Report, limits: Tolerances) -> bool:

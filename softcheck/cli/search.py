@@ -20,6 +20,7 @@ from softcheck.cli.options import (
     variants_of,
 )
 from softcheck.cli.saving import save_case
+from softcheck.cli.seeding import seed_option
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.model import Report
@@ -62,7 +63,7 @@ _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 @click.option(
     "--rows", type=click.IntRange(min=8), metavar="N", help="Rows per launch; what suits the device if left out."
 )
-@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True)
+@seed_option
 @click.option("--shrink/--no-shrink", default=True, help="Look for a smaller input that is nearly as bad.")
 @click.option("--save", is_flag=True, help="Add what was found to ./corpora/regressions.")
 @device_option

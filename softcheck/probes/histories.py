@@ -1,32 +1,38 @@
 """Histories: calls in all circumstances, one after the other and at the same time, in one process.
 
 Every output is judged when it comes, and must still be the same at the end. A broken promise is a finding if the same
-values in the same layout keep it alone: on a fresh copy of the variant, in fresh memory, in no special mode. The history
-is then shortened as far as it still shows the fault.
+values in the same layout keep it alone: on a fresh copy of the variant, in fresh memory, in no special mode. Histories
+are an opening, in which every circumstance meets every other, and random ones. Hypothesis draws the random ones, and
+shrinks whatever shows a fault.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import NoReturn
 
+import hypothesis
 import msgspec
 
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.probes import at_once
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe
+from softcheck.probes.machine import OverError, play_random, shorten
 from softcheck.probes.modes import modes
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.playing import Copies, Player
-from softcheck.probes.shortening import shortened
-from softcheck.probes.steps import Step, circumstances, plan
+from softcheck.probes.script import with_script
+from softcheck.probes.steps import Code, Step, circumstances
 
 _SECONDS, _SECONDS_ON_GPU = 4.0, 1.0
-"""Time after which the remaining steps of a plan are left out."""
+"""Time after which the remaining steps are left out."""
 _SECONDS_TO_SHORTEN = 4.0
 _SLOW_FIRST_CALL = 0.4
 """Seconds of a copy's first call, from the second copy on, above which no more copies are made."""
+_RANDOM, _RANDOM_IF_QUICK = 5, 2
+"""Random histories, the first of them of ordinary steps alone."""
 _TOLD = 4
 """Calls at the beginning and at the end of a long history that a message tells."""
 _WRONG = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT, FindingKind.WRONG_LAYOUT}
@@ -56,98 +62,180 @@ class _Histories(GroupedProbe):
 PROBE = _Histories()
 
 
+class _ShownError(AssertionError):
+    """A promise that the last of some steps breaks, or that an output breaks after it."""
+
+    def __init__(self, violation: Violation, steps: Sequence[Step]) -> None:
+        super().__init__(violation.message)
+        self.violation = violation
+        self.steps = tuple(steps)
+
+
 class _InTurn:
-    """Plays the histories of one plan until one shows a fault."""
+    """Plays the opening and then random histories until one shows a fault, and shortens that one."""
 
     def __init__(self, subject: Subject, base: Step) -> None:
+        setting = subject.setting
         self._subject = subject
-        self._base = base
+        self._circumstances = circumstances(setting, base, modes(on_gpu=setting.on_gpu))
+        self._changes = self._circumstances.changes
         self._copies = Copies(subject)
         self._others: set[tuple[Step, FindingKind]] = set()
         """Steps, without their seeds, that break a promise alone, which other probes look for."""
+        # Beside other work a core's time says how much was done; a GPU's time is no core's.
+        self._clock = time.monotonic if setting.on_gpu else time.process_time
+        self._seconds = _SECONDS_ON_GPU if setting.on_gpu else _SECONDS * setting.time_share
+        self._end = self._clock() + self._seconds
+        self._shown: list[_ShownError] = []
+        self.made = 0
+        self.fatal = False
+        self.unable: str | None = None
+        """The reason why Triton's interpreter could not make some call."""
 
     def outcome(self) -> Outcome:
         setting = self._subject.setting
-        histories = plan(self._base, circumstances(setting, self._base, modes(on_gpu=setting.on_gpu)), setting.seed)
-        histories = [[step for step in history if setting.takes(step.columns)] for history in histories]
-        if setting.quick:
-            histories = histories[:3]
-        # Beside other work a core's time says how much was done; a GPU's time is no core's.
-        clock = time.monotonic if setting.on_gpu else time.process_time
-        seconds = _SECONDS_ON_GPU if setting.on_gpu else _SECONDS * setting.time_share
-        begun, made, unable = clock(), 0, None
-        for history in histories:
-            player = Player(self._subject, self._copies.one())
-            for count, step in enumerate(history, 1):
-                if clock() - begun > seconds:
-                    break
-                started = clock()
-                found = self._first_of_history(player.make(step), history[:count])
-                if found is not None or player.fatal:
-                    return Outcome(violations=() if found is None else (found,), fatal=player.fatal)
-                if count == 1 and made and clock() - started > _SLOW_FIRST_CALL:
-                    self._copies.are_fresh = False
-                made += 1
-            overwritten = player.overwritten()
-            if overwritten is not None:
-                return Outcome(violations=(self._told(overwritten, history),))
-            unable = unable or player.unable
-        planned = sum(map(len, histories))
-        left_out = f"some of {planned} planned calls were left out: they take over {seconds:g} s"
-        return Outcome(skipped=left_out if made < planned else unable, tried=(made,))
+        opening = self._circumstances.opening(setting.seed)
+        is_over = False
+        for history in opening[: 2 if setting.quick else None]:
+            is_over = not self._plays(history)
+            if is_over or self._shown:
+                break
+        if self._shown and not self.fatal:
+            return self._shortened(history)
+        if not is_over:
+            count = _RANDOM_IF_QUICK if setting.quick else _RANDOM
+            # Many widths among the changes would leave few calls that return to one.
+            few = len(self._changes) - len(self._circumstances.widths)
+            self._run(lambda: play_random(self._begin, few, setting.seed, count))
+        if self._shown or self.fatal:
+            violations = (self._told(varies=len(self._shown) == 1 and not self.fatal),) if self._shown else ()
+            return Outcome(violations=violations, fatal=self.fatal)
+        left_out = f"some planned calls were left out: they take over {self._seconds:g} s"
+        return Outcome(skipped=left_out if is_over else self.unable, tried=(self.made,))
 
-    def _first_of_history(self, violations: Sequence[Violation], steps: Sequence[Step]) -> Violation | None:
-        """Returns the finding of the last step's first violation that its circumstances cause."""
-        step = steps[-1]
-        for violation in violations:
-            kept = (replace(step.alone, seed=0), violation.kind)
-            if kept in self._others:
-                continue
-            alone = Player(self._subject, self._copies.one()).make(step.alone)
-            if any(_is_like(violation, other) for other in alone):
-                self._others.add(kept)
-                continue
-            return self._told(violation, steps)
-        return None
+    def _plays(self, history: Sequence[Code]) -> bool:
+        """Plays one history to its end, or to its first fault. Returns False if there is no more time."""
 
-    def _again(self, like: Violation, steps: Sequence[Step]) -> Violation | None:
-        """Returns the violation of the same promise that these steps show at their end, on a fresh copy."""
-        player = Player(self._subject, self._copies.one())
-        found: Sequence[Violation] = ()
-        for step in steps:
-            found = player.make(step)
-        overwritten = player.overwritten()
-        shown = (*found, *(() if overwritten is None else (overwritten,)))
-        return next((other for other in shown if _is_like(like, other)), None)
+        def play() -> None:
+            played = self._begin()
+            for code in history:
+                played.make(code)
+            played.end()
 
-    def _told(self, violation: Violation, steps: Sequence[Step]) -> Violation:
-        """Returns a violation of the shortest history that shows it again, with that history in its words."""
-        deadline = time.monotonic() + _SECONDS_TO_SHORTEN
-        shown = violation
+        return self._run(play)
 
-        def fails(fewer: Sequence[Step]) -> bool:
-            nonlocal shown
-            again = self._again(violation, fewer)
-            shown = again or shown
-            return again is not None
+    def _run(self, play: Callable[[], None]) -> bool:
+        """Plays. Returns False if time is over before the end; a fault is in ``_shown``."""
+        try:
+            play()
+        except OverError:
+            return False
+        except (_ShownError, hypothesis.errors.Flaky):
+            pass
+        return True
 
-        shortest = shortened(
-            list(steps),
-            fails=fails,
-            simpler=lambda step: step.simpler(self._base),
-            is_over=lambda: time.monotonic() > deadline,
-        )
-        varies = shortest is None
+    def _shortened(self, history: Sequence[Code]) -> Outcome:
+        """Returns the finding of a history's fault, told by as few and simple steps as show it."""
+        codes = history[: len(self._shown[0].steps)]
+        count = 1
+        # The last steps alone are tried first, since hypothesis takes steps away one by one.
+        while not self._shows_again(codes[-count:]) and count < len(codes):
+            count *= 2
+        varies = len(self._shown) == 1
+        if not varies:
+            self._run(lambda: shorten(self._begin, len(self._changes), codes[-count:]))
+        return Outcome(violations=(self._told(varies=varies),), fatal=self.fatal)
+
+    def _shows_again(self, history: Sequence[Code]) -> bool:
+        before = len(self._shown)
+        self._plays(history)
+        return len(self._shown) > before
+
+    def _begin(self) -> "_History":
+        return _History(self)
+
+    def step_of(self, code: Code, number: int) -> Step:
+        """Returns the step of a code, with values of its own."""
+        fields = {**self._changes[code[0]], **self._changes[code[1]]}
+        return replace(self._circumstances.base, **fields, seed=(self._subject.setting.seed + number) % 2**32)
+
+    def check_time(self) -> None:
+        """Raises OverError when time is over, or the process can't go on."""
+        if self.fatal or self._clock() > self._end:
+            raise OverError
+
+    def show(self, violation: Violation, steps: Sequence[Step]) -> NoReturn:
+        """Raises an error with the fault, and gives the search for a shorter history its time."""
+        if not self._shown:
+            self._end = self._clock() + _SECONDS_TO_SHORTEN
+        self._shown.append(_ShownError(violation, steps))
+        raise self._shown[-1]
+
+    def player(self) -> Player:
+        """Returns a player on a fresh copy."""
+        return Player(self._subject, self._copies.one())
+
+    def is_new(self, violation: Violation, step: Step) -> bool:
+        """True if the step's circumstances cause a violation: the same values keep the promise alone."""
+        kept = (replace(step.alone, seed=0), violation.kind)
+        if kept in self._others:
+            return False
+        if any(_is_like(violation, other) for other in self.player().make(step.alone)):
+            self._others.add(kept)
+            return False
+        return True
+
+    def watch_first_call(self, seconds: float) -> None:
+        """Makes no more copies if their first calls are slow."""
+        if self.made and seconds > _SLOW_FIRST_CALL:
+            self._copies.are_fresh = False
+
+    def _told(self, *, varies: bool) -> Violation:
+        """Returns the violation of the shortest history, with that history in its words."""
+        shortest = min(self._shown, key=lambda shown: (len(shown.steps), len(str(shown.steps))))
+        shown = shortest.violation
         is_wrong = shown.kind in _WRONG
-        *before, last = map(str, shortest or steps[-1:])
+        *before, last = map(str, shortest.steps[-1:] if varies else shortest.steps)
         words = f"{last} is wrong, and right alone" if is_wrong else last
         if varies:
-            words += f", as call {len(steps)} of a history that passes when it is played again"
+            words += f", as call {len(shortest.steps)} of a history that passes when it is played again"
         elif before:
             words += f", after {_in_order(before)}"
-        if is_wrong and (before or varies or steps[-1].failing):
+        if is_wrong and (before or varies or shortest.steps[-1].failing):
             shown = msgspec.structs.replace(shown, kind=FindingKind.NONDETERMINISTIC, share=None)
-        return msgspec.structs.replace(shown, message=f"{words}: {shown.message}")
+        shown = msgspec.structs.replace(shown, message=f"{words}: {shown.message}")
+        return shown if varies else with_script(shown, self._subject, shortest.steps)
+
+
+class _History:
+    """One history on a fresh copy."""
+
+    def __init__(self, run: _InTurn) -> None:
+        self._run = run
+        self._player = run.player()
+        self._steps: list[Step] = []
+
+    def make(self, code: Code) -> None:
+        """Makes the next step. Raises the first fault that its circumstances cause, and OverError."""
+        self._run.check_time()
+        step = self._run.step_of(code, len(self._steps) + 1)
+        self._steps.append(step)
+        begun = time.process_time()
+        violations = self._player.make(step)
+        if len(self._steps) == 1:
+            self._run.watch_first_call(time.process_time() - begun)
+        self._run.made += 1
+        self._run.fatal |= self._player.fatal
+        self._run.unable = self._run.unable or self._player.unable
+        for violation in violations:
+            if self._player.fatal or self._run.is_new(violation, step):
+                self._run.show(violation, self._steps)
+
+    def end(self) -> None:
+        """Raises the fault of an output that is no longer what it was when it came."""
+        overwritten = self._player.overwritten()
+        if overwritten is not None:
+            self._run.show(overwritten, self._steps)
 
 
 def _in_order(steps: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
-"""Steps of a history of calls, and the plan that puts every circumstance of a call before and after every other."""
+"""Steps of a history of calls, and the opening, which puts every circumstance of a call before and after every other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -59,26 +60,13 @@ class Step:
         """The same values in the same layout, in fresh memory and in no special mode."""
         return replace(self, memory="new", mode="", failing=0)
 
-    def simpler(self, base: "Step") -> list["Step"]:
-        """The step with one property less, each of ``base`` or of an ordinary call."""
-        found = [
-            replace(self, mode=""),
-            replace(self, failing=0),
-            replace(self, memory="new"),
-            replace(self, layout="packed"),
-            replace(self, contents="ordinary"),
-            replace(self, dtype=base.dtype),
-            replace(self, rows=base.rows, columns=base.columns),
-        ]
-        return [step for step in found if step != self]
-
     def placing(self) -> Layout:
         """Strides and offset of the input."""
         unusual = strided_layouts(self.rows, self.columns)
         return {"packed": PACKED, "offset": Layout(offset=1), **unusual}[self.layout]
 
     def bits(self) -> Bits:
-        """Bit patterns of the input, [rows, columns]; no two steps of a plan have equal rows."""
+        """Bit patterns of the input, [rows, columns]; no two steps of a history have equal rows."""
         fmt = FORMATS[self.dtype]
         bits = ordinary_rows(self.rows, self.columns, fmt, self.seed)
         if bits.size:
@@ -95,82 +83,87 @@ class Step:
 
 _WIDTHS = 36
 """Widths in a row: more than most caches hold."""
+Change = Mapping[str, Any]
+"""Fields that make a circumstance of an ordinary step."""
 
-Circumstance = Callable[[int], dict[str, Any]]
-"""Returns the fields that a step has in a circumstance. The argument counts its occurrences from 0."""
+Code = tuple[int, int]
+"""Two of the changes of ``Circumstances.drawn``, the second on top of the first; change 0 leaves a step as it is."""
 
 
-def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) -> list[Circumstance]:
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Circumstances of a call, each as a group of changes that take turns."""
+
+    base: Step
+    """An ordinary step."""
+    groups: Sequence[Sequence[Change]]
+    widths: Sequence[Change]
+    """Changes to many widths, none of them in the groups."""
+
+    @property
+    def changes(self) -> list[Change]:
+        """All changes: none first, then the groups' in order, and widths last."""
+        return [{}, *(change for group in self.groups for change in group), *self.widths]
+
+    def opening(self, seed: int) -> list[list[Code]]:
+        """Returns histories, those first that show most for their length.
+
+        The first two put every circumstance once before and once after every other, in a random order and in its
+        reverse. The third returns to widths after many others. Each other history begins with a circumstance of its
+        own, and goes to each later one and back, so that in all of them every circumstance comes right after every
+        other. Random histories would need several times as many calls to meet as many pairs.
+        """
+        order = [int(place) for place in np.random.default_rng(seed).permutation(len(self.groups))]
+        firsts = np.cumsum([1, *map(len, self.groups)])
+        turns = [
+            cycle(range(int(first), int(first) + len(group))) for first, group in zip(firsts, self.groups, strict=False)
+        ]
+        last = len(self.changes)
+        histories = [order, order[::-1]]
+        for index, first in enumerate(order):
+            back_and_forth = [place for later in order[index + 1 :] for place in (later, first)]
+            histories.append([first, first, *back_and_forth])
+        codes: list[list[Code]] = [[(next(turns[place]), 0) for place in history] for history in histories]
+        widths: list[Code] = [(place, 0) for place in range(last - len(self.widths), last)]
+        return [*codes[:2], widths * 2, *codes[2:]]
+
+
+def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) -> Circumstances:
     """Returns circumstances of a call: sizes, dtypes, layouts, contents, memory, modes, and acts beside calls.
 
     Modes of one group take turns in one circumstance.
     """
     rows, columns = base.rows, base.columns
     declared = setting.declaration
-    others = [dtype for dtype in declared.dtypes if dtype != base.dtype]
     layouts = ["offset"]
     if "strided" in declared.layouts:
         layouts += ["transposed", "row-step", "every-second-column", "expanded-rows"]
-    beside = [act for act in BESIDE if act != "undeclared-dtype" or "float64" not in declared.dtypes]
-    wider = [n for n in ((1100, 300, 8193) if setting.on_gpu else (1100, 300)) if setting.takes(n) and n > columns]
-    found = [
-        _cycle("rows", (3 * rows + 1, 1)),
+    wider = (1100, 300, 8193) if setting.on_gpu else (1100, 300)
+    groups: list[list[Change]] = [
+        [{}],
+        _each("rows", (3 * rows + 1, 1)),
         # As many elements in another shape.
-        lambda _: {"rows": 3 * rows, "columns": max(columns // 3, 1)},
-        _cycle("columns", (columns // 3, 1, columns - 1)),
-        lambda n: {"rows": 0} if n % 2 else {"columns": 0},
-        _cycle("layout", layouts),
-        _cycle("layout", layouts[1:] or layouts),
-        _cycle("contents", ("nan", "masked-row", "infinity", "peak")),
-        lambda _: {"memory": "same"},
-        lambda _: {"memory": "freed"},
-        _cycle("act", beside),
+        [{"rows": 3 * rows, "columns": max(columns // 3, 1)}],
+        _each("columns", (columns // 3, 1, columns - 1)),
+        [{"columns": 0}, {"rows": 0}],
+        _each("columns", [n for n in wider if n > columns]),
+        _each("dtype", [dtype for dtype in declared.dtypes if dtype != base.dtype]),
+        _each("layout", layouts),
+        _each("layout", layouts[1:]),
+        _each("contents", ("nan", "masked-row", "infinity", "peak")),
+        [{"memory": "same"}],
+        [{"memory": "freed"}],
         # A width of its own each time: what is kept for a width is made in the attempt that fails.
-        lambda n: {"failing": 1 + n % 3, "columns": max(columns - 2 - 2 * n, 1)},
-        lambda _: {},
+        [{"failing": 1 + n % 3, "columns": max(columns - 2 - 2 * n, 1)} for n in range(6)],
+        _each("act", [act for act in BESIDE if act != "undeclared-dtype" or "float64" not in declared.dtypes]),
+        *(_each("mode", group) for group in modes),
     ]
-    found += [_cycle("columns", wider)] if wider else []
-    found += [_cycle("dtype", others)] if others else []
-    return found + [_cycle("mode", group) for group in modes]
-
-
-def plan(base: Step, found: Sequence[Circumstance], seed: int) -> list[list[Step]]:
-    """Returns histories, those first that show most for their length.
-
-    The first two put every circumstance once before and once after every other, in a random order and in its reverse.
-    The third puts two or three circumstances into each call, and the fourth returns to widths after many others. Each
-    other history begins with a circumstance of its own, and goes to each later one and back, so that in all of them
-    every circumstance comes right after every other.
-    """
-    generator = np.random.default_rng(seed)
-    order = [int(place) for place in generator.permutation(len(found))]
-    counts = [0] * len(found)
-    made = 0
-
-    def step(*places: int) -> Step:
-        nonlocal made
-        made += 1
-        fields: dict[str, Any] = {}
-        for place in places:
-            fields |= found[place](counts[place])
-            counts[place] += 1
-        return replace(base, seed=(seed + made) % 2**32, **fields)
-
-    widths = [*range(base.columns + _WIDTHS, base.columns, -1)] * 2 if base.columns > 1 else []
-    mixed = [generator.choice(len(found), size=2 + number % 2, replace=False) for number in range(2 * len(found))]
-    histories = [
-        [step(place) for place in order],
-        [step(place) for place in reversed(order)],
-        [step(*(int(place) for place in places)) for places in mixed],
-        [replace(step(), rows=1, columns=columns) for columns in widths],
+    taken = [[change for change in group if setting.takes(change.get("columns", columns))] for group in groups]
+    widths = [
+        {"rows": 1, "columns": n} for n in range(columns + _WIDTHS, columns, -1) if columns > 1 and setting.takes(n)
     ]
-    for index, first in enumerate(order):
-        history = [step(first), step(first)]
-        for later in order[index + 1 :]:
-            history += [step(later), step(first)]
-        histories.append(history)
-    return histories
+    return Circumstances(base, [group for group in taken if group], widths)
 
 
-def _cycle(field: str, values: Sequence[Any]) -> Circumstance:
-    return lambda n: {field: values[n % len(values)]}
+def _each(field: str, values: Sequence[Any]) -> list[Change]:
+    return [{field: value} for value in values]

@@ -1,16 +1,11 @@
 """Rare values in telling rows, and fresh random rows of every family at widths drawn at random, as many as time allows.
 
-On a GPU the random rows hold 10^10 elements. Widths and rows come from the probe's seed and from a digest of the file
-that defines the variant, so that a run repeats until the code changes.
+On a GPU the random rows hold 10^10 elements. Widths and rows come from the trial's seed.
 """
 
-import hashlib
-import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -60,13 +55,13 @@ class _Volume(Probe):
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         setting = subject.setting
-        # The file's digest takes part, so that other code meets other rows.
-        seed = (setting.seed << 32) + source_digest(subject.variant.function)
         batches: Callable[[Setting, torch.device, int], Iterator[Batch]] = trial.parameters
         # The numpy judge alone judges float64.
         limits = ON_GPU if setting.on_gpu and setting.fmt.width < 64 else ON_CPU
         limits = replace(limits, seconds=limits.seconds * setting.time_share)
-        return sample(subject, batches(setting, subject.device, seed), _quick(limits) if setting.quick else limits)
+        return sample(
+            subject, batches(setting, subject.device, setting.seed), _quick(limits) if setting.quick else limits
+        )
 
 
 PROBE = _Volume()
@@ -74,16 +69,6 @@ PROBE = _Volume()
 
 def _quick(limits: SampleLimits) -> SampleLimits:
     return replace(limits, target=limits.target // 100, seconds=limits.seconds / 10, patience=limits.patience / 10)
-
-
-def source_digest(function: Callable[..., Any]) -> int:
-    """32 bits of a digest of the file that defines a function; 0 if there is none."""
-    try:
-        file = inspect.getsourcefile(inspect.unwrap(function))
-        contents = b"" if file is None else Path(file).read_bytes()
-    except (TypeError, OSError):
-        return 0
-    return int.from_bytes(hashlib.sha256(contents).digest()[:4])
 
 
 def widths(setting: Setting, seed: int) -> list[int]:

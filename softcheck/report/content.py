@@ -374,6 +374,12 @@ def save_lines(finding: Finding) -> list[str]:
     return [f"$ {command(finding.save)}" if known else "# the command that keeps the row is in --format json"]
 
 
+def script_lines(finding: Finding) -> list[str]:
+    """The script that shows a finding on its own, if there is one."""
+    lines = (finding.script or "").splitlines()
+    return [" " * (len(line) - len(line.lstrip(" "))) + one_line(line, 1000) for line in lines]
+
+
 def details(report: Report) -> dict[str, list[str]]:
     """Titles and lines of what is known beside the verdicts, in the order in which every format shows it."""
     return {

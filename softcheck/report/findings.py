@@ -37,6 +37,7 @@ def finding_of(
         output_bits=violation.output_bits,
         known=declaration.explanation(violation, case_id, dtype, backend),
         save=save,
+        script=violation.script,
     )
 
 

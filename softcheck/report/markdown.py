@@ -120,4 +120,10 @@ def _example(group: FindingGroup) -> list[str]:
         *(f"  {line}" for line in content.save_lines(group.first)),
         f"  {fence}",
         "",
+        *_script(content.script_lines(group.first)),
     ]
+
+
+def _script(lines: list[str]) -> list[str]:
+    fence = "`" * max(3, 1 + max((len(run) for line in lines for run in re.findall("`+", line)), default=0))
+    return [f"  {fence}python", *(f"  {line}".rstrip() for line in lines), f"  {fence}", ""] if lines else []

@@ -59,6 +59,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The declared defect's reason, if a defect explains this finding."""
     save: str | None = None
     """The command that adds a row that alone breaks the promise to the corpora, if a probe found one."""
+    script: str | None = None
+    """A Python script that fails as long as the promise is broken, if a probe wrote one."""
 
     @property
     def from_probe(self) -> bool:

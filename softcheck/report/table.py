@@ -184,6 +184,7 @@ def _group_lines(group: FindingGroup) -> list[str]:
         f"  $ {content.command(group.first.reproduce)}",
     ]
     lines += [f"  {line}" for line in content.save_lines(group.first)]
+    lines += [f"    {line}" for line in content.script_lines(group.first)]
     return [*lines, f"  {group.others}"] if group.others else lines
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from softcheck.cases.case import Case
-from softcheck.run.drawing import no_constants
+from softcheck.cases.drawing import no_constants
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 

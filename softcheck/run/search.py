@@ -12,6 +12,7 @@ import numpy as np
 
 from oracles.formats import FORMATS, Bits, Format
 from softcheck.cases.case import MAX_STORED_ELEMENTS, Case
+from softcheck.cases.drawing import no_constants
 from softcheck.cases.families import FAMILIES
 from softcheck.cases.families.draft import Draft
 from softcheck.cases.importing import case_from_bits

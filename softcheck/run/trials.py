@@ -18,6 +18,7 @@ from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.run.protocol import Done, Probed, ProbePlanned, Reply, RunProbe, TrialDone, TrialStarted
 from softcheck.variants import executed
 from softcheck.variants.registry import LoadedVariant
+from softcheck.variants.source import source_of
 
 _CACHED_BYTES = 2**30
 """Device memory that torch may keep for itself between trials. If it kept more, other workers would find too little."""
@@ -61,19 +62,21 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
     yield Done() if request.only is not None else Probed(_concluded(request.probe, probe, trials, outcomes))
 
 
-def stream(seed: int, probe: str, label: str) -> int:
-    """Returns the seed of one trial's inputs.
+def stream(seed: int, source: int, probe: str, label: str) -> int:
+    """Returns the seed of one trial's inputs. ``source`` is a digest of the variant's code.
 
-    Each trial has its own seed: an answer that a variant kept from another trial of the same shape is then wrong.
+    Each trial has its own seed: an answer that a variant kept from another trial of the same shape is then wrong. A run
+    repeats until the code changes; changed code meets other inputs.
     """
-    digest = hashlib.sha256(f"{seed} {probe}/{label}".encode()).digest()
+    digest = hashlib.sha256(f"{seed} {source} {probe}/{label}".encode()).digest()
     return int.from_bytes(digest[:4])
 
 
 def _subject(
     request: RunProbe, trial: Trial, variant: LoadedVariant, setting: Setting, device: torch.device
 ) -> Subject:
-    return Subject(variant, replace(setting, seed=stream(request.seed, request.probe, trial.label)), device)
+    source = source_of(variant.function).digest
+    return Subject(variant, replace(setting, seed=stream(request.seed, source, request.probe, trial.label)), device)
 
 
 def _planned(name: str, setting: Setting) -> tuple[Probe, list[Trial]]:

@@ -151,6 +151,18 @@ def test_settings_come_from_command_line_then_environment_then_pyproject(tmp_pat
     assert seeds == [5, 6, 7]
 
 
+def test_random_seed_is_printed_and_repeats_the_run(tmp_path):
+    narrow = ["report", "--device", "interpreter", "--dtype", "float16", "--variant", "torch", "--probe", "shifts"]
+    drawn = softcheck(*narrow, "--format", "json", cwd=tmp_path, SOFTCHECK_SEED="random")
+    seed = json.loads(drawn.stdout)["environment"]["seed"]
+    assert f"--seed {seed} repeats this run" in drawn.stderr
+    again = softcheck(*narrow, "--format", "json", "--seed", str(seed), cwd=tmp_path)
+    assert json.loads(again.stdout)["environment"]["seed"] == seed
+    wrong = softcheck(*narrow, "--seed", "randm", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "'randm' is no seed; expected a whole number from 0 to 4294967295, or random" in wrong.stderr
+
+
 def test_unknown_setting_in_pyproject_is_refused(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.softcheck]\nsede = 5\n")
     done = softcheck("report", *FAST, "--variant", "torch", cwd=tmp_path)

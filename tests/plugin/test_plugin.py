@@ -36,7 +36,7 @@ def run(pytester, name, *arguments):
 def test_right_kernel_passes_and_the_test_is_named_by_variant_dtype_and_family(pytester):
     result = run(pytester, "right", "-v")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["softcheck *: device interpreter", "*kernels.py:right-float16-ties*PASSED*"])
+    result.stdout.fnmatch_lines(["softcheck *: device interpreter; seed 0", "*kernels.py:right-float16-ties*PASSED*"])
 
 
 def test_wrong_kernel_fails_with_value_expectation_bits_and_command(pytester):
@@ -49,6 +49,20 @@ def test_wrong_kernel_fails_with_value_expectation_bits_and_command(pytester):
             "*softcheck report --variant kernels.py:zero --dtype float16 --case ties/*",
         ]
     )
+
+
+def test_a_drawn_seed_is_named_in_the_header_and_in_the_commands_of_probes(pytester):
+    result = run(pytester, "zero", "--softcheck-probe", "shifts", "--softcheck-seed", "random")
+    result.assert_outcomes(failed=1)
+    [header] = [line for line in result.outlines if line.startswith("softcheck ")]
+    seed = header.partition("; seed ")[2].partition(";")[0]
+    result.stdout.fnmatch_lines([f"*--probe shifts --seed {seed} --device*"])
+
+
+def test_a_seed_that_is_none_is_refused(pytester):
+    wrong = run(pytester, "right", "--softcheck-seed", "-1")
+    assert wrong.ret != 0
+    wrong.stderr.fnmatch_lines(["*--softcheck-seed is '-1', expected a whole number from 0 to 4294967295, or random*"])
 
 
 def test_option_points_the_suite_at_another_variant(pytester):

@@ -1,14 +1,22 @@
 """Answers that depend on earlier calls and on circumstances: found, laid at them, and told in the shortest history."""
 
 import itertools
+import os
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
+import torch
 from probe_helpers import conclusion, kinds
 
-from softcheck.probes.base import Setting
+from softcheck.calling.state import Snapshot
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes.base import Setting, Subject
+from softcheck.probes.machine import OverError, play_random, shorten
 from softcheck.probes.modes import modes
-from softcheck.probes.shortening import shortened
-from softcheck.probes.steps import Step, circumstances, plan
+from softcheck.probes.script import with_script
+from softcheck.probes.steps import BESIDE, Circumstances, Step, circumstances
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import load, load_anew
 
@@ -99,36 +107,128 @@ def softmax(x):
         assert "call 100 of a fresh copy" in found.findings[0].violation.message
 
 
-def test_plans_put_every_circumstance_after_every_other():
-    setting = Setting(declaration=Declaration(), dtype="float32", backend="interpreter")
+def test_openings_put_every_circumstance_after_every_other():
     # Each circumstance is known by its number of rows.
-    found = [lambda _, rows=rows: {"rows": rows} for rows in range(7)]
-    histories = [[step.rows for step in history] for history in plan(BASE, found, 5)]
+    found = Circumstances(BASE, [[{"rows": rows}] for rows in range(1, 8)], [])
+    histories = [[found.changes[first]["rows"] for first, _ in history] for history in found.opening(5)]
     assert {pair for history in histories for pair in itertools.pairwise(history)} >= {
-        (first, second) for first in range(7) for second in range(7)
+        (first, second) for first in range(1, 8) for second in range(1, 8)
     }
-    assert {history[0] for history in histories[4:]} == set(range(7))
-    real = [step for history in plan(BASE, circumstances(setting, BASE, modes(on_gpu=False)), 5) for step in history]
-    assert len({step.seed for step in real}) == len(real)
-    assert {step.dtype for step in real} == set(Declaration().dtypes)
+    assert [sorted(history) for history in histories[:2]] == [list(range(1, 8))] * 2
+    assert histories[0] == histories[1][::-1]
+    assert {history[0] for history in histories[3:]} == set(range(1, 8))
 
 
-def test_shortening_keeps_what_matters_and_asks_no_more_when_time_is_over():
-    asked = []
+def test_a_declared_limit_of_columns_holds_for_every_step():
+    setting = Setting(declaration=Declaration(max_columns=129), dtype="float32", backend="interpreter")
+    found = circumstances(setting, BASE, modes(on_gpu=False))
+    assert max(change.get("columns", 0) for change in found.changes) < 129
+    assert {change.get("dtype", "float32") for change in found.changes} == set(Declaration().dtypes)
 
-    def fails(steps):
-        asked.append(steps)
-        return 3 in steps and steps[-1] >= 9
 
-    def simpler(step):
-        return [9] if step > 9 else []
+class Recorded:
+    """Histories of codes; one fails once it holds all of ``telling`` in this order."""
 
-    steps = [1, 2, 3, 4, 5, 6, 7, 8, 12]
-    assert shortened(steps, fails=fails, simpler=simpler, is_over=lambda: False) == [3, 9]
-    asked.clear()
-    assert shortened(steps, fails=fails, simpler=simpler, is_over=lambda: len(asked) > 2)[-1] == 12
-    assert len(asked) == 3
-    assert shortened([1, 12], fails=fails, simpler=simpler, is_over=lambda: False) is None
+    def __init__(self, telling):
+        self.telling, self.histories, self.failed = telling, [], []
+
+    def begin(self):
+        self.histories.append([])
+        return self
+
+    def make(self, code):
+        history = self.histories[-1]
+        history.append(code)
+        left = iter(history)
+        if self.telling and all(any(code[0] == each for code in left) for each in self.telling):
+            self.failed.append(tuple(history))
+            raise AssertionError(code)
+
+    def end(self):
+        pass
+
+
+def test_a_given_history_is_played_as_it_is_and_shrunk():
+    recorded = Recorded([7, 31])
+    history = [(place, 0) for place in (3, 9, 7, 12, 8, 8, 1, 31)]
+    with pytest.raises(AssertionError):
+        shorten(recorded.begin, 40, history)
+    assert recorded.failed[0] == tuple(history)
+    assert min(recorded.failed, key=len) == ((7, 0), (31, 0))
+
+
+def test_random_histories_begin_with_ordinary_steps_and_repeat_with_their_seed():
+    played = []
+    for seed in (1, 1, 2):
+        recorded = Recorded([])
+        play_random(recorded.begin, 40, seed, 4)
+        played.append(recorded.histories)
+    assert set(played[0][0]) == {(0, 0)}
+    assert played[0] == played[1] != played[2]
+
+
+def test_over_ends_a_run_at_once():
+    class Late(Recorded):
+        def make(self, code):
+            super().make(code)
+            if len(self.histories) == 2:
+                raise OverError
+
+    late = Late([])
+    with pytest.raises(OverError):
+        play_random(late.begin, 40, 1, 4)
+    assert [len(history) for history in late.histories] == [30, 1]
+
+
+SCRIPTED = """
+widest = 0
+def softmax(x):
+    global widest
+    widest = max(widest, x.shape[-1])
+    return torch.softmax(x, dim=-1) * (2 if x.shape[-1] < 200 < widest else 1)
+"""
+
+
+def test_a_finding_comes_with_a_script_that_fails_as_long_as_the_fault_is_there(tmp_path):
+    [shown] = probed(tmp_path, SCRIPTED).findings
+    script = tmp_path / "script.py"
+    script.write_text(shown.violation.script, encoding="utf-8")
+    assert "softcheck" not in shown.violation.script.partition("import ")[2]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, str(script)]
+    wrong = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert "Tensor-likes are not close" in wrong.stderr
+    mended = SCRIPTED.replace("2 if x.shape[-1] < 200 < widest else 1", "1")
+    (tmp_path / "kernels.py").write_text(f"import torch\n{mended}", encoding="utf-8")
+    subprocess.run(command, check=True, env=environment, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [{"layout": name} for name in ("offset", "transposed", "row-step", "every-second-column", "expanded-rows")],
+        [{"contents": name} for name in ("masked-row", "nan", "infinity", "peak")],
+        [{"mode": name} for group in modes(on_gpu=False) for name in group],
+        [{"act": name} for name in BESIDE],
+        [{}, {"memory": "same"}, {"memory": "freed"}, {"failing": 1}, {"failing": 3, "columns": 5}, {"rows": 0}],
+        [{"dtype": name} for name in ("float16", "bfloat16", "float64")],
+    ],
+    ids=lambda changes: next(iter(changes[-1])),
+)
+@pytest.mark.parametrize("kind", [FindingKind.NONDETERMINISTIC, FindingKind.OUTPUT_REUSED])
+def test_scripts_of_all_circumstances_pass_on_a_right_function(tmp_path, changes, kind):
+    path = tmp_path / "kernels.py"
+    path.write_text("import torch\ndef softmax(x):\n    return torch.softmax(x, dim=-1)\n", encoding="utf-8")
+    variant = load(f"{path}:softmax")
+    setting = Setting(declaration=variant.declaration, dtype="float32", backend="interpreter")
+    subject = Subject(variant, setting, torch.device("cpu"))
+    for last in (*changes, {}):
+        steps = [replace(BASE, seed=number, **change) for number, change in enumerate([*changes, {}, last, {}])]
+        before = Snapshot()
+        found = with_script(Violation(kind, "as said"), subject, steps)
+        exec(compile(found.script, "script", "exec"), {})
+        before.restore()
 
 
 def test_copies_share_no_state_with_the_variant_or_its_siblings(tmp_path):

@@ -14,7 +14,7 @@ from softcheck.run import trials
 from softcheck.run.protocol import Probed, ProbePlanned, RunProbe, TrialDone, TrialStarted
 from softcheck.run.trials import make_trials, stream
 from softcheck.variants.declaration import Declaration, declaration_of
-from softcheck.variants.registry import LoadedVariant
+from softcheck.variants.registry import LoadedVariant, load
 
 CRASH = Outcome(violations=(Violation(FindingKind.CRASH, "gone"),))
 RAISED = Outcome(violations=(Violation(FindingKind.RAISED, "no"),))
@@ -41,10 +41,11 @@ class Scripted(Probe):
 
 @pytest.fixture
 def replies(monkeypatch):
-    def make(probe, *done):
+    right = LoadedVariant("v", lambda x: torch.softmax(x, -1), Declaration())
+
+    def make(probe, *done, variant=right):
         monkeypatch.setattr(registry, "load", lambda name: probe)
         request = RunProbe("v", "scripted", "float16", quick=False, seed=0, done=done)
-        variant = LoadedVariant("v", lambda x: torch.softmax(x, -1), Declaration())
         return make_trials(request, variant, torch.device("cpu"))
 
     return make
@@ -132,7 +133,29 @@ def test_no_two_trials_share_a_row():
     assert shared == set()
 
 
-def test_streams_depend_on_seed_probe_and_label():
-    given = [(0, "sizes", "a"), (1, "sizes", "a"), (0, "shifts", "a"), (0, "sizes", "b")]
+def test_streams_depend_on_seed_source_probe_and_label():
+    given = [
+        (0, 7, "sizes", "a"),
+        (1, 7, "sizes", "a"),
+        (0, 8, "sizes", "a"),
+        (0, 7, "shifts", "a"),
+        (0, 7, "sizes", "b"),
+    ]
     assert len({stream(*one) for one in given}) == len(given)
-    assert stream(0, "sizes", "a") == stream(0, "sizes", "a")
+    assert stream(0, 7, "sizes", "a") == stream(0, 7, "sizes", "a")
+
+
+def test_changed_code_meets_other_inputs(tmp_path, replies):
+    seen = []
+
+    class Watching(Scripted):
+        def run(self, subject, trial):
+            seen.append(subject.setting.seed)
+            return trial.parameters
+
+    for source in ("", "", "# changed"):
+        path = tmp_path / str(len(seen)) / "kernels.py"
+        path.parent.mkdir()
+        path.write_text(f"import torch\ndef f(x):\n    return torch.softmax(x, -1)\n{source}\n")
+        list(replies(Watching(Outcome()), variant=load(f"{path}:f")))
+    assert seen[0] == seen[1] != seen[2]

@@ -1,0 +1,187 @@
+"""A history as a script of plain torch calls, which fails as long as the fault is there and runs on its own."""
+
+import ast
+import textwrap
+from collections.abc import Sequence
+
+import msgspec
+import torch
+
+from softcheck.calling.call import TORCH_DTYPES
+from softcheck.contract import VALUE_KINDS, FindingKind, Violation
+from softcheck.probes.base import Subject
+from softcheck.probes.modes import REQUIRES_GRAD, STREAM, THREAD
+from softcheck.probes.steps import Step
+from softcheck.variants.registry import resolve
+
+_COMPARED = VALUE_KINDS | {FindingKind.NONDETERMINISTIC, FindingKind.UNWRITTEN_OUTPUT, FindingKind.WRONG_LAYOUT}
+
+_HEAD = '''"""{words}
+
+Shown by softcheck. The exit code is 1 as long as it is so.
+"""
+import gc, importlib, os, sys, threading
+os.environ["TRITON_INTERPRET"] = "{interpreted:d}"
+import numpy, torch
+from torch.overrides import TorchFunctionMode
+
+torch.set_deterministic_debug_mode("warn")  # New memory is filled with NaN.
+sys.path.insert(0, {folder!r})
+{imported}
+
+def values(seed, rows, columns, dtype):
+    drawn = 2.0 * numpy.random.default_rng([seed, rows, columns]).standard_normal((rows, columns))
+    return torch.from_numpy(drawn).to(dtype).to({device!r})
+'''
+
+_FAILING = '''
+class failing(TorchFunctionMode):
+    """Makes the allocation of a number fail."""
+    def __init__(self, number):
+        super().__init__()
+        self.left = number
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.left -= func.__name__.removeprefix("new_").removesuffix("_like") in ("empty", "zeros", "ones", "full", "empty_strided")
+        if self.left == 0:
+            self.left = -1
+            raise torch.OutOfMemoryError("out of memory")
+        return func(*args, **(kwargs or {}))
+'''
+
+_LAYOUTS = {
+    "packed": "{new}",
+    "offset": "torch.cat([{new}.flatten()[:1], {new}.flatten()])[1:].view({rows}, {columns})",
+    "transposed": "{new}.t().contiguous().t()",
+    "row-step": "{new}.repeat(1, 2)[:, :{columns}]",
+    "every-second-column": "{new}.repeat_interleave(2, dim=1)[:, ::2]",
+    "expanded-rows": "{new}[:1].expand({rows}, -1)",
+}
+
+_CONTENTS = {
+    "masked-row": "[0] = float('-inf')",
+    "nan": "[0, -1] = float('nan')",
+    "infinity": "[0, -1] = float('inf')",
+    "peak": "[0, -1] = 3e4",
+}
+"""Contents, each with the assignment that makes them; the rows of [rows, columns] that it changes are the first."""
+
+_BESIDE = {
+    "one-dimensional": "softmax({x}.flatten())",
+    "integers": "softmax(torch.ones({rows}, {columns}, dtype=torch.int64, device={x}.device))",
+    "undeclared-dtype": "softmax({x}.double())",
+}
+
+
+def with_script(violation: Violation, subject: Subject, steps: Sequence[Step]) -> Violation:
+    """Adds the script of these steps, of which the last breaks the promise, if one can be written."""
+    imported = _imported(subject)
+    if imported is None or violation.kind not in _COMPARED | {FindingKind.OUTPUT_REUSED, FindingKind.RAISED}:
+        return violation
+    folder, line = imported
+    words = "\n".join(textwrap.wrap(violation.message.partition(": row ")[0].replace("\\", "/").replace('"', "'"), 100))
+    text = _HEAD.format(
+        words=words, interpreted=not subject.setting.on_gpu, folder=folder, imported=line, device=subject.device.type
+    )
+    text += _FAILING * any(step.failing for step in steps) + "\n"
+    lines: list[str] = []
+    tensors: dict[tuple[int, int, str, str], str] = {}
+    for number, step in enumerate(steps):
+        lines += _step(step, number, tensors)
+        if violation.kind is FindingKind.OUTPUT_REUSED and step.act == "call":
+            lines.append(f"came{number} = y{number}.detach().clone()")
+    if violation.kind in _COMPARED:
+        lines += _compared(steps[-1], subject, f"y{len(steps) - 1}", tensors)
+    elif violation.kind is FindingKind.OUTPUT_REUSED:
+        called = [number for number, step in enumerate(steps) if step.act == "call"]
+        lines += [""]
+        lines += [
+            f"assert torch.equal(y{n}.nan_to_num(), came{n}.nan_to_num()), 'y{n} changed after it was returned'"
+            for n in called
+        ]
+    return msgspec.structs.replace(violation, script=text + "\n".join(lines) + "\n")
+
+
+def _imported(subject: Subject) -> tuple[str, str] | None:
+    """Returns the folder to import from and the lines that define ``softmax``; None for a call with other names."""
+    where = resolve(subject.variant.name)
+    call = subject.variant.call or "f(x)"
+    names = {node.id for node in ast.walk(ast.parse(call, mode="eval")) if isinstance(node, ast.Name)}
+    if names - {"f", "x", "torch"}:
+        return None
+    folder, _, file = where.location.rpartition("/")
+    module = file.removesuffix(".py") if where.kind == "file" else where.location
+    lines = f"f = importlib.import_module({module!r}).{where.function}\n"
+    return folder, lines + ("softmax = f" if call == "f(x)" else f"def softmax(x):\n    return {call}")
+
+
+def _step(step: Step, number: int, tensors: dict[tuple[int, int, str, str], str]) -> list[str]:
+    """The lines of one step; ``tensors`` names the input that was last made for a shape, dtype and layout."""
+    if step.act == "collect":
+        lines = [f"del {name}" for name in tensors.values()]
+        tensors.clear()
+        return [*lines, "gc.collect()", *["torch.cuda.empty_cache()"] * torch.cuda.is_available()]
+    new = f"values({step.seed}, {step.rows}, {step.columns}, torch.{step.dtype})"
+    key = (step.rows, step.columns, step.dtype, step.layout)
+    is_kept = step.act == "call" and key in tensors
+    x = tensors[key] if is_kept else f"x{number}"
+    lines = []
+    if step.contents != "ordinary" and step.rows and step.columns:
+        lines += [f"new = {new}", f"new{_CONTENTS[step.contents]}"]
+        new = "new"
+    placed = _LAYOUTS[step.layout].format(new=new, rows=step.rows, columns=step.columns)
+    if step.memory == "same" and is_kept:
+        lines += [f"{x}.data.copy_({placed})"]
+    else:
+        lines += [f"del {x}"] * (step.memory == "freed" and is_kept) + [f"{x} = {placed}"]
+    if step.act != "call":
+        call = _BESIDE[step.act].format(x=x, rows=step.rows, columns=step.columns)
+        return [*lines, "try:", f"    {call}", "except Exception:", "    pass"]
+    tensors[key] = x
+    if step.failing:
+        lines += [
+            "try:",
+            f"    with failing({step.failing}):",
+            f"        softmax({x})",
+            "except Exception:",
+            "    pass",
+        ]
+    return [*lines, *_call(step.mode, x, f"y{number}")]
+
+
+def _call(mode: str, x: str, y: str) -> list[str]:
+    """The lines of a call in a mode."""
+    plain = f"{y} = softmax({x})"
+    if not mode:
+        return [plain]
+    if mode == REQUIRES_GRAD:
+        return [f"{x}.requires_grad_()", plain]
+    if mode == THREAD:
+        call = f"threading.Thread(target=lambda: globals().update({y}=softmax({x})))"
+        return [f"thread = {call}", "thread.start()", "thread.join()"]
+    if mode == STREAM:
+        wait = "stream.wait_stream(torch.cuda.current_stream())"
+        return [
+            "stream = torch.cuda.Stream()",
+            wait,
+            "with torch.cuda.stream(stream):",
+            f"    {plain}",
+            "stream.synchronize()",
+        ]
+    if "set_default_dtype" in mode:
+        return ["before = torch.get_default_dtype()", mode, plain, "torch.set_default_dtype(before)"]
+    context = mode.replace("torch.autocast(", f"torch.autocast({x}.device.type, ").replace(
+        "torch.set_default_device(x.device)", f"torch.device({x}.device)"
+    )
+    return [f"with {context}:", f"    {plain}"]
+
+
+def _compared(step: Step, subject: Subject, y: str, tensors: dict[tuple[int, int, str, str], str]) -> list[str]:
+    """The lines that compare an output with float64 softmax, with a tolerance that every right kernel keeps."""
+    info = torch.finfo(TORCH_DTYPES[step.dtype])
+    x = tensors[step.rows, step.columns, step.dtype, step.layout]
+    tolerance = info.eps * (16 if info.bits < 32 else 256)
+    lines = ["", f"expected = torch.softmax({x}.detach().double(), dim=-1)"]
+    if step.contents == "masked-row" and subject.setting.declaration.fully_masked == "zero":
+        lines.append("expected = expected.nan_to_num(0.0)")
+    compare = f"torch.testing.assert_close({y}.detach().double(), expected, rtol={tolerance:.1e}"
+    return [*lines, f"{compare}, atol={2 * info.smallest_normal * info.eps:.1e}, equal_nan=True)"]
