@@ -21,7 +21,6 @@ from softcheck.contract import Violation
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.operations.registry import operation
-from softcheck.run.drawing import no_constants
 from softcheck.run.interruption import Interruption
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import Candidate, RunSearch, Searched, Searching
