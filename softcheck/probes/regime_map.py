@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -15,7 +16,7 @@ from softcheck.variants.exploration import explore
 from softcheck.variants.signatures import CallPath, Launch
 from softcheck.variants.source import Source
 
-_SECONDS = 1.0
+_SECONDS, _LEAST_SHARE = 1.0, 0.2
 _LEAST_TILE = 16
 _MOST_MULTIPLE = 7
 
@@ -27,6 +28,8 @@ class Regime:
     shapes: tuple[Shape, ...]
     """Ascending by elements."""
     launches: tuple[Launch, ...]
+    operations: tuple[str, ...]
+    """Operations of torch."""
     paths: frozenset[str]
     """Names of the paths of its shapes: several, where a constant equals a size by chance."""
     words: str
@@ -36,7 +39,7 @@ class Regime:
         """The regime in a form that travels between processes."""
         return SeenRegime(
             words=self.words,
-            launches=tuple(map(str, self.launches)),
+            launches=tuple(map(str, self.launches)) or self.operations,
             paths=tuple(sorted(self.paths)),
             narrowest=self.shapes[0],
         )
@@ -62,7 +65,7 @@ def regimes_of(subject: Subject, source: Source, space: Space, rng: np.random.Ge
         rows=rows,
         columns=columns,
         most_elements=max(space.most_elements, 2**24),
-        seconds=_SECONDS,
+        seconds=_SECONDS * max(_LEAST_SHARE, subject.setting.time_share),
     )
     return _regimes({Shape(*shape): path for shape, path in found.items()})
 
@@ -89,25 +92,45 @@ def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
     alike: dict[tuple[object, ...], list[Shape]] = defaultdict(list)
     for shape, path in found.items():
         alike[path.key].append(shape)
-    groups = _without_coincidences([[(shape, found[shape]) for shape in shapes] for shapes in alike.values()])
+    groups = _without_coincidences([_modelled([(s, found[s]) for s in shapes]) for shapes in alike.values()])
     regimes = []
     for group in groups:
         shapes = sorted((shape for shape, _ in group), key=lambda shape: (shape.elements, shape))
         path = group[0][1]
         words = describe_shapes(list(found), set(shapes)) if len(groups) > 1 else "all shapes"
         paths = frozenset(path.name for _, path in group)
-        regimes.append(Regime(tuple(shapes), path.launches, paths, words))
+        regimes.append(Regime(tuple(shapes), path.launches, path.operations, paths, words))
     return sorted(regimes, key=lambda regime: regime.shapes[0].elements)
 
 
 _Group = list[tuple[Shape, CallPath]]
 
 
+def _modelled(group: _Group) -> _Group:
+    """The group with a first path that stands for all: a grid that follows no size and varies has no number there."""
+    shape, path = group[0]
+    launches = tuple(
+        launch._replace(
+            grid=tuple(
+                size._replace(value=None)
+                if not size.of and len({other.launches[i].grid[k].value for _, other in group}) > 1
+                else size
+                for k, size in enumerate(launch.grid)
+            )
+        )
+        for i, launch in enumerate(path.launches)
+    )
+    return [(shape, path._replace(launches=launches)), *group[1:]]
+
+
 def _without_coincidences(groups: Sequence[_Group]) -> list[_Group]:
     """Joins each member of a group whose constants equal a size by chance with a larger group that explains its values."""
     kept: list[_Group] = []
     for group in sorted(groups, key=len, reverse=True):
-        hosts = [next((other for other in kept if _explains(other[0][1], *member)), None) for member in group]
+        hosts = [
+            max((other for other in kept if _explains(other[0][1], *member)), key=_following, default=None)
+            for member in group
+        ]
         if None in hosts:
             kept.append(group)
             continue
@@ -117,11 +140,27 @@ def _without_coincidences(groups: Sequence[_Group]) -> list[_Group]:
     return kept
 
 
+def _following(group: _Group) -> int:
+    """The numbers of a group's launches that follow the input's size."""
+    launches = group[0][1].launches
+    return sum(bool(c.follows) for launch in launches for c in launch.constants) + sum(
+        bool(size.of) for launch in launches for size in launch.grid
+    )
+
+
 def _explains(model: CallPath, shape: Shape, path: CallPath) -> bool:
     """True if a path of this shape is what the model's path would be for the shape."""
-    if model.lines != path.lines or [name for name, _ in model.launches] != [name for name, _ in path.launches]:
+    if len(model.launches) != len(path.launches) or model._replace(launches=()) != path._replace(launches=()):
+        return False
+    return all(map(partial(_explains_launch, shape), model.launches, path.launches))
+
+
+def _explains_launch(shape: Shape, model: Launch, launch: Launch) -> bool:
+    constants = {c.name: c.value_at(shape) for c in model.constants}
+    found = {c.name: c.value for c in launch.constants}
+    if model.kernel != launch.kernel or constants != found or len(model.grid) != len(launch.grid):
         return False
     return all(
-        [(c.name, c.value_at(shape)) for c in of_model.constants] == [(c.name, c.value) for c in of_path.constants]
-        for of_model, of_path in zip(model.launches, path.launches, strict=True)
+        size.value_at(shape, constants) in {real.value, None}
+        for size, real in zip(model.grid, launch.grid, strict=True)
     )

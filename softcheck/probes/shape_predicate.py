@@ -4,6 +4,7 @@ As in ``predicate``, the words hold for exactly the failing ones of the tried sh
 """
 
 from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 
 from softcheck.probes.predicate import describe
 from softcheck.probes.shape_plan import Shape
@@ -23,11 +24,14 @@ def describe_shapes(tried: Collection[Shape], failing: Collection[Shape]) -> str
     """Returns the simplest words that hold for exactly the failing shapes, or lists the smallest of these.
 
     ``failing`` is a non-empty part of ``tried``. A condition on columns, rows or elements alone comes first, then a
-    limit of one measure together with a condition on another, such as "rows >= 8192 and columns > 256".
+    limit of one measure together with a condition on another, such as "rows >= 8192 and columns > 256". Last comes what
+    holds for exactly the other shapes, as in "not (rows >= 32 and columns <= 64)".
     """
     if len(failing) == len(tried):
         return "all shapes tried"
-    for words in (*_alone(tried, failing), *_together(tried, failing)):
+    passing = set(tried) - set(failing)
+    negated = (f"not ({words})" for words in _together(tried, passing))
+    for words in chain(_alone(tried, failing), _together(tried, failing), negated):
         if len(words) <= _LONGEST:
             return words
     shown = sorted(failing, key=lambda shape: shape.elements)[:_SHOWN]

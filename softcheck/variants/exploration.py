@@ -2,8 +2,8 @@
 
 The fork sees the variant as it is and leaves no trace in it: whatever such a call caches is forgotten with the process.
 A call there takes some 0.1 ms, so that thousands of shapes can be tried, and each boundary between two paths is found
-by bisection. The input's contents are undefined: a path that depends on them may not be found. On a GPU the fork
-pretends one to the variant, since CUDA can't be used in a fork.
+by bisection. Inputs of up to 65536 elements are zeros, and the contents of others undefined: a path that depends on them
+may not be found. On a GPU the fork pretends one to the variant, since CUDA can't be used in a fork.
 """
 
 import os
@@ -13,8 +13,10 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from io import BytesIO
+from itertools import chain, pairwise, zip_longest
 from typing import Any
 
 import torch
@@ -29,8 +31,19 @@ Shape = tuple[int, int]
 
 _MOST_BYTES = 1 << 31
 
-_MANY, _SLOW = 1 << 17, 0.005
+_MARGIN = 0.5
+"""Seconds on the clock for the fork itself."""
+
+_MANY, _SLOW = 1 << 15, 0.002
 """A call on so many elements that takes so many seconds is the last on so many."""
+
+_DEFINED = 1 << 16
+
+
+def packed(shape: Shape, dtype: torch.dtype) -> torch.Tensor:
+    """An input of this shape and dtype, packed, in host memory."""
+    make = torch.zeros if shape[0] * shape[1] <= _DEFINED else torch.empty
+    return make(shape, dtype=dtype, device="cpu")
 
 
 def explore(
@@ -42,14 +55,17 @@ def explore(
     shapes: Sequence[Shape] = (),
     rows: Sequence[int] = (),
     columns: Sequence[int] = (),
+    make: Callable[[Shape, torch.dtype], torch.Tensor] = packed,
     most_elements: int,
     seconds: float,
 ) -> dict[Shape, CallPath]:
     """Maps shapes to the paths that calls on them take.
 
-    These are the given shapes, each of the rows with each of the columns, and boundaries between these. Of two neighbouring sizes that take other paths, bisection finds the first size of the second path. A shape on
-    which the function raises, or that has more than ``most_elements``, has no path. Ends after ``seconds`` with what
-    was found by then. Empty where the platform has no fork.
+    These are the given shapes, each of the rows with each of the columns, and boundaries between these. Of two
+    neighbouring sizes that take other paths, bisection finds the first size of the second path. A shape on which the
+    function raises, or that has more than ``most_elements``, has no path. Ends after ``seconds`` of the child's processor,
+    or somewhat more than twice as many on the clock, with what was found by then; shapes come in an order that spreads
+    them over the grid. Empty where the platform has no fork.
     """
     if not hasattr(os, "fork"):
         return {}
@@ -64,12 +80,13 @@ def explore(
             os.close(ours)
             if device.type == "cuda":
                 pretended_gpu.pretend(device, answers)
-            _Explorer(function, source, dtype, most_elements, theirs).run(shapes, rows, columns)
+            explorer = _Explorer(function, source, TORCH_DTYPES[dtype], most_elements, theirs, make)
+            explorer.run(shapes, rows, columns, time.process_time() + seconds)
         finally:
             os._exit(0)
     os.close(theirs)
     try:
-        return _received(ours, time.monotonic() + seconds)
+        return _received(ours, time.monotonic() + 2 * seconds + _MARGIN)
     finally:
         os.close(ours)
         os.kill(child, signal.SIGKILL)
@@ -78,7 +95,7 @@ def explore(
 
 def _received(pipe: int, deadline: float) -> dict[Shape, CallPath]:
     """Reads what the child sends until it ends or the time is over. A record that is cut off is dropped."""
-    data = b""
+    data = bytearray()
     while (left := deadline - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
         part = os.read(pipe, 1 << 16)
         if not part:
@@ -86,45 +103,59 @@ def _received(pipe: int, deadline: float) -> dict[Shape, CallPath]:
         data += part
     found: dict[Shape, CallPath] = {}
     paths: list[CallPath] = []
-    for line in data.split(b"\n")[:-1]:
-        record = pickle.loads(bytes.fromhex(line.decode()))  # noqa: S301 - written by our own child
-        if isinstance(record, CallPath):
-            paths.append(record)
-        else:
-            shape, number = record
-            found[shape] = paths[number]
+    stream = BytesIO(data)
+    with suppress(EOFError, pickle.UnpicklingError):
+        while True:
+            record = pickle.load(stream)  # noqa: S301 - written by our own child
+            if isinstance(record, tuple) and len(record) == len(CallPath._fields):
+                launches, number, branches, operations = record
+                lines = paths[number].lines if isinstance(number, int) else number
+                paths.append(CallPath(launches, lines, branches, operations))
+            else:
+                shape, number = record
+                found[shape] = paths[number]
     return found
 
 
 class _Explorer:
     """Calls the function in the child and writes each shape's path to the pipe."""
 
-    def __init__(self, function: Callable[..., Any], source: Source, dtype: str, most_elements: int, pipe: int) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        source: Source,
+        dtype: torch.dtype,
+        most_elements: int,
+        pipe: int,
+        make: Callable[[Shape, torch.dtype], torch.Tensor],
+    ) -> None:
         self._function = function
-        self._dtype = TORCH_DTYPES[dtype]
-        self._most = min(most_elements, _MOST_BYTES // self._dtype.itemsize)
+        self._dtype = dtype
+        self._make = make
+        self._most = min(most_elements, _MOST_BYTES // dtype.itemsize)
         self._pipe = pipe
-        self._recorder = Recorder(source.files)
+        self._recorder = Recorder(source.files, source.branches)
         self._numbers: dict[CallPath, int] = {}
+        self._lines: dict[frozenset[tuple[str, int]], int] = {}
         self._known: dict[Shape, CallPath | None] = {}
 
-    def run(self, shapes: Sequence[Shape], rows: Sequence[int], columns: Sequence[int]) -> None:
-        """Tries the shapes, then the lines of the grid and the boundaries in each."""
+    def run(self, shapes: Sequence[Shape], rows: Sequence[int], columns: Sequence[int], end: float) -> None:
+        """Tries the shapes, then lines of the grid and the boundaries in each, until so much processor time is used."""
         torch.set_num_threads(1)
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - until the process ends
+        of_rows = [[(count, n) for n in columns] for count in _spread(rows)]
+        of_columns = [[(n, width) for n in rows] for width in _spread(columns)]
+        lines = filter(None, chain.from_iterable(zip_longest(of_rows, of_columns)))
         with launching_nothing(self._recorder), tracing(self._recorder):
-            for shape in shapes:
-                self._path(shape)
-            for count in rows:
-                self._line([(count, n) for n in columns])
-            for width in columns:
-                self._line([(n, width) for n in rows])
+            for line in chain([[shape] for shape in shapes], lines):
+                self._line(line, end)
 
-    def _line(self, shapes: Iterable[Shape]) -> None:
+    def _line(self, shapes: Sequence[Shape], end: float) -> None:
         """Tries shapes that differ in one size, ascending, and bisects between neighbours of other paths."""
-        tried = [shape for shape in shapes if self._path(shape) is not None]
-        for low, high in pairwise(tried):
-            self._bisect(low, high)
+        if time.process_time() < end:
+            tried = [shape for shape in shapes if self._path(shape) is not None]
+            for low, high in pairwise(tried):
+                self._bisect(low, high)
 
     def _bisect(self, low: Shape, high: Shape) -> None:
         first, last = self._path(low), self._path(high)
@@ -142,7 +173,7 @@ class _Explorer:
         return self._known[shape]
 
     def _called(self, shape: Shape) -> CallPath | None:
-        x = torch.empty(shape, dtype=self._dtype, device="cpu")
+        x = self._make(shape, self._dtype)
         self._recorder.clear()
         begun = time.process_time()
         try:
@@ -155,10 +186,18 @@ class _Explorer:
             self._most = min(self._most, elements)
         path = self._recorder.path(shape)
         if path not in self._numbers:
+            # Equal lines are sent once.
+            lines = self._lines.setdefault(path.lines, len(self._numbers))
+            self._send((path.launches, path.lines if lines == len(self._numbers) else lines, *path[2:]))
             self._numbers[path] = len(self._numbers)
-            self._send(path)
         self._send((shape, self._numbers[path]))
         return path
 
     def _send(self, record: Any) -> None:
-        os.write(self._pipe, pickle.dumps(record).hex().encode() + b"\n")
+        os.write(self._pipe, pickle.dumps(record))
+
+
+def _spread(sizes: Sequence[int]) -> list[int]:
+    """The sizes in an order whose every beginning is spread over all: the ends, the middle, the middles of the halves."""
+    places = sorted(range(len(sizes)), key=lambda place: (-((place | 1 << 16) & -(place | 1 << 16)), place))
+    return [sizes[place] for place in places]

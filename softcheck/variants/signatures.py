@@ -1,18 +1,20 @@
-"""The path that a call takes: the kernels it launches, their compile-time constants and options, and the lines it runs.
+"""The path that a call takes: its kernels, their constants, options and grids, its operations of torch, and its lines.
 
 Two calls with the same path are in the same regime. Numbers that follow the input's size, such as a block that is the
-next power of two of the columns, are written as such, so that they do not tell paths apart.
+next power of two of the columns, or a grid of one program for each row, are written as such, so that they do not tell
+paths apart. Shared memory follows from a kernel, its constants and the dtype.
 """
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 import triton
+from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
@@ -33,15 +35,45 @@ class LaunchConstant(NamedTuple):
         return self.value if self.follows is None else _SIZES[self.follows](*shape)
 
 
+class GridSize(NamedTuple):
+    """The number of programs in one dimension of a launch's grid."""
+
+    value: int | None
+    """None in a path that stands for calls with several numbers, which follow no size."""
+    of: str = ""
+    """The rule by which it follows a size of the input, such as "rows / "; "" for a number that follows none."""
+    per: str | int = 1
+    """What the size is divided by: a number, or the name of a constant of the launch."""
+
+    def __str__(self) -> str:
+        if not self.of:
+            return "of its own" if self.value is None else str(self.value)
+        return self.of.rstrip(" /") if self.per == 1 else f"{self.of}{self.per}"
+
+    def value_at(self, shape: tuple[int, int], constants: Mapping[str, Any]) -> int | None:
+        """The number for another shape, where the launch has these constants."""
+        if not self.of:
+            return self.value
+        return _programs(self.of, shape, constants[self.per] if isinstance(self.per, str) else self.per)
+
+
 class Launch(NamedTuple):
     """One launch of a kernel."""
 
     kernel: str
     constants: tuple[LaunchConstant, ...]
+    grid: tuple[GridSize, ...] = ()
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for launches that differ only in numbers that follow the input's size."""
+        constants = tuple((c.name, c.follows or c.value) for c in self.constants)
+        return self.kernel, constants, tuple((size.of, size.per) for size in self.grid)
 
     def __str__(self) -> str:
-        words = (f"{c.name}={c.follows or c.value}" for c in self.constants)
-        return f"{self.kernel}({', '.join(words)})"
+        words = [f"{c.name}={c.follows or c.value}" for c in self.constants]
+        grid = [f"grid={' x '.join(map(str, self.grid))}"] if self.grid else []
+        return f"{self.kernel}({', '.join(words + grid)})"
 
 
 class CallPath(NamedTuple):
@@ -50,12 +82,16 @@ class CallPath(NamedTuple):
     launches: tuple[Launch, ...]
     lines: frozenset[tuple[str, int]]
     """File and number of each line that ran in the variant's own files."""
+    branches: frozenset[tuple[str, int, int]] = frozenset()
+    """File, line and place in it of each instruction that ran in lines that hold both sides of a condition."""
+    operations: tuple[str, ...] = ()
+    """Operations of torch, each once, in the order in which they came."""
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Equal for calls on the same path: a constant that follows the input's size counts by that, not by its value."""
-        launches = tuple((k, tuple((c.name, c.follows or c.value) for c in cs)) for k, cs in self.launches)
-        return tuple(sorted(self.lines)), launches
+        """Equal for calls on the same path: a number that follows the input's size counts by that, not by its value."""
+        launches = tuple(launch.key for launch in self.launches)
+        return tuple(sorted(self.lines)), tuple(sorted(self.branches)), launches, self.operations
 
     @property
     def name(self) -> str:
@@ -66,10 +102,11 @@ class CallPath(NamedTuple):
 class Recorder:
     """Launches and lines since ``clear``."""
 
-    def __init__(self, files: tuple[Path, ...]) -> None:
+    def __init__(self, files: tuple[Path, ...], branching: Collection[tuple[str, int]] = ()) -> None:
         self._files = {str(file) for file in files}
-        self._launches: list[Launch] = []
-        self._lines: set[tuple[str, int]] = set()
+        self._branching = frozenset(branching)
+        """Files and numbers of lines of which single instructions are noted."""
+        self.clear()
 
     @property
     def lines(self) -> frozenset[tuple[str, int]]:
@@ -78,22 +115,35 @@ class Recorder:
 
     def clear(self) -> None:
         """Forgets earlier calls."""
-        self._launches, self._lines = [], set()
+        self._launches: list[Launch] = []
+        self._lines: set[tuple[str, int]] = set()
+        self._branches: set[tuple[str, int, int]] = set()
+        self._operations: dict[str, None] = {}
 
     def path(self, shape: tuple[int, int]) -> CallPath:
         """The path since ``clear`` of a call of this shape. A launch that repeats others counts once."""
         launches = dict.fromkeys(
-            Launch(name, tuple(c._replace(follows=_followed(c, shape)) for c in constants))
-            for name, constants in self._launches
+            Launch(
+                name,
+                tuple(c._replace(follows=_followed(c, shape)) for c in constants),
+                tuple(_explained(size.value, shape, constants) for size in grid if size.value is not None),
+            )
+            for name, constants, grid in self._launches
         )
-        return CallPath(tuple(launches), frozenset(self._lines))
+        return CallPath(tuple(launches), frozenset(self._lines), frozenset(self._branches), tuple(self._operations))
 
-    def note(self, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def operation(self, name: str) -> None:
+        """Keeps one operation of torch."""
+        self._operations[name] = None
+
+    def note(self, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any], grid: Any) -> None:
         """Keeps one launch."""
         given = dict(zip(kernel.arg_names, arguments, strict=False)) | options
         wanted = _constants_of(kernel) | (set(options) - set(kernel.arg_names))
         constants = (LaunchConstant(name, v) for name, v in sorted(given.items()) if name in wanted and _is_plain(v))
-        self._launches.append(Launch(kernel.fn.__name__, tuple(constants)))
+        sizes = grid(given) if callable(grid) else grid
+        sizes = tuple(GridSize(int(size)) for size in (sizes if isinstance(sizes, tuple | list) else (sizes,)))
+        self._launches.append(Launch(kernel.fn.__name__, tuple(constants), sizes))
 
     def trace(self, frame: FrameType, _event: str, _argument: Any) -> Callable[..., Any] | None:
         """A trace function for ``sys.settrace``: notes the lines of the variant's own files."""
@@ -104,8 +154,11 @@ class Recorder:
         def on_line(frame: FrameType, event: str, _argument: Any) -> Callable[..., Any]:
             if event == "line":
                 self._lines.add((file, frame.f_lineno))
+            elif event == "opcode" and (file, frame.f_lineno) in self._branching:
+                self._branches.add((file, frame.f_lineno, frame.f_lasti))
             return on_line
 
+        frame.f_trace_opcodes = bool(self._branching)
         return on_line
 
 
@@ -116,7 +169,7 @@ def launching_nothing(recorder: Recorder) -> Iterator[None]:
     tuning = Autotuner.run
 
     def run(kernel: Any, *arguments: Any, grid: Any, warmup: bool = False, **options: Any) -> None:  # noqa: ARG001
-        recorder.note(kernel, arguments, options)
+        recorder.note(kernel, arguments, options, grid)
 
     def untuned(tuner: Any, *arguments: Any, **options: Any) -> Any:
         configs, tuner.configs = tuner.configs, tuner.configs[:1]
@@ -129,11 +182,31 @@ def launching_nothing(recorder: Recorder) -> Iterator[None]:
         launcher.run = run
     Autotuner.run = untuned
     try:
-        yield
+        with _Dispatched(recorder):
+            yield
     finally:
         Autotuner.run = tuning
         for launcher, original in zip(_LAUNCHERS, originals, strict=True):
             launcher.run = original
+
+
+class _Dispatched(TorchDispatchMode):
+    """Gives the names of torch's operations to a recorder, and carries them out."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder = recorder
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Leaves torch.compile's machinery alone, whose import takes a second in every process."""
+        return False
+
+    def __torch_dispatch__(
+        self, function: Any, _types: Any, arguments: tuple[Any, ...] = (), options: dict[str, Any] | None = None
+    ) -> Any:
+        self._recorder.operation(str(function.overloadpacket))
+        return function(*arguments, **(options or {}))
 
 
 @contextmanager
@@ -162,6 +235,33 @@ _SIZES: dict[str, Callable[[int, int], int]] = {
     "rows": lambda rows, _columns: rows,
 }
 """Sizes of the input that constants follow."""
+
+
+_PROGRAMS: dict[str, Callable[[int, int, int], int]] = {
+    "rows / ": lambda rows, _columns, per: -(-rows // per),
+    "rows // ": lambda rows, _columns, per: rows // per,
+    "columns / ": lambda _rows, columns, per: -(-columns // per),
+    "columns // ": lambda _rows, columns, per: columns // per,
+    "elements / ": lambda rows, columns, per: -(-rows * columns // per),
+    "rows x columns / ": lambda rows, columns, per: rows * -(-columns // per),
+}
+"""Rules by which a number of programs follows the input's size: one for each so many rows, columns or elements, rounded
+up or down, or for each so many columns of each row."""
+
+_MOST_PER = 1024
+
+
+def _programs(of: str, shape: tuple[int, int], per: int) -> int:
+    return _PROGRAMS[of](*shape, per)
+
+
+def _explained(value: int, shape: tuple[int, int], constants: Sequence[LaunchConstant]) -> GridSize:
+    """The size of a grid with the simplest rule that gives it for this shape, or with none."""
+    named = {c.name: c.value for c in constants if isinstance(c.value, int) and c.value > 1}
+    pers = {1: 1, **named, **{2**k: 2**k for k in range(1, _MOST_PER.bit_length())}}
+    rules = ((of, name) for name, per in pers.items() for of in _PROGRAMS if _programs(of, shape, per) == value)
+    of, per = next(rules, ("", 1))
+    return GridSize(value, of, per)
 
 
 def _followed(constant: LaunchConstant, shape: tuple[int, int]) -> str | None:

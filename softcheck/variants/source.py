@@ -70,6 +70,8 @@ class Source:
     numbers: tuple[float, ...] = ()
     """Values of constant expressions, integers as ``int``, each once, in order of appearance."""
     conditions: tuple[Condition, ...] = ()
+    branches: frozenset[tuple[str, int]] = frozenset()
+    """Files and numbers of lines that hold both sides of a condition, as in ``a if c else b``."""
     digest: int = 0
     """64 bits of a digest of the files' contents; 0 without files."""
 
@@ -114,15 +116,17 @@ def read(file: Path) -> Source:
     numbers: dict[float, None] = {}
     conditions: list[Condition] = []
     names: dict[str, float] = {}
+    branches: set[tuple[str, int]] = set()
     # What is imported comes first, so that its names are known.
     for path, module in reversed(files.items()):
         reader = _Reader(path, names)
         reader.visit(module)
         conditions += reader.conditions
         numbers |= reader.numbers
+        branches |= {(str(path), line) for line in reader.branches}
     contents = b"\0".join(path.read_bytes() for path in files)
     digest = int.from_bytes(hashlib.sha256(contents).digest()[:8]) if files else 0
-    return Source(tuple(files), tuple(numbers), tuple(conditions), digest)
+    return Source(tuple(files), tuple(numbers), tuple(conditions), frozenset(branches), digest)
 
 
 class _Reader(ast.NodeVisitor):
@@ -131,6 +135,7 @@ class _Reader(ast.NodeVisitor):
     def __init__(self, file: Path, names: dict[str, float]) -> None:
         self.numbers: dict[float, None] = {}
         self.conditions: list[Condition] = []
+        self.branches: set[int] = set()
         self._file = file
         self._names = names
 
@@ -138,6 +143,9 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):
             text = ast.unparse(node.test)
             self.conditions.append(Condition(text, node.lineno, self._file, _circumstances(node.test)))
+        is_one_line = isinstance(node, ast.If | ast.While) and node.body[0].lineno == node.lineno
+        if isinstance(node, ast.IfExp) or is_one_line:
+            self.branches.add(node.lineno)  # type: ignore[attr-defined]
         if isinstance(node, ast.expr):
             value = None if isinstance(node, ast.Name) else self._folded(node)
             if value is not None:

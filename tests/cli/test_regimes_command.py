@@ -11,10 +11,12 @@ def test_a_path_for_some_shapes_is_named_and_its_finding_laid_at_it():
     done = softcheck("regimes", f"{BUG}:softmax", "--quick", "--device", "interpreter")
     assert done.returncode == 1, done.stderr
     heading, *lines = done.stdout.splitlines()
-    assert heading.endswith("float32: 2 regimes")
-    at = lines.index("  rows >= 32 and columns <= 64")
-    assert lines[at + 1] == "    launches rows_kernel(BLOCK=next power of 2 of columns, ROWS=4)"
-    assert "  unwritten_output: in the regime rows >= 32 and columns <= 64 [rows_kernel(" in done.stdout
+    assert heading.endswith("float32: 3 regimes")
+    at = lines.index("  columns <= 64 and rows > 32 with rows % 4 != 0")
+    assert lines[at + 1] == "    launches rows_kernel(BLOCK=next power of 2 of columns, ROWS=4, grid=rows // ROWS)"
+    assert (
+        "  unwritten_output: in the regime columns <= 64 and rows > 32 with rows % 4 != 0 [rows_kernel(" in done.stdout
+    )
     assert "lines of its own code" in done.stdout
 
 

@@ -17,6 +17,7 @@ GRID = [Shape(rows, columns) for rows in (1, 2, 8, 64, 65, 100, 9000) for column
         ("elements >= 19200", lambda shape: shape.elements >= 18001),
         ("rows >= 64 and columns > 256", lambda shape: shape.rows >= 64 and shape.columns > 256),
         ("rows = 1 and columns > 256", lambda shape: shape.rows == 1 and shape.columns in {257, 300, 1024}),
+        ("not (rows >= 64 and columns > 256)", lambda shape: shape.rows < 64 or shape.columns < 257),
         ("rows x columns = 65 x 5, 2 x 257, 8 x 300", lambda s: s in {(8, 300), (2, 257), (65, 5)}),
     ],
 )

@@ -125,3 +125,39 @@ def test_lines_that_never_ran_are_named_with_their_condition(tmp_path):
     with tracing(recorder):
         space["softmax"](4)
     assert never_run(lines, recorder.lines) == []
+
+
+def capped(x):
+    """One program for each tile of 32 rows, four at most."""
+    out = torch.empty_like(x)
+    _kernel[lambda meta: (min(triton.cdiv(x.shape[0], meta["BLOCK"]), 4),)](out, x, 32, num_warps=8)
+    return out
+
+
+def test_a_grid_that_scales_is_one_path_and_a_capped_one_another(source):
+    found = explore(capped, source, "float32", CPU, rows=[1, 7, 33, 5000], columns=[5], most_elements=10**6, seconds=5)
+    launches = {shape: path.launches[0] for shape, path in found.items()}
+    assert str(launches[33, 5]) == "_kernel(BLOCK=32, num_warps=8, grid=rows / BLOCK)"
+    assert found[33, 5].key == found[128, 5].key != found[129, 5].key
+    assert launches[5000, 5].grid[0].value == 4
+
+
+def test_operations_of_torch_tell_paths_apart(source):
+    def by_two_means(x):
+        return torch.softmax(x, -1) if x.shape[1] > 9 else (x - x.amax(-1, keepdim=True)).exp()
+
+    found = explore(by_two_means, source, "float32", CPU, shapes=[(1, 9), (1, 10)], most_elements=100, seconds=5)
+    assert found[1, 10].operations == ("aten._softmax",)
+    assert found[1, 9].operations == ("aten.amax", "aten.sub", "aten.exp")
+
+
+def test_both_sides_of_a_condition_in_one_line_are_two_paths(tmp_path):
+    file = tmp_path / "one_line.py"
+    file.write_text("def softmax(x):\n    scale = 1.0 if len(x) == 3 else 0.5\n    return x\n", encoding="utf-8")
+    space = {}
+    exec(compile(file.read_text(), str(file), "exec"), space)
+    found = explore(space["softmax"], read(file), "float32", CPU, rows=[1, 9], columns=[2], most_elements=99, seconds=5)
+    assert found[1, 2].key == found[9, 2].key
+    shapes = [(2, 2), (3, 2)]
+    found = explore(space["softmax"], read(file), "float32", CPU, shapes=shapes, most_elements=99, seconds=5)
+    assert found[2, 2].key != found[3, 2].key
