@@ -59,6 +59,7 @@ STEPS = (
         240,
         alone=False,
     ),
+    Step("explained", "pytest -n 6 tests/test_explain.py", 120, alone=False),
     Step("speed-tests", "pytest -m gpu -n 0 tests/speed", 120),
     Step(
         "planted", "python benchmarks/planted_score.py --device cuda --parallel 12 --seconds 100 --output planted", 420

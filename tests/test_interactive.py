@@ -45,9 +45,10 @@ if __name__ == "__main__":
 """
 
 
-def test_functions_of_a_script_are_judged(tmp_path):
+@pytest.mark.parametrize("device", ["interpreter", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_functions_of_a_script_are_judged(tmp_path, device):
     file = tmp_path / "mine.py"
-    file.write_text(SCRIPT)
+    file.write_text(SCRIPT.replace('device="interpreter"', f'device="{device}"'))
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "mine.py:halved" in done.stdout

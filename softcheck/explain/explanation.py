@@ -1,5 +1,6 @@
 """The parts of an explanation, and its text."""
 
+import re
 from dataclasses import dataclass
 
 
@@ -10,18 +11,28 @@ class Explanation:
     meaning: str
     """One sentence or more, without a capital and without a full stop at the end."""
     example: str = ""
-    """The smallest kernel, or the lines of one, that show it."""
+    """The smallest function ``softmax`` that shows it, without imports of torch, triton and softcheck."""
+    shown_by: str = ""
+    """Options of ``softcheck report`` under which the example shows it, in float16."""
     cause: str = ""
     """The usual cause."""
     mend: str = ""
     declare: str = ""
     """The declaration under which it is no finding."""
 
+    @property
+    def program(self) -> str:
+        """The example with its imports."""
+        modules = {"torch": "torch", "triton": "triton", "triton.language as tl": "tl", "softcheck": "softcheck"}
+        imports = [f"import {name}" for name, word in modules.items() if re.search(rf"\b{word}\.", self.example)]
+        return "\n".join([*imports, *(["", ""] if imports else []), self.example.strip("\n"), ""])
+
     def text(self, name: str) -> str:
         """All parts as plain text that is Markdown too."""
         parts = [f"# {name}", _sentence(self.meaning)]
         if self.example:
-            parts.append("\n".join(["```python", self.example.strip("\n"), "```"]))
+            parts.append(f"```python\n{self.program}```")
+            parts.append(f"```console\n$ softcheck report example.py:softmax --dtype float16 {self.shown_by}\n```")
         parts += [
             f"{title}: {_sentence(text, capital=False)}"
             for title, text in (("Usual cause", self.cause), ("Mend", self.mend), ("To declare it", self.declare))

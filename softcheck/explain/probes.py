@@ -1,6 +1,8 @@
 """Explanations of the probes."""
 
+from softcheck.contract import FindingKind as Kind
 from softcheck.explain.explanation import Explanation
+from softcheck.explain.kinds import KINDS
 from softcheck.probes.registry import PROBES
 
 _DECLARATIONS = {
@@ -14,13 +16,165 @@ _DECLARATIONS = {
 }
 """The declaration that bears on a probe."""
 
+_SHOWS = {
+    "guard_bands": Kind.OUT_OF_BOUNDS_WRITE,
+    "unwritten": Kind.UNWRITTEN_OUTPUT,
+    "neighbours": Kind.ROW_DEPENDENCE,
+    "input_untouched": Kind.INPUT_MODIFIED,
+    "layouts": Kind.WRONG_LAYOUT,
+    "empties": Kind.EMPTY_REFUSED,
+    "determinism": Kind.NONDETERMINISTIC,
+    "gradients": Kind.WRONG_GRADIENT,
+    "arithmetic": Kind.ARITHMETIC_CONTRADICTED,
+}
+"""The kind of finding whose example, cause and mend are a probe's too."""
+
+_OWN: dict[str, tuple[str, str, str]] = {
+    "sizes": (
+        """
+def softmax(x):
+    y = torch.softmax(x, -1)
+    y[:, x.shape[1] // 2 * 2 :] = 0  # the last column of an odd width
+    return y
+""",
+        "an end of the row that fills no vector or tile",
+        "mask the last part of the row by column < columns",
+    ),
+    "regimes": (
+        """
+def softmax(x):
+    if x.shape[1] < 700:
+        return torch.softmax(x, -1)
+    return torch.softmax(x, -1).clamp(max=0.5)  # the path for wide rows
+""",
+        "a path that only some widths or row counts take, and that nothing else runs",
+        "run the command of the finding, which names the path by its shapes",
+    ),
+    "grid_limits": (
+        """
+def softmax(x):
+    y = torch.softmax(x, -1)
+    y[4:] = 0  # rows beyond a grid of 4
+    return y
+""",
+        "a grid that is cut off, or rows in its second dimension, which ends at 65535",
+        "put rows in the grid's first dimension, or loop over them",
+    ),
+    "shapes": (
+        """
+def softmax(x):
+    y = torch.softmax(x, -1)
+    if x.shape[0] > 16:
+        y[x.shape[0] // 16 * 16 :] = 0  # rows that fill no tile of 16
+    return y
+""",
+        "rows that fill no tile",
+        "round the number of programs up, and mask the rows of the last one",
+    ),
+    "histories": (
+        """
+CALLS = [0]
+
+
+def softmax(x):
+    CALLS[0] += 1
+    return torch.softmax(x, -1) * (CALLS[0] % 100 > 0)  # as a counter that runs over
+""",
+        "a cache, a workspace or a setting that an earlier call, another thread or another stream leaves behind",
+        "key what is kept by everything that it depends on, or keep nothing",
+    ),
+    "batch_invariance": (
+        """
+@softcheck.variant(batch_invariant=True)
+def softmax(x):
+    if x.shape[0] > 1:
+        return torch.softmax(x, -1)
+    e = (x - x.amax()).exp()  # another order of rounding for a row alone
+    return e / e.sum()
+""",
+        "another tile, or another split of the sum, in batches of another size",
+        "choose the path by the width alone",
+    ),
+    "shifts": (
+        """
+def softmax(x):
+    return torch.softmax(x.clamp(-100, 100), -1)
+""",
+        "a constant in place of the row's maximum, or a clamp",
+        "subtract the row's own maximum",
+    ),
+    "permutations": (
+        """
+def softmax(x):
+    e = (x - x[:, :1]).float().exp()  # the first logit in place of the largest
+    return (e / e.sum(-1, keepdim=True)).to(x.dtype)
+""",
+        "a maximum or a sum of some of the columns",
+        "reduce over all columns",
+    ),
+    "appended_masks": (
+        """
+def softmax(x):
+    e = (x - x[:, -64:].amax(-1, keepdim=True)).exp()  # -inf where these columns are masked
+    return e / e.sum(-1, keepdim=True)
+""",
+        "a maximum of one tile, or a running one that begins at a masked tile",
+        "begin with the maximum of the row, and rescale only where the new maximum is finite",
+    ),
+    "launch_options": (
+        """
+def softmax(x, num_warps=4):
+    return torch.softmax(x, -1) * (num_warps < 16)  # as if the last warps' columns were lost
+""",
+        "a kernel that counts on its number of warps",
+        "derive sizes from the block, or pin num_warps",
+    ),
+    "volume": (
+        """
+def softmax(x):
+    return torch.softmax(torch.where(x == 3.5, 0.0, x), -1)
+""",
+        "an approximation that is wrong in a small interval, or a value that is taken for a mark",
+        "look at the value that the finding names",
+    ),
+    "addresses": (
+        """
+@triton.jit
+def kernel(y, x, stride, step, n, BLOCK: tl.constexpr):
+    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    # In 32 bits, which wrap beyond 2^31 elements.
+    x = tl.load(x + row * stride + column * step, mask=column < n, other=-float("inf")).to(tl.float32)
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y + row * n + column, e / tl.sum(e, axis=0), mask=column < n)
+
+
+def softmax(x):
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    kernel[(x.shape[0],)](y, x, *x.stride(), x.shape[1], triton.next_power_of_2(x.shape[1]))
+    return y
+""",
+        "row and column numbers of 32 bits",
+        "convert them with .to(tl.int64) before they are multiplied by strides",
+    ),
+}
+"""Examples of probes, each with the usual cause and the mend."""
+
 
 def of_probes() -> dict[str, Explanation]:
     """Every probe."""
-    return {
-        name: Explanation(
-            meaning=f"the probe {name} reports {looks_for}; softcheck report --probe {name} runs it alone",
-            declare=_DECLARATIONS.get(name, ""),
-        )
-        for name, looks_for in PROBES.items()
-    }
+    return {name: _of_probe(name, looks_for) for name, looks_for in PROBES.items()}
+
+
+def _of_probe(name: str, looks_for: str) -> Explanation:
+    example, cause, mend = _OWN.get(name, ("", "", ""))
+    if name in _SHOWS:
+        kind = KINDS[_SHOWS[name]]
+        example, cause, mend = kind.example, kind.cause, kind.mend
+    return Explanation(
+        meaning=f"the probe {name} reports {looks_for}; softcheck report --probe {name} runs it alone",
+        example=example,
+        shown_by=f"--probe {name}",
+        cause=cause,
+        mend=mend,
+        declare=_DECLARATIONS.get(name, ""),
+    )

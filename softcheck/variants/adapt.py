@@ -121,13 +121,17 @@ class Adapted:
         trial = torch.randn(_TRIAL, generator=generator).to(device=x.device, dtype=x.dtype)
         expected = torch.softmax(trial.double(), dim=-1)
         answering: Form | None = None
+        takes_matrices = False
         with launches.forgotten():
             for guess in self._all_ways():
                 if guess.is_last_resort and answering is not None:
                     break
                 form = Form(guess.text)
+                if takes_matrices and "x1" in form.names:
+                    continue
                 try:
                     value = form(self._function, trial.clone(), {}, poison=float("nan"))
+                    takes_matrices |= isinstance(value, torch.Tensor) and not guess.is_last_resort
                     if not _is_answer(value, trial) or torch.equal(value, trial) or bool(value.isnan().all()):
                         continue
                     if float((value.double() - expected).abs().max()) < _CLOSE:

@@ -217,7 +217,7 @@ def with_added_mask(x, attn_mask, scale):
 
 
 def with_temperatures(logits, temperatures):
-    return torch.softmax(logits / temperatures[:, None], -1)
+    return torch.softmax(logits / temperatures[:, None], -1).to(logits.dtype)
 
 
 def with_any_arguments(*args, **kwargs):
@@ -246,7 +246,7 @@ class OfWidth(torch.nn.Module):
         self.bias = torch.nn.Parameter(torch.zeros(hidden_size))
 
     def forward(self, x):
-        return torch.softmax(x + self.bias, -1)
+        return torch.softmax(x + self.bias.to(x.dtype), -1)
 
 
 class Caller:

@@ -123,11 +123,12 @@ print(result)
 """
 
 
-def test_a_triton_kernel_of_a_notebook_is_judged(tmp_path, monkeypatch):
+@pytest.mark.parametrize("device", ["interpreter", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_triton_kernel_of_a_notebook_is_judged(tmp_path, monkeypatch, device):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     file = tmp_path / "notebook.py"
-    file.write_text(NOTEBOOK)
+    file.write_text(NOTEBOOK.replace('device="interpreter"', f'device="{device}"'))
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 pass" in done.stdout

@@ -1,0 +1,68 @@
+"""The example of each explained word shows what it explains, as its page says: on these cases, or by this probe."""
+
+import itertools
+import shlex
+from pathlib import Path
+
+import pytest
+
+from softcheck.cases.corpus import builtin_names, load
+from softcheck.cases.selection import select
+from softcheck.contract import FindingKind
+from softcheck.explain import files, pages
+from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.session import Session
+from softcheck.run.size_limits import size_limits
+
+EXAMPLES = {name: page for name, page in pages().items() if page.example}
+PAGES = Path(__file__).parents[1] / "docs" / "explain"
+LONG = {"regimes", "volume", "histories", "sizes"}
+"""Probes of which a few trials are enough here."""
+
+FEW = 12
+"""Cases of a family on which an example must show what it shows."""
+
+
+@pytest.fixture(scope="module")
+def session():
+    opened = Session("auto", jobs=1, seconds_per_call=2)
+    yield opened
+    opened.close()
+
+
+def shown(session, spec, options):
+    """Kinds of findings under options of softcheck report."""
+    words = shlex.split(options)
+    chosen = {option: [v for o, v in itertools.pairwise(words) if o == option] for option in words[::2]}
+    if "--probe" in chosen:
+        (probe,) = chosen["--probe"]
+        result = run_probe(session, ProbeTask(variant=spec, dtype="float16", probe=probe, quick=probe in LONG))
+        return {str(found.violation.kind) for found in result.conclusion.findings}
+    cases = select(
+        load(builtin_names()), dtypes=("float16",), globs=chosen.get("--case", ()), families=chosen.get("--family", ())
+    )
+    results = [result for case in cases[:: max(1, len(cases) // FEW)] for result in session.run_case(case, [spec])]
+    kinds = {str(violation.kind) for result in results for violation in result.measurement.violations}
+    return kinds | {str(limit.kind) for limit in size_limits(results, [])}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of_a_page_shows_what_the_page_explains(session, tmp_path, name):
+    page = EXAMPLES[name]
+    if "--device cuda" in page.shown_by and session.ready.backend != "cuda":
+        pytest.skip("shows on a GPU alone")
+    file = tmp_path / "example.py"
+    file.write_text(page.program)
+    assert not isinstance(session.load(f"{file}:softmax", ("float16",)), str)
+    kinds = shown(session, f"{file}:softmax", page.shown_by)
+    assert name in kinds if name in set(FindingKind) else kinds
+
+
+def test_pages_are_current():
+    saved = {file.name: file.read_text(encoding="utf-8") for file in PAGES.glob("*.md")}
+    assert saved == files(), "run: softcheck explain --output-dir docs/explain"
+
+
+def test_a_word_of_two_meanings_keeps_both():
+    assert "paths that calls take" in pages()["regimes"].meaning
+    assert "the probe regimes" in pages()["regimes"].meaning
