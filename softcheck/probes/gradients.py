@@ -1,31 +1,28 @@
 """Gradients of variants whose outputs carry one: against the exact backward, for output gradients of all layouts.
 
 Several forward calls come first, and their backward calls then follow in reverse order, as in a model: what a backward
-needs must be its own. That an output carries a gradient, and that its backward can be called, is asked only of a variant
-that declares ``backward=True``; one that declares False is not tried.
+needs must be its own, and it changes no tensor of the caller's. A backward may be called twice, may be differentiated
+again, and may come after the input was overwritten, if it does not refuse that. That an output carries a gradient, and
+that its backward can be called, is asked only of a variant that declares ``backward=True``; one that declares False is
+not tried.
 """
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-import msgspec
-import numpy as np
 import torch
 
-from oracles.formats import Bits, Values, bits_hex, decode, encode
-from softcheck.calling import activity
-from softcheck.calling.call import call_on_device, is_usable, place, synchronize, to_bits, to_tensor
-from softcheck.calling.state import preserved
-from softcheck.cases.case import PACKED, Layout
+from softcheck.calling.call import call_on_device, place
+from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.contracts import contract_of
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.gradient import GradientErrors
+from softcheck.probes.backward import Asked, Forward, backward, changed, forward, judged
 from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import GroupedProbe, ordinary_rows, wrong_values
+from softcheck.probes.helpers import GroupedProbe, ordinary_rows
 from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
+from softcheck.probes.second_derivative import of_second_derivative
 
 _GRADS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "varying": lambda grad: grad,
@@ -38,16 +35,11 @@ _GRADS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 """Output gradients in their layouts, made from varying ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Forward:
-    """One forward call: its input, its output, and the output gradient that is to come."""
-
-    bits: Bits
-    x: torch.Tensor
-    output: torch.Tensor
-    words: str
-    grad: torch.Tensor
-    arithmetic: Arithmetic
+_TALL = (4099, 1027, 259)
+"""Rows of a tall matrix: the most that are done in time."""
+_FEW = 16
+_SECONDS = 1.0
+"""Time for the forward of a tall matrix, foretold by that of few rows."""
 
 
 class _Gradients(GroupedProbe):
@@ -55,110 +47,104 @@ class _Gradients(GroupedProbe):
         if setting.operation.gradient_errors is None or setting.declaration.backward is False:
             return []
         shapes = [(3, 129), (2, 1100)] if not setting.on_gpu else [(3, 129), (33, 64), (2, 2050)]
-        found = {f"packed-{rows}x{columns}": (rows, columns, PACKED) for rows, columns in shapes}
+        found = {f"packed-{rows}x{columns}": Asked(rows=rows, columns=columns) for rows, columns in shapes}
         if "strided" in setting.declaration.layouts:
-            strided = strided_layouts(3, 129)
-            found |= {f"{name}-3x129": (3, 129, strided[name]) for name in ("transposed", "row-step")}
-        return [Trial(label, asked) for label, asked in found.items() if setting.takes(asked[1])]
+            found |= {
+                f"{name}-{rows}x{columns}": Asked(
+                    rows=rows, columns=columns, layout=strided_layouts(rows, columns)[name]
+                )
+                for name, rows, columns in (("transposed", 3, 129), ("row-step", 3, 129), ("transposed", 17, 17))
+            }
+        found |= {
+            "hidden-3x65": Asked(rows=3, columns=65, is_leaf=False),
+            "twice-3x66": Asked(rows=3, columns=66, twice=True),
+            "overwritten-3x67": Asked(rows=3, columns=67, overwritten=True),
+        }
+        chosen = [Trial(label, asked) for label, asked in found.items() if setting.takes(asked.columns)]
+        return [*chosen, Trial("tall", 33 if setting.takes(33) else 1), Trial("second-derivative", None)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        rows, columns, layout = trial.parameters
-        made: list[_Forward] = []
-        for number, words in enumerate(_GRADS):
-            found = _forward(subject, (rows, columns), layout, number, words)
-            if not isinstance(found, _Forward):
-                return found
-            made.append(found)
-        for one in reversed(made):
-            outcome = _backward(subject, one)
-            if outcome.violations or outcome.skipped or outcome.fatal:
-                return outcome
-        return Outcome()
+        if trial.label == "second-derivative":
+            return of_second_derivative(subject)
+        if trial.label == "tall":
+            return _tall(subject, trial.parameters)
+        if not trial.parameters.is_leaf:
+            return _hidden(subject, trial.parameters)
+        return _in_turn(subject, trial.parameters, _GRADS)
 
 
 PROBE = _Gradients()
 
 
-def _forward(subject: Subject, shape: tuple[int, int], layout: Layout, number: int, words: str) -> _Forward | Outcome:
-    """Makes a forward call; an outcome if its output is wrong, which other probes report, or carries no gradient."""
-    fmt, seed = subject.setting.fmt, subject.setting.seed
-    bits = ordinary_rows(*shape, fmt, (seed + 2 * number) % 2**32)
-    peak, masked = encode(np.array([9.0, -np.inf]), fmt)
-    bits[0, -1] = peak
-    bits[1, 1::3] = masked
-    placed = place(bits, fmt, layout, subject.device)
-    placed.view.requires_grad_()
-    with nan_filled():
-        returned = call_on_device(subject.variant.function, placed)
-    if returned.output is None:
-        refused = "; ".join(each.message for each in returned.violations)
-        return _not_asked(
-            subject, FindingKind.RAISED, f"an input that requires one is refused: {refused}", returned.fatal
-        )
-    if not returned.output.requires_grad and subject.setting.declaration.backward:
-        return _not_asked(subject, FindingKind.WRONG_GRADIENT, _NONE_CARRIED, returned.fatal)
-    is_wrong = bool(wrong_values(subject, bits, to_bits(returned.output, fmt), returned))
-    if is_wrong or not returned.output.requires_grad or returned.fatal:
-        return Outcome(fatal=returned.fatal)
-    # A library may add in any order; a kernel of the variant's own may rescale a running sum, whether it is declared or not.
-    of_library = returned.of_cpu_library
-    own = contract_of(subject.setting.declaration.arithmetic, of_cpu_library=of_library)
-    arithmetic = msgspec.structs.replace(own, rescales=not of_library or own.rescales)
-    varying = to_tensor(ordinary_rows(*shape, fmt, (seed + 2 * number + 1) % 2**32), fmt, subject.device)
-    return _Forward(bits, placed.view, returned.output, words, _GRADS[words](varying), arithmetic)
+def _in_turn(subject: Subject, asked: Asked, grads: dict[str, Callable[[torch.Tensor], torch.Tensor]]) -> Outcome:
+    """Makes a forward for each output gradient, and then the backward calls in reverse order."""
+    made: list[tuple[Forward, torch.Tensor]] = []
+    for number, (words, form) in enumerate(grads.items()):
+        found = forward(subject, asked, number, words)
+        if not isinstance(found, Forward):
+            return found
+        made.append((found, form(found.grad)))
+    if asked.overwritten:
+        with torch.no_grad():
+            for one, _ in made:
+                one.x.zero_()
+    words = f"after the forwards of {len(grads)} inputs" + (
+        ", which were overwritten since" if asked.overwritten else ""
+    )
+    for one, grad in reversed(made):
+        outcome = _of_one(subject, one, grad, asked, words)
+        if outcome.violations or outcome.skipped or outcome.fatal:
+            return outcome
+    found_changed = [changed(subject, one) for one, _ in made]
+    return Outcome(violations=tuple(each for each in found_changed if each is not None)[:1])
 
 
-_NONE_CARRIED = (
-    "the output carries none, and --backward or backward=True promises one: launch the kernel in the forward of a "
-    "torch.autograd.Function that has a backward, or leave the promise out"
-)
+def _of_one(subject: Subject, one: Forward, grad: torch.Tensor, asked: Asked, words: str) -> Outcome:
+    before = grad.clone()
+    for turn in range(1 + asked.twice):
+        gradient = backward(subject, one, grad, keeps=asked.twice)
+        if isinstance(gradient, Outcome):
+            # A graph that watches for changes of its input refuses one that was overwritten.
+            return Outcome(fatal=gradient.fatal) if asked.overwritten or turn else gradient
+        wrong = judged(subject, one, gradient, before, words + (", called once more" if turn else ""))
+        if wrong is not None:
+            return Outcome(violations=(wrong,))
+    if not torch.equal(grad.nan_to_num(), before.nan_to_num()):
+        message = f"the output gradient {one.words}, which is the caller's, changed in the backward"
+        return Outcome(violations=(Violation(FindingKind.INPUT_MODIFIED, message),))
+    return Outcome()
 
 
-def _not_asked(subject: Subject, kind: FindingKind, why: str, fatal: bool) -> Outcome:  # noqa: FBT001 - of a private function
-    """A finding where gradients are promised; else a trial that is left out."""
-    if subject.setting.declaration.backward:
-        return Outcome(violations=(Violation(kind, f"gradients: {why}"),), fatal=fatal)
-    return Outcome(skipped=f"gradients: {why}", fatal=fatal)
-
-
-def _backward(subject: Subject, one: _Forward) -> Outcome:
-    try:
-        with preserved(), nan_filled(), activity.calling():
-            (gradient,) = torch.autograd.grad(one.output, one.x, one.grad)
-            synchronize(subject.device)
-    except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
-        said = f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        return _not_asked(subject, FindingKind.RAISED, said, not is_usable(subject.device))
-    fmt = subject.setting.fmt
-    found, grads = to_bits(gradient, fmt), to_bits(one.grad, fmt)
-    errors = _errors(subject, one, decode(found, fmt), decode(grads, fmt))
-    broken = ~(errors.errors <= errors.limits)
-    if not broken.any():
-        return Outcome()
-    share = np.where(broken, errors.errors / errors.limits, 0.0)
-    row, column = (int(place) for place in np.unravel_index(np.argmax(share), share.shape))
+def _hidden(subject: Subject, asked: Asked) -> Outcome:
+    """Asks for the gradient of an input that another operation made, where a leaf of the graph has one."""
+    leaf = forward(subject, replace(asked, is_leaf=True), 0, "varying")
+    if not isinstance(leaf, Forward):
+        return Outcome(fatal=leaf.fatal)
+    first = forward(subject, asked, 0, "varying")
+    if isinstance(first, Forward) or first.violations or first.fatal:
+        return _in_turn(subject, asked, _GRADS) if isinstance(first, Forward) else first
     message = (
-        f"output gradient {one.words}, after the forwards of {len(_GRADS)} inputs: row {row}, column {column}: "
-        f"{decode(found, fmt)[row, column]:.9g} (bits {bits_hex(found[row, column], fmt)}), expected "
-        f"{errors.exact[row, column]:.17g}: {errors.errors[row, column]:.6g} ULP of y (|g| + sum y |g|), "
-        f"bound {errors.limits[row, column]:.6g} ULP"
+        "the output carries a gradient if the input is a leaf of the graph, and none, or wrong values, if another "
+        "operation made the input; expected one wherever the input requires it"
     )
-    witness = Violation(
-        FindingKind.WRONG_GRADIENT,
-        message,
-        count=int(broken.sum()),
-        row=row,
-        column=column,
-        input_bits=bits_hex(one.bits[row, column], fmt),
-        output_bits=bits_hex(found[row, column], fmt),
-        share=float(share[row, column]),
-    )
-    return Outcome(violations=(witness,))
+    return Outcome(violations=(Violation(FindingKind.WRONG_GRADIENT, message),))
 
 
-def _errors(subject: Subject, one: _Forward, found: Values, grads: Values) -> GradientErrors:
-    fmt, logits = subject.setting.fmt, decode(one.bits, subject.setting.fmt)
-    computed = subject.setting.operation
-    assert computed.gradient_errors is not None
-    answer = computed.prove(logits, subject.setting.declaration.fully_masked)
-    return computed.gradient_errors(found, grads, logits, answer, fmt, one.arithmetic)
+def _tall(subject: Subject, columns: int) -> Outcome:
+    """Asks for the gradient of as many rows as are done in time."""
+    fmt = subject.setting.fmt
+    placed = place(ordinary_rows(_FEW, columns, fmt, subject.setting.seed), fmt, PACKED, subject.device)
+    seconds = []
+    # The first call may compile a kernel.
+    for _ in range(2):
+        begun = time.perf_counter()
+        with nan_filled():
+            fatal = call_on_device(subject.variant.function, placed).fatal
+        seconds.append(time.perf_counter() - begun)
+        if fatal:
+            return Outcome(fatal=True)
+    allowed = _SECONDS * subject.setting.time_share
+    for rows in _TALL:
+        if rows * min(seconds) / _FEW < allowed:
+            return _in_turn(subject, Asked(rows=rows, columns=columns), {"varying": _GRADS["varying"]})
+    return Outcome(skipped=f"gradients of {_TALL[-1]} rows were left out: they take over {allowed:g} s")

@@ -5,6 +5,8 @@ Wrong on: ``torch.autograd.grad(..., create_graph=True)`` and a second backward,
 
 import torch
 
+from softcheck import variant
+
 EXPECTED = ("wrong_gradient",)
 SHOWN_BY = ("unseen",)
 DTYPES = ("float32",)
@@ -24,6 +26,7 @@ class OnceOnly(torch.autograd.Function):
         return y * (gradient - (y * gradient).sum(-1, keepdim=True))
 
 
+@variant(backward=True)
 def softmax(x):
     return OnceOnly.apply(x)
 

@@ -1,0 +1,174 @@
+"""One forward call and its backward: the gradient against the exact one, and tensors that a backward must leave alone."""
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import torch
+
+from oracles.formats import Bits, Format, Values, bits_hex, decode, encode
+from softcheck.calling import activity
+from softcheck.calling.call import Placed, call_on_device, is_usable, place, synchronize, to_bits, to_tensor
+from softcheck.calling.state import preserved
+from softcheck.cases.case import PACKED, Layout
+from softcheck.contract import FindingKind, Violation
+from softcheck.judge.contracts import contract_of
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.gradient import GradientErrors
+from softcheck.probes.base import Subject
+from softcheck.probes.helpers import differing, ordinary_rows, wrong_values
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.poison import nan_filled
+
+_MOST_ROWS = 64
+"""Rows of which the exact gradient is computed in rational numbers: of a taller matrix those that look worst."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One way of asking for gradients."""
+
+    rows: int
+    columns: int
+    layout: Layout = PACKED
+    is_leaf: bool = True
+    """False if the input is the result of another operation, as a hidden layer's is."""
+    overwritten: bool = False
+    """True if the caller changes the input between forward and backward."""
+    twice: bool = False
+    """True if the backward is called twice for one forward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """One forward call: its input, its output, and an output gradient."""
+
+    bits: Bits
+    x: torch.Tensor
+    output: torch.Tensor
+    returned: Bits
+    """The output's bits as they came."""
+    words: str
+    grad: torch.Tensor
+    """A varying output gradient, packed."""
+    arithmetic: Arithmetic
+
+
+def forward(subject: Subject, asked: Asked, number: int, words: str) -> Forward | Outcome:
+    """Makes a forward call; an outcome if its output is wrong, which other probes report, or carries no gradient.
+
+    The output gradient is a varying one, [rows, columns]; ``number`` tells the values of one forward from another's.
+    """
+    fmt, seed = subject.setting.fmt, subject.setting.seed
+    shape = (asked.rows, asked.columns)
+    bits = ordinary_rows(*shape, fmt, (seed + 2 * number) % 2**32)
+    peak, masked = encode(np.array([9.0, -np.inf]), fmt)
+    bits[0, -1] = peak
+    bits[1, 1::3] = masked
+    placed = place(bits, fmt, asked.layout, subject.device)
+    placed.view.requires_grad_()
+    if not asked.is_leaf:
+        hidden = placed.view.clone()
+        placed = Placed(hidden, hidden.detach().view(-1), fmt)
+    with nan_filled():
+        returned = call_on_device(subject.variant.function, placed)
+    if returned.output is None:
+        refused = "; ".join(each.message for each in returned.violations)
+        return _not_asked(
+            subject, FindingKind.RAISED, f"an input that requires one is refused: {refused}", returned.fatal
+        )
+    if not returned.output.requires_grad and subject.setting.declaration.backward:
+        return _not_asked(subject, FindingKind.WRONG_GRADIENT, _NONE_CARRIED, returned.fatal)
+    found = to_bits(returned.output, fmt)
+    is_wrong = bool(wrong_values(subject, bits, found, returned))
+    if is_wrong or not returned.output.requires_grad or returned.fatal:
+        return Outcome(fatal=returned.fatal)
+    # A library may add in any order; a kernel of the variant's own may rescale a running sum, whether it is declared or not.
+    of_library = returned.of_cpu_library
+    own = contract_of(subject.setting.declaration.arithmetic, of_cpu_library=of_library)
+    arithmetic = msgspec.structs.replace(own, rescales=not of_library or own.rescales)
+    varying = to_tensor(ordinary_rows(*shape, fmt, (seed + 2 * number + 1) % 2**32), fmt, subject.device)
+    return Forward(bits, placed.view, returned.output, found, words, varying, arithmetic)
+
+
+_NONE_CARRIED = (
+    "the output carries none, and --backward or backward=True promises one: launch the kernel in the forward of a "
+    "torch.autograd.Function that has a backward, or leave the promise out"
+)
+
+
+def _not_asked(subject: Subject, kind: FindingKind, why: str, fatal: bool) -> Outcome:  # noqa: FBT001 - of a private function
+    """A finding where gradients are promised; else a trial that is left out."""
+    if subject.setting.declaration.backward:
+        return Outcome(violations=(Violation(kind, f"gradients: {why}"),), fatal=fatal)
+    return Outcome(skipped=f"gradients: {why}", fatal=fatal)
+
+
+def backward(subject: Subject, one: Forward, grad: torch.Tensor, *, keeps: bool) -> torch.Tensor | Outcome:
+    """Calls the backward. Returns the gradient, or an outcome if it raises; ``keeps`` leaves the graph for another call."""
+    try:
+        with preserved(), nan_filled(), activity.calling():
+            (gradient,) = torch.autograd.grad(one.output, one.x, grad, retain_graph=keeps)
+            synchronize(subject.device)
+    except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
+        said = f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return _not_asked(subject, FindingKind.RAISED, said, not is_usable(subject.device))
+    return gradient
+
+
+def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.Tensor, words: str) -> Violation | None:
+    """Judges a gradient against the exact one for an output gradient. ``words`` say how the backward was called."""
+    fmt = subject.setting.fmt
+    found, grads = to_bits(gradient, fmt), to_bits(grad, fmt)
+    rows = _worst_rows(one.bits, found, grads, fmt)
+    errors = _errors(subject, one.bits[rows], decode(found[rows], fmt), decode(grads[rows], fmt), one.arithmetic)
+    broken = ~(errors.errors <= errors.limits)
+    if not broken.any():
+        return None
+    share = np.where(broken, errors.errors / errors.limits, 0.0)
+    place, column = (int(number) for number in np.unravel_index(np.argmax(share), share.shape))
+    row = int(rows[place])
+    message = (
+        f"output gradient {one.words}, {words}: row {row}, column {column}: "
+        f"{decode(found, fmt)[row, column]:.9g} (bits {bits_hex(found[row, column], fmt)}), expected "
+        f"{errors.exact[place, column]:.17g}: {errors.errors[place, column]:.6g} ULP of y (|g| + sum y |g|), "
+        f"bound {errors.limits[place, column]:.6g} ULP"
+    )
+    return Violation(
+        FindingKind.WRONG_GRADIENT,
+        message,
+        count=int(broken.sum()),
+        row=row,
+        column=column,
+        input_bits=bits_hex(one.bits[row, column], fmt),
+        output_bits=bits_hex(found[row, column], fmt),
+        share=float(share[place, column]),
+    )
+
+
+def changed(subject: Subject, one: Forward) -> Violation | None:
+    """Returns a violation if a backward has changed the output that the caller holds."""
+    message = "the output that the caller holds changed in the backward"
+    return differing(
+        FindingKind.OUTPUT_REUSED, one.returned, to_bits(one.output, subject.setting.fmt), subject.setting.fmt, message
+    )
+
+
+def _worst_rows(bits: Bits, found: Bits, grads: Bits, fmt: Format) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Returns the numbers of the rows to judge: those furthest from float64's gradient, if there are many."""
+    if len(bits) <= _MOST_ROWS:
+        return np.arange(len(bits))
+    x, g, dx = (torch.from_numpy(decode(each, fmt)) for each in (bits, grads, found))
+    y = torch.softmax(x, dim=1)
+    off = (dx - y * (g - (y * g).sum(dim=1, keepdim=True))).abs()
+    size = y * (g.abs() + (y * g.abs()).sum(dim=1, keepdim=True))
+    share = (off / (size + fmt.least_normal)).nan_to_num(nan=torch.inf).amax(dim=1)
+    return np.sort(share.argsort(descending=True)[:_MOST_ROWS].numpy())
+
+
+def _errors(subject: Subject, bits: Bits, found: Values, grads: Values, arithmetic: Arithmetic) -> GradientErrors:
+    fmt, computed = subject.setting.fmt, subject.setting.operation
+    assert computed.gradient_errors is not None
+    logits = decode(bits, fmt)
+    answer = computed.prove(logits, subject.setting.declaration.fully_masked)
+    return computed.gradient_errors(found, grads, logits, answer, fmt, arithmetic)
