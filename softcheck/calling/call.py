@@ -166,7 +166,7 @@ def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: boo
     operation. Such an end shows nothing about the variant.
     """
     device = placed.view.device
-    before = _stored(placed).clone()
+    before, described = _stored(placed).clone(), _described(placed.view)
     state = Snapshot()
     kernels = launches.counted()
     try:
@@ -183,7 +183,7 @@ def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: boo
         if not is_ruined:
             violation = _refused(error, violation, placed, before, is_first=launches.counted() == kernels)
         return Launched(placed, before, None, (violation,), changed, is_ruined or not state.is_restored)
-    changed = _state_changed(state.restore())
+    changed = (*_state_changed(state.restore()), *_redescribed(described, placed.view))
     wrong = returned_wrongly(output, placed.view)
     if wrong is not None:
         return Launched(placed, before, None, (wrong,), changed, not state.is_restored)
@@ -191,13 +191,32 @@ def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: boo
     return Launched(placed, before, output, (), changed, not state.is_restored, of_library)
 
 
+def _described(view: torch.Tensor) -> dict[str, object]:
+    """Returns what a caller's tensor says about itself, beside its values."""
+    return {
+        "requires_grad": view.requires_grad,
+        "grad_fn": view.grad_fn,
+        "shape": tuple(view.shape),
+        "stride": view.stride(),
+        "data_ptr": view.data_ptr(),
+    }
+
+
+def _redescribed(before: dict[str, object], view: torch.Tensor) -> tuple[Violation, ...]:
+    after = _described(view)
+    told = [f"{name} is {after[name]}, was {value}" for name, value in before.items() if after[name] != value]
+    if not told:
+        return ()
+    message = f"the caller's tensor is another one after the call: {'; '.join(told)}; work on x.detach() or a copy"
+    return (Violation(FindingKind.INPUT_MODIFIED, message),)
+
+
 def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
     """A violation where a variant's return value is not a tensor of the input's shape, dtype and device."""
-    if not isinstance(output, torch.Tensor):
-        found = type(output).__name__
-        return Violation(FindingKind.RAISED, f"returned {found}, expected a torch.Tensor; return the probabilities")
-    if output.layout != torch.strided:
-        return Violation(FindingKind.RAISED, f"returned a tensor of layout {output.layout}, expected torch.strided")
+    if not isinstance(output, torch.Tensor) or output.layout != torch.strided:
+        found = f"a tensor of layout {output.layout}" if isinstance(output, torch.Tensor) else type(output).__name__
+        message = f"returned {found}, expected a torch.Tensor of layout torch.strided; return the probabilities"
+        return Violation(FindingKind.RAISED, message)
     if output.shape != view.shape:
         return Violation(
             FindingKind.WRONG_SHAPE, f"returned shape {list(output.shape)}, expected {list(view.shape)} as the input's"
@@ -208,6 +227,12 @@ def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
         return Violation(
             FindingKind.RAISED, f"returned a tensor on {output.device}, expected {view.device} as the input's"
         )
+    if any(size > 1 and stride == 0 for size, stride in zip(output.shape, output.stride(), strict=True)):
+        message = (
+            f"returned a tensor of shape {list(output.shape)} and strides {output.stride()}, whose elements share "
+            "memory, so that no caller can write to one alone; expected memory for each, as torch.empty_like gives"
+        )
+        return Violation(FindingKind.WRONG_LAYOUT, message)
     return None
 
 

@@ -121,7 +121,7 @@ def _hidden(subject: Subject, asked: Asked) -> Outcome:
     if not isinstance(leaf, Forward):
         return Outcome(fatal=leaf.fatal)
     first = forward(subject, asked, 0, "varying")
-    if isinstance(first, Forward) or first.violations or first.fatal:
+    if isinstance(first, Forward) or first.violations or first.skipped or first.fatal:
         return _in_turn(subject, asked, _GRADS) if isinstance(first, Forward) else first
     message = (
         "the output carries a gradient if the input is a leaf of the graph, and none, or wrong values, if another "

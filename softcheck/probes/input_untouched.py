@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from oracles.formats import Bits
-from softcheck.calling.call import call, call_on_device, place, to_bits
+from softcheck.calling.call import Placed, call, call_on_device, place, to_bits
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial
@@ -31,9 +31,15 @@ class _Way:
     layout: Layout = PACKED
     context: Callable[[], AbstractContextManager[object]] = nullcontext
     needs_gradient: bool = False
+    is_leaf: bool = True
+    """False if another operation made the input, as in a model."""
 
 
-_WAYS = {"requires-grad": _Way(needs_gradient=True), "no-grad": _Way(context=torch.no_grad)}
+_WAYS = {
+    "requires-grad": _Way(needs_gradient=True),
+    "no-grad": _Way(context=torch.no_grad),
+    "no-grad-in-a-model": _Way(context=torch.no_grad, needs_gradient=True, is_leaf=False),
+}
 _STRIDED_WAYS = {
     "padded-rows": _Way(layout=Layout(row_stride=_COLUMNS + 5)),
     "transposed": _Way(layout=Layout(row_stride=1, column_stride=_ROWS)),
@@ -133,6 +139,9 @@ def _called(subject: Subject, way: _Way) -> Outcome:
         bits[:] = bits[0]
     placed = place(bits, fmt, way.layout, subject.device)
     placed.view.requires_grad_(way.needs_gradient)
+    if not way.is_leaf:
+        made = placed.view.clone()
+        placed = Placed(made, made.detach().view(-1), fmt)
     with nan_filled(), way.context():
         returned = call_on_device(subject.variant.function, placed)
     if returned.output is None and way.needs_gradient and not returned.fatal:

@@ -148,3 +148,112 @@ class Scaled(torch.nn.Module):
 def test_gradients_of_modules_with_parameters_and_of_compiled_functions_are_judged(wrap):
     assert conclusion("gradients", wrap(lambda x: torch.softmax(x, dim=-1))).findings == ()
     assert kinds(conclusion("gradients", wrap(halved))) == {"wrong_gradient"}
+
+
+def by_hand(forward, backward):
+    """An autograd function of two plain ones."""
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return forward(ctx, x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return backward(ctx, grad)
+
+    return Function.apply
+
+
+def saved(ctx, x):
+    y = torch.softmax(x, dim=-1)
+    ctx.save_for_backward(y)
+    return y
+
+
+def of_saved(ctx, grad):
+    (y,) = ctx.saved_tensors
+    return y * (grad - (y * grad).sum(dim=-1, keepdim=True))
+
+
+def by_whole_chunks(ctx, grad):
+    right = of_saved(ctx, grad)
+    done = len(right) if len(right) < 256 else len(right) // 256 * 256
+    return torch.cat([right[:done], torch.zeros_like(right[done:])])
+
+
+def into_the_output(ctx, grad):
+    (y,) = ctx.saved_tensors
+    gradient = of_saved(ctx, grad)
+    y.data.copy_(gradient)
+    return gradient
+
+
+def input_alone(ctx, x):
+    ctx.x = x.detach()
+    return torch.softmax(x, dim=-1)
+
+
+def of_input(ctx, grad):
+    y = torch.softmax(ctx.x, dim=-1)
+    return y * (grad - (y * grad).sum(dim=-1, keepdim=True))
+
+
+def of_a_square(ctx, grad):
+    right = of_saved(ctx, grad)
+    return right.t() if right.shape[0] == right.shape[1] else right
+
+
+def once(ctx, grad):
+    (_y,) = ctx.saved_tensors
+    gradient = of_saved(ctx, grad) * getattr(ctx, "turn", 1)
+    ctx.turn = 2
+    return gradient
+
+
+def for_leaves(x):
+    return by_hand(saved, of_saved)(x) if x.is_leaf else torch.softmax(x.detach(), dim=-1)
+
+
+def of_detached(ctx, x):
+    ctx.y = torch.softmax(x.detach(), dim=-1)
+    return ctx.y.clone()
+
+
+def from_detached(ctx, grad):
+    return ctx.y * (grad - (ctx.y * grad).sum(dim=-1, keepdim=True))
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "label"),
+    [
+        (by_hand(saved, by_whole_chunks), "wrong_gradient", "tall"),
+        (by_hand(saved, into_the_output), "output_reused", "packed-3x129"),
+        (by_hand(input_alone, of_input), "wrong_gradient", "overwritten-3x67"),
+        (by_hand(saved, of_a_square), "wrong_gradient", "transposed-17x17"),
+        (by_hand(saved, once), "wrong_gradient", "twice-3x66"),
+        (for_leaves, "wrong_gradient", "hidden-3x65"),
+    ],
+    ids=["tall", "output", "overwritten", "square", "twice", "hidden"],
+)
+def test_gradients_that_are_wrong_in_some_ways_of_asking(function, kind, label):
+    found = {(shown.label, str(shown.violation.kind)) for shown in conclusion("gradients", function).findings}
+    assert (label, kind) in found
+
+
+def test_a_graph_for_the_output_gradient_alone_breaks_a_promise_only_where_there_is_one():
+    found = conclusion("gradients", by_hand(of_detached, from_detached))
+    assert kinds(found) == set()
+    assert any("silently missing" in reason for reason in found.skipped)
+    promised = variant(backward=True)(lambda x: by_hand(of_detached, from_detached)(x))  # noqa: PLW0108
+    assert kinds(conclusion("gradients", promised)) == {"wrong_gradient"}
+
+
+def test_a_wrong_second_derivative_is_found():
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        return y * grad - y * (y.detach() * grad).sum(dim=-1, keepdim=True)
+
+    [shown] = conclusion("gradients", by_hand(saved, backward)).findings
+    assert shown.label == "second-derivative"
+    assert "the gradient of sum w dx" in shown.violation.message

@@ -95,6 +95,18 @@ def tunes_on_its_first_call():
     return function
 
 
+def detaches_its_input(x):
+    if x.requires_grad and not torch.is_grad_enabled():
+        x.detach_()
+    return torch.softmax(x, dim=-1)
+
+
+def turns_its_input_into_a_column(x):
+    y = torch.softmax(x, dim=-1)
+    x.t_()
+    return y
+
+
 def refuses_gradients(x):
     return torch.softmax(x, dim=-1, out=torch.empty_like(x)) if not x.requires_grad else refuse()
 
@@ -118,6 +130,8 @@ CASES = [
     (lambda: in_place_without_gradients, "input_modified", "called/no-grad"),
     (lambda: in_place_with_gradients, "input_modified", "called/requires-grad"),
     (in_place_the_second_time, "input_modified", "reused"),
+    (lambda: detaches_its_input, "input_modified", "called/no-grad-in-a-model"),
+    (lambda: turns_its_input_into_a_column, "input_modified", "reused"),
     (lambda: returns_the_input, "input_modified", "reused"),
     (lambda: returns_a_view_of_the_input, "output_reused", "returned"),
     (keeps_a_buffer_per_shape, "output_reused", "returned"),
@@ -138,7 +152,7 @@ def test_planted_faults_are_found(make, kind, label, dtype):
 @pytest.mark.parametrize("function", [native, reads_through_a_copy])
 def test_what_leaves_its_input_alone_is_left_alone(function, dtype):
     found = conclusion("input_untouched", function, dtype)
-    assert (found.findings, found.skipped, found.trials) == ((), (), 7)
+    assert (found.findings, found.skipped, found.trials) == ((), (), 8)
 
 
 def test_a_refusal_of_gradients_breaks_no_promise_and_is_said():
