@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "simulate_bound.py"
-ROWS = 1000
+ROWS = 2000
 
 
 def load_script():
