@@ -1,9 +1,12 @@
-"""For all tests: the ``gpu`` marker skips with its reason where there is no device, and hypothesis has no deadline."""
+"""For all tests: torch has one thread, ``gpu`` skips with its reason without a device, hypothesis has no deadline."""
 
 import os
 
 import pytest
 from hypothesis import settings
+
+# Read while torch is imported. Threads of several pytest workers that wait for each other's cores take most of the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("softcheck", deadline=None)
 # The same examples on every run, so that a failure in CI is one that the change made.

@@ -21,8 +21,8 @@ def report(function, *arguments):
     return done, row, found["notes"]
 
 
-CASES = ("--case", "ties/*/float32", "--case", "special/*/float32")
-PROBES = ("--probe", "determinism", "--probe", "sizes", "--probe", "guard_bands", "--quick")
+CASES = ("--case", "ties/halves-9/float32", "--case", "special/inf-in-6?/float32")
+PROBES = ("--probe", "determinism", "--probe", "sizes", "--quick")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ PROBES = ("--probe", "determinism", "--probe", "sizes", "--probe", "guard_bands"
     ],
 )
 def test_what_the_interpreter_cant_run_is_a_note_and_nothing_was_run(function, operation):
-    done, row, notes = report(function, *CASES, *PROBES)
+    done, row, notes = report(function, *CASES, "--probe", "determinism", "--quick")
     assert done.returncode == 3, done.stderr
     assert row["verdict"] == "unsupported"
     assert row["findings"] == []

@@ -122,7 +122,7 @@ def by_row(bits: Bits, output: Bits, fmt: Format) -> Measurement:
 
 
 @pytest.mark.parametrize("fmt", ALL, ids=lambda f: f.name)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_figures_next_to_powers_of_two_are_the_exact_ones_however_rows_are_batched(
     fmt: Format, data: st.DataObject
@@ -150,7 +150,7 @@ def test_figures_next_to_powers_of_two_are_the_exact_ones_however_rows_are_batch
 
 
 @pytest.mark.parametrize("fmt", ALL, ids=lambda f: f.name)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_the_figures_of_any_output_are_consistent(fmt: Format, data: st.DataObject) -> None:
     shape = data.draw(st.tuples(st.integers(0, 4), st.integers(0, 9)))

@@ -41,8 +41,6 @@ def test_a_factor_before_the_subtraction_costs_one_rounding(fmt):
 
 @pytest.mark.parametrize("fmt", FORMATS.values(), ids=FORMATS)
 def test_the_standard_arithmetic_leaves_it_nowhere(fmt):
-    assert magnitude_beyond(Arithmetic(), fmt) is None
-    assert columns_beyond(Arithmetic(), fmt) is None
     assert departure(Arithmetic(), fmt.name) is None
     # Others with a bound of their own that is not weaker in the sense of docs/bounds.md.
     assert departure(Arithmetic(exp="libdevice", division="div_rn", rescales=True), fmt.name) is None

@@ -28,7 +28,7 @@ def fusable(ptx):
     }
 
 
-@pytest.mark.parametrize(("dtype", "target"), [("float16", "cuda:89"), ("float32", "cuda:86"), ("float32", "cuda:90")])
+@pytest.mark.parametrize(("dtype", "target"), [("float16", "cuda:89"), ("float32", "cuda:86")])
 def test_sums_and_products_are_never_fused_or_flushed(child, dtype, target):
     ptx, shared, _ = child.submit(double_float_child.compiled, dtype, 1024, target).result()
     assert "fma.rn.f32" in ptx

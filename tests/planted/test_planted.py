@@ -21,6 +21,9 @@ from softcheck.run.session import Session
 WIDEST = 200
 """Columns of a control's cases: beyond, a case costs more than the twenty others that show as much."""
 
+SHARES = 4
+"""Parts of the cases and the probes, of which a control runs one in a dtype: sixteen controls or so run each case and probe."""
+
 ELSEWHERE = {"ScalingIntelligence/KernelBench#165"}
 """Reports of peers' judges, which no case comes from."""
 
@@ -57,14 +60,11 @@ def test_control_is_left_alone(session, planted, dtype):
     declaration = session.load(planted.spec, (dtype,))
     assert not isinstance(declaration, str), declaration
     cases = [case for case in saved_cases().values() if case.dtype == dtype and case.shape[1] <= WIDEST]
-    place = planted.dtypes.index(dtype)
-    # A control of several dtypes runs every case and every probe in one of them; of one dtype, every second case, the others
-    # with the next control.
-    among = max(2, len(planted.dtypes))
-    share = cases[(place + controls().index(planted)) % among :: among]
-    chosen = [case for case in share if left_out(case, declaration) is None]
-    assert len(chosen) > 20
-    probes = list(PROBES)[place :: len(planted.dtypes)]
+    # The next part of them in its next dtype, and so for the next control.
+    turn = planted.dtypes.index(dtype) + controls().index(planted)
+    chosen = [case for case in cases[turn % SHARES :: SHARES] if left_out(case, declaration) is None]
+    assert len(chosen) > 15
+    probes = list(PROBES)[turn % SHARES :: SHARES]
     assert accusations(session, planted, chosen, dtype, probes) == []
 
 

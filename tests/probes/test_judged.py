@@ -143,7 +143,7 @@ def swept(make, device, dtype="float16", *, most=MOST):
     # float64 is judged elsewhere on a GPU; that groups are taken apart as they should is the same code.
     [
         *(pytest.param(planted, "float16", id=f"float16-{planted.__name__}") for planted in BROKEN),
-        *(pytest.param(planted, "float64", id=f"float64-{planted.__name__}") for planted in list(BROKEN)[:3]),
+        *(pytest.param(planted, "float64", id=f"float64-{planted.__name__}") for planted in list(BROKEN)[:1]),
     ],
 )
 def test_a_group_breaks_the_promises_that_its_calls_break_one_by_one(planted, dtype, device):
@@ -279,8 +279,7 @@ class LostDevice:
         return make
 
 
-@pytest.mark.parametrize("surfaces", [None, 1, 2, 9])
-@pytest.mark.parametrize("width", [1, 2, 32, 33, 45])
+@pytest.mark.parametrize(("surfaces", "width"), [(None, 45), (1, 1), (1, 33), (2, 2), (2, 32), (9, 33), (9, 45)])
 def test_the_first_call_whose_flags_did_not_arrive_is_the_one_that_crashed(surfaces, width, monkeypatch):
     device = LostDevice(monkeypatch, surfaces)
     outcome = swept(device.ruined_at(width), torch.device("cpu"))

@@ -10,6 +10,13 @@ from softcheck.variants.registry import BUILTIN
 SHAPES = [(0, 5), (3, 0), (0, 0), (3, 1), (5, 2), (3, 7), (2, 128), (3, 129), (2, 513), (3, 781), (2, 1025), (1, 5000)]
 CONTIGUOUS = Layout()
 SIXTEEN_BIT = ("float16", "bfloat16")
+
+
+def in_turn(values, first=0):
+    """Pairs of a value and a dtype, in which each value has one dtype, another one from value to value."""
+    return [(value, list(FORMATS)[(at + first) % len(FORMATS)]) for at, value in enumerate(values)]
+
+
 IGNORES_STRIDES = ("hybrid", "hybrid_tiled")
 
 
@@ -68,8 +75,7 @@ def widths_where_right(name):
     return [s for s in SHAPES if name != "notebook_vectorized" or s[1] <= 512]
 
 
-@pytest.mark.parametrize("dtype", FORMATS)
-@pytest.mark.parametrize("name", BUILTIN)
+@pytest.mark.parametrize(("name", "dtype"), in_turn(BUILTIN))
 def test_right_on_contiguous_rows(interpreted, name, dtype):
     cases = [(logits(shape, shift=-4.0), CONTIGUOUS) for shape in widths_where_right(name)]
     for bits, output in run(interpreted, name, dtype, cases):
@@ -78,8 +84,7 @@ def test_right_on_contiguous_rows(interpreted, name, dtype):
             check(name, dtype, bits, output)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64"])
-@pytest.mark.parametrize("name", [n for n in BUILTIN if n not in IGNORES_STRIDES])
+@pytest.mark.parametrize(("name", "dtype"), in_turn([n for n in BUILTIN if n not in IGNORES_STRIDES], 1))
 def test_honours_strides_and_offsets(interpreted, name, dtype):
     width = 128 if name == "notebook_basic" else 129
     rows = logits((4, width))
@@ -88,8 +93,7 @@ def test_honours_strides_and_offsets(interpreted, name, dtype):
         check(name, dtype, bits, output)
 
 
-@pytest.mark.parametrize("dtype", FORMATS)
-@pytest.mark.parametrize("name", BUILTIN)
+@pytest.mark.parametrize(("name", "dtype"), in_turn(BUILTIN, 2))
 def test_special_rows(interpreted, name, dtype):
     inf = float("inf")
     cases = []
@@ -138,8 +142,7 @@ def test_defect_strides_are_ignored(interpreted, name, layout):
         check(name, "float32", bits, output)
 
 
-@pytest.mark.parametrize("dtype", FORMATS)
-@pytest.mark.parametrize("width", [7, 129, 781])
+@pytest.mark.parametrize(("width", "dtype"), in_turn([7, 129, 781, 9]))
 def test_defect_basic_counts_lanes_beyond_the_row(interpreted, dtype, width):
     [(bits, output)] = run(interpreted, "notebook_basic", dtype, [(logits((2, width), shift=-4.0), CONTIGUOUS)])
     with pytest.raises(AssertionError, match="tolerance"):
