@@ -1,7 +1,8 @@
 """Options that several commands share, with the same words."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -28,40 +29,65 @@ def format_option(names: Iterable[str]) -> Callable[[Command], Command]:
     return click.option("--format", "output_format", type=click.Choice(list(names)), default="table", show_default=True)
 
 
-def variant_options(function: Command) -> Command:
-    """``VARIANT...``, ``--variant``, ``--call`` and ``--declare``, as parameters for ``variants_of``."""
-    argument = click.argument("specs", nargs=-1, metavar="[NAME|FILE:FUNCTION]...")
-    option = click.option(
-        "--variant",
-        multiple=True,
-        metavar="NAME|FILE:FUNCTION",
-        help="The same as an option, as often as there are variants.",
+def variant_options(*, otherwise: Sequence[str] = (), required: bool = True) -> Callable[[Command], Command]:
+    """``VARIANT...``, ``--variant``, ``--call`` and ``--declare``; the command gets the chosen ``names``, each with its call.
+
+    If none is chosen, the names are ``otherwise``; if that is empty too and one is ``required``, click's UsageError is
+    raised. UsageError is raised for an unknown variant or call.
+    """
+    options = (
+        click.argument("specs", nargs=-1, metavar="[NAME|FILE:FUNCTION]..."),
+        click.option(
+            "--variant",
+            multiple=True,
+            metavar="NAME|FILE:FUNCTION",
+            help="The same as an option, as often as there are variants.",
+        ),
+        click.option(
+            "--call",
+            metavar="CALL",
+            help="How the functions are called, as in 'f(x, dim=-1)', 'f(out, x)' or 'f(x4)[0]'.",
+        ),
+        click.option(
+            "--declare",
+            metavar="PROMISES",
+            help="What the functions promise, in place of what they declare: 'layouts=contiguous,empty=False,max_elements=2**31'.",
+        ),
     )
-    call = click.option(
-        "--call", metavar="CALL", help="How the functions are called, as in 'f(x, dim=-1)', 'f(out, x)' or 'f(x4)[0]'."
-    )
-    declare = click.option(
-        "--declare",
-        metavar="PROMISES",
-        help="What the functions promise, in place of what they declare: 'layouts=contiguous,empty=False,max_elements=2**31'.",
-    )
-    return argument(option(call(declare(function))))
+
+    def decorate(function: Command) -> Command:
+        @wraps(function)
+        def named(
+            *, specs: tuple[str, ...], variant: tuple[str, ...], call: str | None, declare: str | None, **others: Any
+        ) -> object:
+            chosen = _chosen(click.get_current_context(), specs, variant, call, declare, otherwise)
+            if required and not chosen:
+                raise click.UsageError(
+                    "name a variant to judge: a built-in name, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION",
+                    click.get_current_context(),
+                )
+            return function(names=tuple(dict.fromkeys(resolve(spec).name for spec in chosen)), **others)
+
+        decorated: Any = named
+        for option in reversed(options):
+            decorated = option(decorated)
+        return cast("Command", decorated)
+
+    return decorate
 
 
-def variants_of(
+def _chosen(
     context: click.Context,
     specs: Sequence[str],
     variant: Sequence[str],
     call: str | None,
     declare: str | None,
-    *,
-    otherwise: Sequence[str] = (),
-) -> list[str]:
-    """The names of the chosen variants, each with its call; ``otherwise`` if none was chosen.
+    otherwise: Sequence[str],
+) -> Sequence[str]:
+    """The chosen variants as they are named.
 
     What stands on the command line without ``--variant`` counts for the setting ``variant``: variants from the environment
-    or pyproject.toml are left out beside it. Raises UsageError for an unknown variant or call, and click's UsageError if
-    nothing was chosen.
+    or pyproject.toml are left out beside it.
     """
     if specs:
         typed = context.get_parameter_source("variant") is click.core.ParameterSource.COMMANDLINE
@@ -74,8 +100,4 @@ def variants_of(
         # A journal keeps them with the other options.
         context.params["variant"] = variant
         context.set_parameter_source("variant", click.core.ParameterSource.COMMANDLINE)
-    if not (variant or otherwise):
-        raise click.UsageError(
-            "name a variant to judge: a built-in name, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION", context
-        )
-    return list(dict.fromkeys(resolve(spec).name for spec in (variant or otherwise)))
+    return variant or otherwise

@@ -25,9 +25,9 @@ from softcheck.run.forking import ForkedWorker, fork_worker, without_choice
 from softcheck.run.protocol import (
     LAST,
     Call,
+    Failed,
     Load,
     Measured,
-    NoDevice,
     Ready,
     Reply,
     Request,
@@ -126,7 +126,7 @@ class Worker:
         self._drain = threading.Thread(target=self._read_stderr, daemon=True)
         self._drain.start()
         first = self._receive(Waits(calling=_START_SECONDS, preparing=_START_SECONDS, own=_START_SECONDS))
-        if isinstance(first, NoDevice):
+        if isinstance(first, Failed):
             self.close()
             raise NothingRunError(first.message)
         if not isinstance(first, Ready):
