@@ -1,11 +1,15 @@
-"""Options that several commands share, with the same words."""
+"""Options that several commands share, with the same words, and what ``--save`` does."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
+from softcheck.cases.case import Case
+from softcheck.cases.corpus_edit import add
+from softcheck.errors import UsageError
 from softcheck.variants.registry import resolve, with_call, with_declared
 
 INTERRUPTED = 130
@@ -101,3 +105,12 @@ def _chosen(
         context.params["variant"] = variant
         context.set_parameter_source("variant", click.core.ParameterSource.COMMANDLINE)
     return variant or otherwise
+
+
+def save_case(case: Case, target: Path) -> None:
+    """Adds a case to a file of the regressions, as ``--save`` does, and says that it was saved, or why not."""
+    try:
+        add(case, target)
+        click.echo(f"softcheck: saved {case.id} in {target}", err=True)
+    except UsageError as error:
+        click.echo(f"softcheck: {case.id} not saved: {error}", err=True)

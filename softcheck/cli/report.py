@@ -13,8 +13,7 @@ from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
 from softcheck.cli.compare import limit_options
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import INTERRUPTED, device_option, output_option, variant_options
-from softcheck.cli.saving import save_case
+from softcheck.cli.options import INTERRUPTED, device_option, output_option, save_case, variant_options
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report.build import build, command_line, exit_code

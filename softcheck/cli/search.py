@@ -17,9 +17,9 @@ from softcheck.cli.options import (
     device_option,
     format_option,
     output_option,
+    save_case,
     variant_options,
 )
-from softcheck.cli.saving import save_case
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.model import Report
