@@ -19,7 +19,8 @@ from softcheck.report import figures, json_format
 from softcheck.report.build import exit_code
 from softcheck.report.model import Report
 from softcheck.report.search import build
-from softcheck.run.search import SEARCHED, SearchOptions, SearchOutcome, search
+from softcheck.run.protocol import SearchOptions
+from softcheck.run.search import SEARCHED, SearchOutcome, search
 from softcheck.run.session import Session
 from softcheck.variants.registry import BUILTIN
 

@@ -40,9 +40,9 @@ class CheckResult:
         return tuple(cause for row in self.report.variants for cause in row.causes)
 
     def __str__(self) -> str:
-        from softcheck.report.summary import render
+        from softcheck.report.table import render_summary
 
-        return render(self.report)
+        return render_summary(self.report)
 
     def __repr__(self) -> str:
         verdicts = ", ".join(f"{row.dtype} {row.verdict}" for row in self.report.variants)

@@ -72,10 +72,6 @@ class _Subject:
             pytest.skip(f"{self.variant} declares {', '.join(declaration.dtypes)}, not {self.dtype}")
         return declaration
 
-    def explained(self, result: CaseMeasurement, violation: Violation, declaration: Declaration) -> str | None:
-        """The reason of the declared defect behind a violation, or None."""
-        return declaration.explanation(violation, result.case.id, self.dtype, self.session.ready.backend)
-
     def again(self, result: CaseMeasurement) -> str:
         """The command that runs a case again."""
         return reproduce_command(self.variant, result.case, self.session.ready.backend)

@@ -16,29 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 State = tuple[int, ...]
 """Register bits that control arithmetic on a thread, to be compared and put back."""
 
 _Buffer = ctypes.c_uint64 * 8
 """Larger than any ``fenv_t``."""
-
-
-class Access(Protocol):
-    """A way to the calling thread's floating-point environment."""
-
-    standard: State
-    """Rounding to nearest, gradual underflow, no traps: what IEEE 754 has a thread begin with."""
-
-    def read(self) -> State:
-        """The state now."""
-
-    def write(self, state: State) -> None:
-        """Sets the state. Raises RuntimeError where the machine doesn't take it."""
-
-    def describe(self, state: State) -> str:
-        """The state in words, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +40,22 @@ _LAYOUTS = {
     "x86_64": (_Register("x87 control word", 0, 2, 0x0F3F, 0x033F), _Register("MXCSR", 28, 4, 0xFFC0, 0x1F80)),
     "aarch64": (_Register("FPCR", 0, 4, 0xFFFFFFFF, 0),),
 }
-"""Layouts by the machine's name under Linux, where both C libraries have the same layouts."""
+"""Layouts by the machine's name under Linux, where both C libraries have the same layouts. Triton is published for both."""
 
 
 class Registers:
-    """The control bits of the processor's registers, as ``fegetenv`` stores them."""
+    """The control bits of the processor's registers, as ``fegetenv`` stores them.
 
-    def __init__(self, registers: tuple[_Register, ...]) -> None:
-        self._registers = registers
-        self._library = _c_library()
-        self.standard = tuple(register.standard for register in registers)
+    On a machine without a layout nothing is watched.
+    """
+
+    def __init__(self) -> None:
+        known = platform.system() == "Linux"
+        self._registers = _LAYOUTS.get(platform.machine(), ()) if known else ()
+        # Python, numpy and torch have loaded the library that holds C's functions for the environment.
+        self._library: Any = ctypes.CDLL("libm.so.6" if known else None)
+        self.standard = tuple(register.standard for register in self._registers)
+        """Rounding to nearest, gradual underflow, no traps: what IEEE 754 has a thread begin with."""
 
     def read(self) -> State:
         """The control bits of each register."""
@@ -75,14 +65,18 @@ class Registers:
         )
 
     def write(self, state: State) -> None:
-        """Sets the control bits and leaves all others."""
+        """Sets the control bits and leaves all others. Raises RuntimeError where the machine doesn't take them."""
         raw = bytearray(self._stored())
         for register, bits in zip(self._registers, state, strict=True):
             place = slice(register.offset, register.offset + register.size)
             others = int.from_bytes(raw[place], sys.byteorder) & ~register.control
             raw[place] = (others | bits).to_bytes(register.size, sys.byteorder)
         self._library.fesetenv(_Buffer.from_buffer(raw))
-        _check_taken(self, state)
+        taken = self.read()
+        if taken != state:
+            raise RuntimeError(
+                f"the floating-point environment is {self.describe(taken)}, expected {self.describe(state)} after setting it"
+            )
 
     def describe(self, state: State) -> str:
         """The registers' names and control bits."""
@@ -94,41 +88,8 @@ class Registers:
         return bytes(buffer)
 
 
-class Behaviour:
-    """The state that shows without knowledge of registers: C's rounding mode, and flushing of subnormal results to 0.
-
-    It is used if the layout of ``fenv_t`` is not known. It does not show traps, nor flushing of operands alone.
-    """
-
-    standard: State = (0, 0)
-    """C's ``FE_TONEAREST`` is 0 on every processor that torch runs on."""
-
-    def __init__(self) -> None:
-        self._library = _c_library()
-
-    def read(self) -> State:
-        """The rounding mode, and 1 where half the least normal number is 0."""
-        return self._library.fegetround(), int(sys.float_info.min / 2 == 0)
-
-    def write(self, state: State) -> None:
-        """Sets both; torch knows how to have subnormals flushed."""
-        import torch
-
-        rounding, flushes = state
-        self._library.fesetround(rounding)
-        torch.set_flush_denormal(bool(flushes))
-        _check_taken(self, state)
-
-    def describe(self, state: State) -> str:
-        """The mode's number in C, and what becomes of subnormals."""
-        return f"rounding mode {state[0]}, subnormals {'flushed' if state[1] else 'kept'}"
-
-
-@cache
-def access() -> Access:
-    """The way to the environment that this machine offers."""
-    layout = _LAYOUTS.get(platform.machine()) if platform.system() == "Linux" else None
-    return Behaviour() if layout is None else Registers(layout)
+access = cache(Registers)
+"""The way to the environment of the calling thread."""
 
 
 @contextmanager
@@ -147,19 +108,3 @@ def standard() -> Iterator[None]:
         yield
     finally:
         found.write(before)
-
-
-def _check_taken(found: Access, asked: State) -> None:
-    taken = found.read()
-    if taken != asked:
-        raise RuntimeError(
-            f"the floating-point environment is {found.describe(taken)}, expected {found.describe(asked)} after setting it"
-        )
-
-
-def _c_library() -> Any:
-    """C's functions for the environment: Python, numpy and torch have loaded the library that holds them."""
-    try:
-        return ctypes.CDLL("libm.so.6")
-    except OSError:
-        return ctypes.CDLL(None)

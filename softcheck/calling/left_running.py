@@ -17,11 +17,6 @@ _MOMENT = 0.02
 """Seconds within which a pool's thread begins with a task that it was given."""
 
 
-def threads() -> set[threading.Thread]:
-    """Threads that Python knows of."""
-    return set(threading.enumerate())
-
-
 def is_foreign(thread: threading.Thread) -> bool:
     """True if a thread runs the variant's code. Threads of installed libraries, which may keep some, don't count."""
     runs = getattr(thread, "function", None) or getattr(thread, "_target", None) or type(thread)

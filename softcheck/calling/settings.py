@@ -32,11 +32,28 @@ class GlobalSetting:
     told: Callable[[Any, Any], str] = _from_to
 
 
-_PRECISIONS: tuple[Any, ...] = (torch.backends, torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
-"""Each has an ``fp32_precision``."""
+def _of_attributes(name: str, *attributes: tuple[Any, str]) -> GlobalSetting:
+    """The setting that consists of attributes, each given by its owner and its name."""
+
+    def read() -> tuple[Any, ...]:
+        return tuple(getattr(owner, attribute) for owner, attribute in attributes)
+
+    def write(values: tuple[Any, ...]) -> None:
+        for (owner, attribute), value in zip(attributes, values, strict=True):
+            if getattr(owner, attribute) != value:
+                setattr(owner, attribute, value)
+
+    return GlobalSetting(name, read, write)
 
 
-def _read_precision() -> tuple[str | None, ...]:
+_cuda: Any = torch.backends.cuda
+_backends: Any = torch.backends
+_NEWER_PRECISIONS = _of_attributes(
+    "matmul precision", *((owner, "fp32_precision") for owner in (_backends, _cuda.matmul, _backends.mkldnn.matmul))
+)
+
+
+def _read_precision() -> tuple[Any, ...]:
     """Reads torch's older function and the newer settings.
 
     The first value is None if newer settings that the older function can't express make it raise.
@@ -45,29 +62,16 @@ def _read_precision() -> tuple[str | None, ...]:
         older = torch.get_float32_matmul_precision()
     except RuntimeError:
         older = None
-    return older, *(str(owner.fp32_precision) for owner in _PRECISIONS)
+    return older, *_NEWER_PRECISIONS.read()
 
 
-def _write_precision(value: tuple[str | None, ...]) -> None:
+def _write_precision(value: tuple[Any, ...]) -> None:
     older, *newer = value
     if older is not None:
         torch.set_float32_matmul_precision(older)
-    for owner, precision in zip(_PRECISIONS, newer, strict=True):
-        if owner.fp32_precision != precision:
-            owner.fp32_precision = precision
+    _NEWER_PRECISIONS.write(newer)
 
 
-_cuda: Any = torch.backends.cuda
-_FLAGS: tuple[tuple[Any, str], ...] = (
-    (torch.backends.cudnn, "enabled"),
-    (torch.backends.cudnn, "benchmark"),
-    (torch.backends.cudnn, "deterministic"),
-    (torch.backends.mkldnn, "enabled"),
-    (torch.backends.mkldnn, "deterministic"),
-    (_cuda.matmul, "allow_fp16_reduced_precision_reduction"),
-    (_cuda.matmul, "allow_bf16_reduced_precision_reduction"),
-    (_cuda.matmul, "allow_fp16_accumulation"),
-)
 _ATTENTION = (
     (_cuda.flash_sdp_enabled, _cuda.enable_flash_sdp),
     (_cuda.mem_efficient_sdp_enabled, _cuda.enable_mem_efficient_sdp),
@@ -75,12 +79,6 @@ _ATTENTION = (
     (_cuda.cudnn_sdp_enabled, _cuda.enable_cudnn_sdp),
 )
 """Kernels that torch may use for attention."""
-
-
-def _write_flags(values: tuple[Any, ...]) -> None:
-    for (owner, name), value in zip(_FLAGS, values, strict=True):
-        if getattr(owner, name) != value:
-            setattr(owner, name, value)
 
 
 def _write_attention(values: tuple[bool, ...]) -> None:
@@ -102,11 +100,6 @@ def _write_default_device(value: tuple[str, torch.device | None]) -> None:
         with warnings.catch_warnings(action="ignore"):
             # Torch advises against it, and has no other way back.
             torch.set_default_tensor_type(like.type())
-
-
-def _write_interop_threads(count: int) -> None:
-    # Torch raises where its pool runs already; then the number can't be had back.
-    torch.set_num_interop_threads(count)
 
 
 def _write_inference_mode(_: bool) -> None:  # noqa: FBT001 - a setting's value
@@ -166,17 +159,14 @@ def _write_knobs(before: dict[str, Any]) -> None:
         values.update({name.removeprefix(prefix): v for name, v in before.items() if name.startswith(prefix)})
 
 
-def _describe_float_environment(before: float_environment.State, now: float_environment.State) -> str:
-    describe = float_environment.access().describe
-    return _from_to(describe(before), describe(now))
-
+_floats = float_environment.access()
 
 ALWAYS = (
     GlobalSetting(
         "rounding or the flushing of subnormals",
-        float_environment.access().read,
-        float_environment.access().write,
-        _describe_float_environment,
+        _floats.read,
+        _floats.write,
+        lambda before, now: _from_to(_floats.describe(before), _floats.describe(now)),
     ),
     GlobalSetting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
     GlobalSetting("the default device", _read_default_device, _write_default_device),
@@ -194,9 +184,22 @@ ALWAYS = (
         lambda value: torch.autograd.set_detect_anomaly(*value),
     ),
     GlobalSetting("the number of threads", torch.get_num_threads, torch.set_num_threads),
-    GlobalSetting("the number of threads between operations", torch.get_num_interop_threads, _write_interop_threads),
+    # Torch raises where its pool runs already; then the number can't be had back.
+    GlobalSetting(
+        "the number of threads between operations", torch.get_num_interop_threads, torch.set_num_interop_threads
+    ),
     GlobalSetting("matmul precision", _read_precision, _write_precision),
-    GlobalSetting("backend flags", lambda: tuple(getattr(owner, name) for owner, name in _FLAGS), _write_flags),
+    _of_attributes(
+        "backend flags",
+        (_backends.cudnn, "enabled"),
+        (_backends.cudnn, "benchmark"),
+        (_backends.cudnn, "deterministic"),
+        (_backends.mkldnn, "enabled"),
+        (_backends.mkldnn, "deterministic"),
+        (_cuda.matmul, "allow_fp16_reduced_precision_reduction"),
+        (_cuda.matmul, "allow_bf16_reduced_precision_reduction"),
+        (_cuda.matmul, "allow_fp16_accumulation"),
+    ),
     GlobalSetting("attention kernels", lambda: tuple(read() for read, _ in _ATTENTION), _write_attention),
     GlobalSetting("autocast", lambda: _read_autocast("cpu"), lambda value: _write_autocast("cpu", value)),
     GlobalSetting("the stance of torch.compile", _read_stance, _write_stance, _tell_stance),

@@ -6,6 +6,7 @@ names that a lazy import adds, is no variant's doing and is left alone.
 
 import builtins
 import math
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -78,7 +79,7 @@ class Snapshot:
         self._names = [(name, owner, _copied(name, owner)) for name, owner in _NAMESPACES]
         self._hooks = {name: dict(hooks) for name, hooks in _global_hooks()}
         self._modes = _mode_depths()
-        self._threads = left_running.threads()
+        self._threads = set(threading.enumerate())
         self._at_work = left_running.at_work()
         self.is_restored = True
         """True if ``restore`` could put everything back."""
@@ -107,7 +108,7 @@ class Snapshot:
         changed += self._restore_names()
         changed += self._restore_hooks()
         changed += self._unwind_modes()
-        left = [t.name for t in left_running.threads() - self._threads if left_running.is_foreign(t)]
+        left = [t.name for t in set(threading.enumerate()) - self._threads if left_running.is_foreign(t)]
         if not left:
             left = [f"one in {name}" for key, name in left_running.at_work().items() if key not in self._at_work]
         if left:

@@ -1,7 +1,35 @@
-"""Hypothesis without its constants, so that a seed draws the same whatever else is imported. Imports no torch."""
+"""Hypothesis as a source of inputs: a seed draws the same whatever else is imported. Imports no torch."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+
+def call_with_each(
+    strategy: Any, function: Callable[[Any], object], *, seed: int, examples: int, **settings: Any
+) -> None:
+    """Calls a function with examples of a strategy; ``settings`` are hypothesis's.
+
+    If the function raises, the smallest example for which it does is looked for, and what it raises there is raised.
+    """
+    import hypothesis
+
+    def judged(example: Any) -> None:
+        function(example)
+
+    chosen = hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        print_blob=False,
+        report_multiple_bugs=False,
+        verbosity=hypothesis.Verbosity.quiet,
+        **settings,
+    )
+    with no_constants():
+        given: Any = hypothesis.given(strategy)
+        hypothesis.seed(seed)(chosen(given(judged)))()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import click
 
 from softcheck.cli import progress
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import INTERRUPTED, format_option, output_option, variant_options, variants_of
+from softcheck.cli.options import INTERRUPTED, format_option, output_option, variant_options
 from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line
@@ -26,7 +26,7 @@ def _shapes(_context: click.Context, _option: click.Parameter, value: str | None
 
 
 @click.command("bench", cls=ConfiguredCommand)
-@variant_options
+@variant_options(otherwise=tuple(BUILTIN))
 @click.option(
     "--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; float16 if left out."
 )
@@ -51,10 +51,7 @@ def _shapes(_context: click.Context, _option: click.Parameter, value: str | None
 @output_option
 def command(
     *,
-    specs: tuple[str, ...],
-    variant: tuple[str, ...],
-    call: str | None,
-    declare: str | None,
+    names: tuple[str, ...],
     dtype: tuple[str, ...],
     shapes: tuple[Shape, ...],
     sweep: tuple[str, ...],
@@ -71,7 +68,6 @@ def command(
     Needs a GPU; exits with 3 without one. Every timed call has a fresh input outside the cache and a checked output.
     """
     check_writable(output)
-    names = tuple(variants_of(click.get_current_context(), specs, variant, call, declare, otherwise=tuple(BUILTIN)))
     dtypes = dtype or ("float16",)
     chosen = tuple(dict.fromkeys([*shapes, *(shape for name in sweep for shape in SWEEPS[name])])) or DEFAULT
     if profile:

@@ -1,26 +1,29 @@
 """``softcheck compare``: say what became worse between two saved results."""
 
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, cast
 
 import click
 
 from softcheck.cli.config import ConfiguredCommand, NumberRange
-from softcheck.cli.options import format_option, output_option
+from softcheck.cli.options import Command, format_option, output_option
 from softcheck.report.compare import Tolerances, compare
 from softcheck.report.compare_text import FORMATS
 from softcheck.report.json_format import load_any
 from softcheck.report.output import check_writable, write
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
 NOTHING_COMPARED = 3
 
 
-def limit_options(function: Decorated) -> Decorated:
-    """--max-ulp-increase and --max-slowdown."""
+def limit_options(function: Command) -> Command:
+    """--max-ulp-increase and --max-slowdown; the command gets them as ``limits``."""
     defaults = Tolerances()
+
+    @wraps(function)
+    def limited(*, max_ulp_increase: float, max_slowdown: float, **others: Any) -> object:
+        return function(limits=Tolerances(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown), **others)
+
     ulp = click.option(
         "--max-ulp-increase",
         type=NumberRange(min=0),
@@ -35,7 +38,7 @@ def limit_options(function: Decorated) -> Decorated:
         show_default=True,
         help="Share by which a variant may slow down, its whole interval considered.",
     )
-    return ulp(slowdown(function))
+    return cast("Command", ulp(slowdown(limited)))
 
 
 @click.command("compare", cls=ConfiguredCommand)
@@ -44,17 +47,13 @@ def limit_options(function: Decorated) -> Decorated:
 @limit_options
 @format_option(FORMATS)
 @output_option
-def command(
-    *, old: str, new: str, max_ulp_increase: float, max_slowdown: float, output_format: str, output: str
-) -> None:
+def command(*, old: str, new: str, limits: Tolerances, output_format: str, output: str) -> None:
     """Compare two results of report or bench; exit 1 on a regression beyond the limits, 3 if they share nothing.
 
     Speed is compared relative to the device copy of each run. What is ambiguous is neither a pass nor a fail.
     """
     check_writable(output)
-    found = compare(
-        load_any(old), load_any(new), Tolerances(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown)
-    )
+    found = compare(load_any(old), load_any(new), limits)
     write(FORMATS[output_format](found), output)
     if not found.changes:
         click.echo("softcheck: nothing was compared: the results have no variant and no shape in common", err=True)

@@ -1,5 +1,6 @@
 """``softcheck corpus``: add, list, show, verify and run saved cases."""
 
+import contextlib
 import shlex
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from softcheck.cases.dtypes import known_dtype
 from softcheck.cases.importing import case_from_bits, read_array
 from softcheck.cases.selection import select
 from softcheck.cli.config import ConfiguredCommand, SuggestingGroup
-from softcheck.cli.options import corpora_argument, device_option, variant_options, variants_of
+from softcheck.cli.options import corpora_argument, device_option, variant_options
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError, near_matches
 from softcheck.report.json_format import load as load_report
@@ -41,7 +42,7 @@ def command() -> None:
 @click.option("--bits", metavar="HEX", help="Bit patterns: elements parted by spaces, rows by semicolons.")
 @click.option("--line", metavar="JSON", help="A whole case as a corpus stores it, recipe and layout included.")
 @click.option("--dtype", metavar="DTYPE", help="Format of the bits, or of patterns in a .npy file.")
-@variant_options
+@variant_options(required=False)
 @click.option("--shrink/--no-shrink", default=True, help="Look for the smallest input that still fails.")
 @click.option("--name", help="Name in the id; the input's digest if left out.")
 @click.option("--tag", "tags", multiple=True, help="A tag of the case.")
@@ -57,10 +58,7 @@ def add_command(
     bits: str | None,
     line: str | None,
     dtype: str | None,
-    specs: tuple[str, ...],
-    variant: tuple[str, ...],
-    call: str | None,
-    declare: str | None,
+    names: tuple[str, ...],
     shrink: bool,
     name: str | None,
     tags: tuple[str, ...],
@@ -78,11 +76,9 @@ def add_command(
         check_name(name)
     dtype = None if dtype is None else known_dtype(dtype)
     kind: FindingKind | None = None
-    spec: str | None = None
-    if specs or variant:
-        spec, *others = variants_of(click.get_current_context(), specs, variant, call, declare)
-        if others:
-            raise UsageError(f"{len(others) + 1} variants are named; expected the one that fails on the input")
+    if len(names) > 1:
+        raise UsageError(f"{len(names)} variants are named; expected the one that fails on the input")
+    spec = names[0] if names else None
     if finding is not None:
         case, found, found_in = _from_report(report_file, finding)
         spec, kind = spec or found_in, found.kind
@@ -93,13 +89,11 @@ def add_command(
     origin = "added by hand"
     shrunk: Shrunk | None = None
     if spec is not None and shrink:
-        session = Session(device, jobs=1)
-        try:
+        with contextlib.closing(Session(device, jobs=1)) as session:
             shrunk = shrink_failure(session, spec, case, kind)
-        finally:
-            session.close()
         case, origin = shrunk.case, f"{spec}: {shrunk.violation.kind}"
-        _say_shrunk(shrunk)
+        before, after = (f"{rows}x{columns}" for rows, columns in (shrunk.was, case.shape))
+        click.echo(f"shrunk from {before} to {after}: {shrunk.violation.message}")
     saved = named(case, name, provenance or origin, tags)
     siblings = [file for corpus in default_corpora() for file in corpus_files(corpus)]
     try:
@@ -111,11 +105,8 @@ def add_command(
         click.echo("nothing was saved; --no-shrink saves the input as it is")
         return
     click.echo(f"saved {saved.id} ({saved.shape[0]}x{saved.shape[1]}) in {path}")
-    where = (
-        ""
-        if path in (file.resolve() for c in default_corpora() for file in corpus_files(c))
-        else f" --corpus {shlex.quote(str(target))}"
-    )
+    is_built_in = path in (file.resolve() for corpus in default_corpora() for file in corpus_files(corpus))
+    where = "" if is_built_in else f" --corpus {shlex.quote(str(target))}"
     whose = f" --variant {shlex.quote(spec)}" if spec is not None else ""
     click.echo(f"run it: softcheck report{whose} --case {saved.id} --dtype {saved.dtype}{where}")
 
@@ -212,8 +203,3 @@ def _case_of(report: Report, case_id: str) -> Case:
         if held.id == case_id and held.definition is not None:
             return held.definition
     return select(load(default_corpora()), globs=[case_id])[0]
-
-
-def _say_shrunk(shrunk: Shrunk) -> None:
-    rows, columns = shrunk.case.shape
-    click.echo(f"shrunk from {shrunk.was[0]}x{shrunk.was[1]} to {rows}x{columns}: {shrunk.violation.message}")

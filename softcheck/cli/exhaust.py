@@ -1,5 +1,6 @@
 """``softcheck exhaust``: judge every input of one or two columns, or the first ones of three."""
 
+import contextlib
 import re
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import click
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
-from softcheck.cli.options import device_option, format_option, output_option, variant_options, variants_of
+from softcheck.cli.options import device_option, format_option, output_option, variant_options
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import unmeasured
 from softcheck.report.build import command_line, exit_code
@@ -27,7 +28,7 @@ _FOLDER = Path(".softcheck")
 
 
 @click.command("exhaust", cls=ConfiguredCommand)
-@variant_options
+@variant_options()
 @click.option(
     "--dtype", default="float16", callback=dtype_option, show_default=True, help="float16, bfloat16 or float32."
 )
@@ -42,10 +43,7 @@ _FOLDER = Path(".softcheck")
 @output_option
 def command(
     *,
-    specs: tuple[str, ...],
-    variant: tuple[str, ...],
-    call: str | None,
-    declare: str | None,
+    names: tuple[str, ...],
     dtype: str,
     columns: int,
     differences: bool,
@@ -70,18 +68,14 @@ def command(
     Without a GPU, pairs are taken from a sub-lattice of patterns at the edges of binades.
     """
     check_writable(output)
-    names = variants_of(click.get_current_context(), specs, variant, call, declare)
     if journal is not None and len(names) > 1:
         raise UsageError("--journal is for one variant; leave it out and each gets its own below .softcheck")
     domain(dtype, columns, differences=differences, first=sample_first)
-    session = Session(device, jobs=jobs)
-    try:
+    with contextlib.closing(Session(device, jobs=jobs)) as session:
         lattice = columns > 1 and not differences and session.ready.backend == "interpreter"
         judged = domain(dtype, columns, differences=differences, first=sample_first, lattice=lattice)
         notes = [f"{judged.describe()}; a GPU judges every pair"] if lattice else []
         results = [_one(session, name, judged, journal, resume=resume) for name in names]
-    finally:
-        session.close()
     notes += [
         _projection(result)
         for result in results

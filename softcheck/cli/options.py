@@ -1,10 +1,15 @@
-"""Options that several commands share, with the same words."""
+"""Options that several commands share, with the same words, and what ``--save`` does."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import click
 
+from softcheck.cases.case import Case
+from softcheck.cases.corpus_edit import add
+from softcheck.errors import UsageError
 from softcheck.variants.registry import resolve, with_call, with_declared
 
 INTERRUPTED = 130
@@ -28,33 +33,6 @@ def format_option(names: Iterable[str]) -> Callable[[Command], Command]:
     return click.option("--format", "output_format", type=click.Choice(list(names)), default="table", show_default=True)
 
 
-def variant_options(function: Command) -> Command:
-    """``VARIANT...``, ``--variant``, ``--call``, ``--declare`` and ``--backward``, for ``variants_of``."""
-    argument = click.argument("specs", nargs=-1, metavar="[NAME|FILE:FUNCTION]...")
-    option = click.option(
-        "--variant",
-        multiple=True,
-        metavar="NAME|FILE:FUNCTION",
-        help="The same as an option, as often as there are variants.",
-    )
-    call = click.option(
-        "--call", metavar="CALL", help="How the functions are called, as in 'f(x, dim=-1)', 'f(out, x)' or 'f(x4)[0]'."
-    )
-    declare = click.option(
-        "--declare",
-        metavar="PROMISES",
-        help="What the functions promise, in place of what they declare: 'layouts=contiguous,empty=False,max_elements=2**31'.",
-    )
-    backward = click.option(
-        "--backward/--no-backward",
-        default=None,
-        expose_value=False,
-        callback=_keep_backward,
-        help="Promise gradients, or leave them alone; left out, they are judged where the output requires one.",
-    )
-    return argument(option(call(declare(backward(function)))))
-
-
 _BACKWARD = "softcheck.backward"
 
 
@@ -62,20 +40,72 @@ def _keep_backward(context: click.Context, _option: click.Parameter, value: bool
     context.meta[_BACKWARD] = value
 
 
-def variants_of(
+def variant_options(*, otherwise: Sequence[str] = (), required: bool = True) -> Callable[[Command], Command]:
+    """``VARIANT...``, ``--variant``, ``--call``, ``--declare`` and ``--backward``; the command gets the chosen ``names``, each with its call.
+
+    If none is chosen, the names are ``otherwise``; if that is empty too and one is ``required``, click's UsageError is
+    raised. UsageError is raised for an unknown variant or call.
+    """
+    options = (
+        click.argument("specs", nargs=-1, metavar="[NAME|FILE:FUNCTION]..."),
+        click.option(
+            "--variant",
+            multiple=True,
+            metavar="NAME|FILE:FUNCTION",
+            help="The same as an option, as often as there are variants.",
+        ),
+        click.option(
+            "--call",
+            metavar="CALL",
+            help="How the functions are called, as in 'f(x, dim=-1)', 'f(out, x)' or 'f(x4)[0]'.",
+        ),
+        click.option(
+            "--declare",
+            metavar="PROMISES",
+            help="What the functions promise, in place of what they declare: 'layouts=contiguous,empty=False,max_elements=2**31'.",
+        ),
+        click.option(
+            "--backward/--no-backward",
+            default=None,
+            expose_value=False,
+            callback=_keep_backward,
+            help="Promise gradients, or leave them alone; left out, they are judged where the output requires one.",
+        ),
+    )
+
+    def decorate(function: Command) -> Command:
+        @wraps(function)
+        def named(
+            *, specs: tuple[str, ...], variant: tuple[str, ...], call: str | None, declare: str | None, **others: Any
+        ) -> object:
+            chosen = _chosen(click.get_current_context(), specs, variant, call, declare, otherwise)
+            if required and not chosen:
+                raise click.UsageError(
+                    "name a variant to judge: a built-in name, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION",
+                    click.get_current_context(),
+                )
+            return function(names=tuple(dict.fromkeys(resolve(spec).name for spec in chosen)), **others)
+
+        decorated: Any = named
+        for option in reversed(options):
+            decorated = option(decorated)
+        return cast("Command", decorated)
+
+    return decorate
+
+
+def _chosen(
     context: click.Context,
     specs: Sequence[str],
     variant: Sequence[str],
     call: str | None,
     declare: str | None,
-    *,
-    otherwise: Sequence[str] = (),
-) -> list[str]:
-    """The names of the chosen variants, each with its call; ``otherwise`` if none was chosen.
+    otherwise: Sequence[str],
+) -> Sequence[str]:
+    """The chosen variants as they are named.
 
     What stands on the command line without ``--variant`` counts for the setting ``variant``: variants from the environment
-    or pyproject.toml are left out beside it. Raises UsageError for an unknown variant or call, and click's UsageError if
-    nothing was chosen.
+    or pyproject.toml are left out beside it.
     """
     if specs:
         typed = context.get_parameter_source("variant") is click.core.ParameterSource.COMMANDLINE
@@ -90,8 +120,13 @@ def variants_of(
         # A journal keeps them with the other options.
         context.params["variant"] = variant
         context.set_parameter_source("variant", click.core.ParameterSource.COMMANDLINE)
-    if not (variant or otherwise):
-        raise click.UsageError(
-            "name a variant to judge: a built-in name, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION", context
-        )
-    return list(dict.fromkeys(resolve(spec).name for spec in (variant or otherwise)))
+    return variant or otherwise
+
+
+def save_case(case: Case, target: Path) -> None:
+    """Adds a case to a file of the regressions, as ``--save`` does, and says that it was saved, or why not."""
+    try:
+        add(case, target)
+        click.echo(f"softcheck: saved {case.id} in {target}", err=True)
+    except UsageError as error:
+        click.echo(f"softcheck: {case.id} not saved: {error}", err=True)

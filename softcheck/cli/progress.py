@@ -9,7 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from softcheck.report.first_finding import line_of
+from softcheck.cases.case import Case
+from softcheck.report.probes import probe_command
+from softcheck.report.reproduce import reproduce_command
 from softcheck.run.model import Events, FirstFinding, Standing
 
 SECONDS = 10.0
@@ -21,6 +23,16 @@ def shown(corpora: Sequence[str] = ()) -> Iterator[Events]:
     """Events that are shown while the block runs. ``corpora`` are those that commands name which show a finding again."""
     with _on_a_terminal(corpora) if sys.stderr.isatty() else _in_lines(corpora) as events:
         yield events
+
+
+def _line_of(first: FirstFinding, corpora: Sequence[str]) -> str:
+    """Variant, dtype, kind and case, and the command with which the report's end shows it again too."""
+    made_by = first.made_by
+    if isinstance(made_by, Case):
+        again = reproduce_command(first.variant, made_by, first.backend, corpora)
+    else:
+        again = probe_command(made_by, first.backend)
+    return f"{first.variant} {first.dtype}: {first.kind} at {first.where}; {again}"
 
 
 @contextmanager
@@ -54,7 +66,7 @@ def _on_a_terminal(corpora: Sequence[str]) -> Iterator[Events]:
 
         def found(first: FirstFinding) -> None:
             # Unwrapped, so that the command can be copied.
-            bar.console.print(line_of(first, corpora), markup=False, highlight=False, soft_wrap=True)
+            bar.console.print(_line_of(first, corpora), markup=False, highlight=False, soft_wrap=True)
 
         yield Events(stage, progress, standing, found)
 
@@ -76,7 +88,7 @@ def _in_lines(corpora: Sequence[str]) -> Iterator[Events]:
         standings[latest.variant, latest.dtype] = latest
 
     def found(first: FirstFinding) -> None:
-        sys.stderr.write(f"softcheck: {line_of(first, corpora)}\n")
+        sys.stderr.write(f"softcheck: {_line_of(first, corpora)}\n")
         sys.stderr.flush()
 
     def tell() -> None:

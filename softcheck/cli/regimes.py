@@ -1,14 +1,14 @@
 """``softcheck regimes``: the paths that variants take, for which shapes, and what was judged in each."""
 
+import contextlib
 import sys
 
 import click
 
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
-from softcheck.cli.options import device_option, output_option, variant_options, variants_of
+from softcheck.cli.options import device_option, output_option, variant_options
 from softcheck.cli.seeding import seed_option
-from softcheck.errors import UsageError
 from softcheck.probes.outcome import Conclusion, coverage_of
 from softcheck.report.output import check_writable, write
 from softcheck.run.probing import ProbeTask, run_probe
@@ -20,7 +20,7 @@ _NOTHING_RAN = 3
 
 
 @click.command(_PROBE, cls=ConfiguredCommand)
-@variant_options
+@variant_options()
 @click.option("--dtype", default="float32", callback=dtype_option, show_default=True, help="The inputs' format.")
 @seed_option
 @click.option("--quick", is_flag=True, help="Make only the two trials that show most, in half of the time.")
@@ -28,10 +28,7 @@ _NOTHING_RAN = 3
 @output_option
 def command(
     *,
-    specs: tuple[str, ...],
-    variant: tuple[str, ...],
-    call: str | None,
-    declare: str | None,
+    names: tuple[str, ...],
     dtype: str,
     seed: int,
     quick: bool,
@@ -44,34 +41,23 @@ def command(
     follow the input's size, and run the same lines. The report's probe of the same name judges each regime.
     """
     check_writable(output)
-    names = variants_of(click.get_current_context(), specs, variant, call, declare)
-    if not names:
-        raise UsageError("no variant is named; write softcheck regimes FILE.py:FUNCTION, or a name of softcheck list")
-    session = Session(device, jobs=1)
     texts, broken = [], False
-    try:
-        with progress.shown() as events:
-            for name in names:
-                events.stage(f"exploring {name}")
-                declaration = session.load(name, (dtype,))
-                if isinstance(declaration, str):
-                    click.echo(f"softcheck: {name}: {declaration}", err=True)
-                    continue
-                if dtype not in declaration.dtypes:
-                    click.echo(f"softcheck: {name} declares {', '.join(declaration.dtypes)}, not {dtype}", err=True)
-                    continue
-                result = run_probe(session, ProbeTask(variant=name, dtype=dtype, probe=_PROBE, quick=quick, seed=seed))
-                if result is not None:
-                    texts.append(_text(name, dtype, result.conclusion))
-                    broken |= any(
-                        declaration.explanation(
-                            shown.violation, result.case_id(shown.label), dtype, session.ready.backend
-                        )
-                        is None
-                        for shown in result.conclusion.findings
-                    )
-    finally:
-        session.close()
+    with contextlib.closing(Session(device, jobs=1)) as session, progress.shown() as events:
+        for name in names:
+            events.stage(f"exploring {name}")
+            declaration = session.load(name, (dtype,))
+            if isinstance(declaration, str):
+                click.echo(f"softcheck: {name}: {declaration}", err=True)
+                continue
+            if dtype not in declaration.dtypes:
+                click.echo(f"softcheck: {name} declares {', '.join(declaration.dtypes)}, not {dtype}", err=True)
+                continue
+            result = run_probe(session, ProbeTask(variant=name, dtype=dtype, probe=_PROBE, quick=quick, seed=seed))
+            if result is not None:
+                texts.append(_text(name, dtype, result.conclusion))
+                found = ((shown.violation, result.case_id(shown.label)) for shown in result.conclusion.findings)
+                backend = session.ready.backend
+                broken |= any(declaration.explanation(v, case_id, dtype, backend) is None for v, case_id in found)
     write("\n".join(texts), output)
     sys.exit(_NOTHING_RAN if not texts else int(broken))
 

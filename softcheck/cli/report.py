@@ -14,8 +14,7 @@ from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
 from softcheck.cli.compare import limit_options
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import INTERRUPTED, device_option, output_option, variant_options, variants_of
-from softcheck.cli.saving import save_case
+from softcheck.cli.options import INTERRUPTED, device_option, output_option, save_case, variant_options
 from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
@@ -47,7 +46,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 
 
 @click.command("report", cls=ConfiguredCommand)
-@variant_options
+@variant_options(otherwise=tuple(BUILTIN))
 @click.option(
     "--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; all if left out."
 )
@@ -144,10 +143,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 )
 def command(
     *,
-    specs: tuple[str, ...],
-    variant: tuple[str, ...],
-    call: str | None,
-    declare: str | None,
+    names: tuple[str, ...],
     dtype: tuple[str, ...],
     globs: tuple[str, ...],
     family: tuple[str, ...],
@@ -175,8 +171,7 @@ def command(
     scripts: Path | None,
     timings: bool,
     baseline: str | None,
-    max_ulp_increase: float,
-    max_slowdown: float,
+    limits: Tolerances,
     journal: Path | None,
     resume: Path | None,
 ) -> None:
@@ -188,7 +183,6 @@ def command(
     if not check_heap:
         forking.prepare(device)
     before = None if baseline is None else load_any(baseline)
-    limits = Tolerances(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown)
     dtypes = dtype or tuple(DTYPES)
     with_cases, probes = _stages(probe, no_probes=no_probes)
     cases = (
@@ -203,9 +197,7 @@ def command(
         raise UsageError("--check-heap: this machine has no libc_malloc_debug.so.0 beside its C library; leave it out")
     whole_corpus = with_cases and not (globs or family or tag or corpus)
     options = RunOptions(
-        variants=tuple(
-            variants_of(click.get_current_context(), specs, variant, call, declare, otherwise=tuple(BUILTIN))
-        ),
+        variants=names,
         dtypes=dtypes,
         cases=tuple(cases),
         whole_corpus=whole_corpus,

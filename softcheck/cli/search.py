@@ -1,9 +1,10 @@
 """``softcheck search``: look for the rows with the largest error."""
 
+import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -16,10 +17,9 @@ from softcheck.cli.options import (
     device_option,
     format_option,
     output_option,
+    save_case,
     variant_options,
-    variants_of,
 )
-from softcheck.cli.saving import save_case
 from softcheck.cli.seeding import seed_option
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
@@ -29,9 +29,9 @@ from softcheck.report.search import TAG, build, kept, origin
 from softcheck.run.interruption import Interruption
 from softcheck.run.model import Events
 from softcheck.run.process import DeviceChoice
-from softcheck.run.protocol import Searching
+from softcheck.run.protocol import Searching, SearchOptions
 from softcheck.run.regression import named
-from softcheck.run.search import SEARCHED, SearchOptions, SearchOutcome, search
+from softcheck.run.search import SEARCHED, SearchOutcome, search
 from softcheck.run.session import Session
 from softcheck.search.objective import Objective
 
@@ -40,7 +40,7 @@ _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 
 
 @click.command("search", cls=ConfiguredCommand)
-@variant_options
+@variant_options()
 @click.option(
     "--dtype", default="float32", callback=dtype_option, show_default=True, help=f"One of {', '.join(SEARCHED)}."
 )
@@ -74,10 +74,7 @@ _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 @output_option
 def command(
     *,
-    specs: tuple[str, ...],
-    variant: tuple[str, ...],
-    call: str | None,
-    declare: str | None,
+    names: tuple[str, ...],
     dtype: str,
     columns: int,
     objective: Objective,
@@ -97,34 +94,33 @@ def command(
     The figures are lower bounds: another search may find worse rows. Ctrl-C ends the search and reports what it has found.
     """
     check_writable(output)
-    names = variants_of(click.get_current_context(), specs, variant, call, declare)
-    session = Session(device, jobs=1, seconds_per_call=time_limit)
     interruption = Interruption("\nsoftcheck: ending after this round; Ctrl-C again ends at once\n")
     outcomes: list[SearchOutcome] = []
     refused: dict[tuple[str, str], str] = {}
-    try:
-        with progress.shown() as events, interruption.watching():
-            for name in names:
-                if interruption.is_set:
-                    break
-                declaration = session.load(name, (dtype,))
-                if isinstance(declaration, str):
-                    refused[name, dtype] = declaration
-                    continue
-                options = SearchOptions(
-                    variant=name,
-                    dtype=dtype,
-                    columns=columns,
-                    objective=objective,
-                    seconds=_SECONDS if seconds is None and rounds is None else seconds,
-                    rounds=rounds,
-                    rows=rows,
-                    seed=seed,
-                    shrinks=shrink,
-                )
-                outcomes.append(search(session, options, declaration, _watching(events, options), interruption))
-    finally:
-        session.close()
+    with (
+        contextlib.closing(Session(device, jobs=1, seconds_per_call=time_limit)) as session,
+        progress.shown() as events,
+        interruption.watching(),
+    ):
+        for name in names:
+            if interruption.is_set:
+                break
+            declaration = session.load(name, (dtype,))
+            if isinstance(declaration, str):
+                refused[name, dtype] = declaration
+                continue
+            options = SearchOptions(
+                variant=name,
+                dtype=dtype,
+                columns=columns,
+                objective=objective,
+                seconds=_SECONDS if seconds is None and rounds is None else seconds,
+                rounds=rounds,
+                rows=rows,
+                seed=seed,
+                shrinks=shrink,
+            )
+            outcomes.append(search(session, options, declaration, _watching(events, options), interruption))
     report = build(outcomes, session.ready, command=command_line(), refused=refused)
     if interruption.is_set:
         report = _cut_short(report, names[len(outcomes) + len(refused) :])
@@ -136,7 +132,7 @@ def command(
     sys.exit(INTERRUPTED if interruption.is_set else exit_code(report))
 
 
-def _cut_short(report: Report, left: list[str]) -> Report:
+def _cut_short(report: Report, left: Sequence[str]) -> Report:
     """The report of a search that Ctrl-C ended; ``left`` were not searched at all."""
     notes = ["interrupted: the figures are of what had been found by then"]
     notes += [f"not searched: {', '.join(left)}"] if left else []

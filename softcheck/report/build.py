@@ -83,7 +83,7 @@ class _Row:
         self.corpora = corpora
         own = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
         self.probed = [p for p in run.probed if p.task.variant == name and p.task.dtype == dtype]
-        self.limits = SizeLimits(run, name, dtype, own, self.probed) if name in run.declarations else None
+        self.limits = SizeLimits(run, name, dtype, own, self.probed)
         self.results = [r for r in own if r.measurement.skipped is None and not self._is_beyond(r)]
         self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
         self.exhausted = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
@@ -95,7 +95,7 @@ class _Row:
         return bool(found) and all(self._is_limited(v, result.case.id) for v in found)
 
     def _is_limited(self, violation: Violation, case_id: str) -> bool:
-        return self.limits is not None and self.limits.cover(violation, case_id)
+        return self.limits.cover(violation, case_id)
 
     def result(self) -> VariantResult:
         if self.name in self.run.refused:
@@ -127,7 +127,7 @@ class _Row:
             sampled=probes.sampled_by(self.probed),
             regimes=None if (regimes := probes.regimes_of(self.probed)) is None else len(regimes),
             coverage=self.coverage,
-            holds=None if self.limits is None else self.limits.holds,
+            holds=self.limits.holds,
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=self._witness(declaration),
             findings=tuple(findings),
@@ -148,13 +148,16 @@ class _Row:
             return "not run: interrupted"
         if self.run.errors:
             return "not run: no selected case or probe could be carried out"
-        limited = [] if self.limits is None else self.limits.notes()
-        skipped = [*self.unable, *limited, *(reason for probe in self.probed for reason in probe.conclusion.skipped)]
+        skipped = [
+            *self.unable,
+            *self.limits.notes(),
+            *(reason for probe in self.probed for reason in probe.conclusion.skipped),
+        ]
         return f"not run: {skipped[0]}" if skipped else "no selected case lies within what it declares"
 
     def _findings(self, declaration: Declaration) -> list[Finding]:
         found = [*probes.findings(self.probed, self.run, declaration, self._is_limited)]
-        found += [] if self.limits is None else self.limits.findings()
+        found += self.limits.findings()
         found += [
             self._finding(
                 violation,
@@ -253,7 +256,7 @@ class _Row:
         if declaration is None or self.dtype not in declaration.dtypes:
             return []
         said = (
-            *([] if self.limits is None else self.limits.notes()),
+            *self.limits.notes(),
             proposal(causes_of(self._findings(declaration), [case for case, _ in self.measured])),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
             notes.fitting_declaration(self.measured, self.probed, declaration, self.dtype),

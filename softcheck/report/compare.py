@@ -164,22 +164,12 @@ def _findings(old: VariantResult, new: VariantResult) -> Iterator[Change]:
 
 
 def _speed(key: _Key, old: SpeedFigures, new: SpeedFigures, limits: Tolerances) -> Change:
-    what = f"speed {key[2]}x{key[3]}"
-    if old.copy_share is None or new.copy_share is None:
-        lost = old.copy_share is not None
-        same = old.copy_share is new.copy_share
-        said = new.reason or old.reason or "not measured"
-        word: Word = "same" if same else "REGRESSION" if lost else "changed"
-        return Change(
-            variant=key[0],
-            dtype=key[1],
-            what=what,
-            old=_percent(old.copy_share),
-            new=_percent(new.copy_share) if new.copy_share else said,
-            word=word,
-        )
-    slowdown = quotient(old.copy_share, new.copy_share)
-    if slowdown.low > 1 + limits.max_slowdown:
+    before, after = old.copy_share, new.copy_share
+    slowdown = quotient(before, after) if before is not None and after is not None else None
+    word: Word
+    if slowdown is None:
+        word = "same" if before is after else "changed" if before is None else "REGRESSION"
+    elif slowdown.low > 1 + limits.max_slowdown:
         word = "REGRESSION"
     elif slowdown.high > 1 + limits.max_slowdown:
         word = "AMBIGUOUS"
@@ -188,12 +178,12 @@ def _speed(key: _Key, old: SpeedFigures, new: SpeedFigures, limits: Tolerances) 
     return Change(
         variant=key[0],
         dtype=key[1],
-        what=what,
-        old=_percent(old.copy_share),
-        new=_percent(new.copy_share),
+        what=f"speed {key[2]}x{key[3]}",
+        old=_percent(before),
+        new=_percent(after) if after is not None else new.reason or old.reason or "not measured",
         word=word,
-        old_value=old.copy_share.mid,
-        new_value=new.copy_share.mid,
+        old_value=before.mid if slowdown is not None and before is not None else None,
+        new_value=after.mid if slowdown is not None and after is not None else None,
         slowdown=slowdown,
     )
 

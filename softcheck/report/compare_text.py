@@ -4,7 +4,7 @@ import msgspec
 
 from softcheck.report import content, figures
 from softcheck.report.compare import Change, Comparison, by_word
-from softcheck.report.markdown import escape
+from softcheck.report.markdown import escape, table_row
 
 _HEADING = ["variant", "dtype", "what", "old", "new", "slowdown [low, high]", ""]
 
@@ -12,10 +12,7 @@ _HEADING = ["variant", "dtype", "what", "old", "new", "slowdown [low, high]", ""
 def render_table(comparison: Comparison) -> str:
     """Plain text: what changed, worst first, then what could not be compared."""
     rows = [_cells(c) for c in _told(comparison)]
-    lines = []
-    if rows:
-        widths = [max(map(len, column)) for column in zip(_HEADING, *rows, strict=True)]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in (_HEADING, *rows)]
+    lines = figures.aligned([_HEADING, *rows]) if rows else []
     return "\n".join([*lines, *_remarks(comparison), _closing(comparison)]) + "\n"
 
 
@@ -24,8 +21,8 @@ def render_markdown(comparison: Comparison) -> str:
     rows = [_cells(c) for c in _told(comparison)]
     lines = ["## softcheck compare", "", f"**{escape(_closing(comparison))}**"]
     if rows:
-        lines += ["", *(f"| {' | '.join(r)} |" for r in (_HEADING, ["---"] * len(_HEADING)))]
-        lines += [f"| {' | '.join(escape(c) for c in row)} |" for row in rows]
+        lines += ["", table_row(_HEADING), table_row(["---"] * len(_HEADING))]
+        lines += [table_row(map(escape, row)) for row in rows]
     noted = _remarks(comparison)
     return "\n".join([*lines, *([""] if noted else []), *(f"- {escape(line)}" for line in noted)]) + "\n"
 

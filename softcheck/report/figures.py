@@ -4,6 +4,7 @@ Printed figures are true as printed: bounds round to their safe side, and nothin
 """
 
 import math
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from softcheck.report.model import Exhaustive, VariantResult
@@ -117,3 +118,10 @@ def duration(seconds: float) -> str:
 def plural(number: int, singular: str) -> str:
     """``1 case``, ``2 cases``."""
     return f"{number:,} {singular}" if number == 1 else f"{number:,} {singular}s"
+
+
+def aligned(rows: Sequence[Sequence[str]], *, are_numbers: bool = False) -> list[str]:
+    """Lines of a table in plain text, two spaces between columns; numbers, all but the first column, end together."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    places = ["<", *(">" if are_numbers else "<" for _ in widths[1:])]
+    return ["  ".join(map("{:{}{}}".format, row, places, widths)).rstrip() for row in rows]

@@ -1,25 +1,26 @@
-"""Draws a row's figures from a measurement."""
+"""Draws figures from a measurement: those of a row, and the histogram of ULP errors with a bin per octave."""
 
 from collections.abc import Mapping
 
 import msgspec
 
-from softcheck.judge.histogram import percentile
-from softcheck.judge.measurement import Extreme, Measurement
-from softcheck.report.bins import octaves
-from softcheck.report.model import VariantResult
+from softcheck.judge.histogram import BINS_PER_OCTAVE, percentile, upper_edge
+from softcheck.judge.measurement import Measurement
+from softcheck.report.model import Bin, VariantResult
 
 
 def with_figures(result: VariantResult, m: Measurement) -> VariantResult:
     """The row with every figure of a measurement. A figure that was not measured is None, never 0."""
     judged = m.elements > 0
+    p999 = percentile(m.histogram, 0.999)
     return msgspec.structs.replace(
         result,
         elements=m.elements,
         max_ulp=None if m.max_ulp is None else m.max_ulp.value,
         mean_ulp=m.ulp_sum / m.elements if judged else None,
         histogram=octaves(m.histogram),
-        p999_ulp=percentile_of(m.histogram, m.max_ulp),
+        # A bin's upper edge may lie above the maximum, which a percentile can't exceed.
+        p999_ulp=None if p999 is None or m.max_ulp is None else min(p999, m.max_ulp.value),
         max_ulp_ftz=m.max_ulp_ftz,
         max_bound_share=None if m.max_bound_share is None else m.max_bound_share.value,
         max_standard_share=m.max_standard_share,
@@ -32,10 +33,10 @@ def with_figures(result: VariantResult, m: Measurement) -> VariantResult:
     )
 
 
-def percentile_of(histogram: Mapping[int, int], worst: Extreme | None) -> float | None:
-    """The 99.9th percentile of the ULP errors, at most the maximum.
-
-    A bin's upper edge may lie above the maximum, which the percentile can't exceed.
-    """
-    found = percentile(histogram, 0.999)
-    return None if found is None or worst is None else min(found, worst.value)
+def octaves(histogram: Mapping[int, int]) -> tuple[Bin, ...]:
+    """The judge's fine bins joined to one per octave."""
+    joined: dict[int, int] = {}
+    for b, elements in sorted(histogram.items()):
+        last = BINS_PER_OCTAVE * -(-b // BINS_PER_OCTAVE)
+        joined[last] = joined.get(last, 0) + elements
+    return tuple(Bin(below=upper_edge(b), elements=elements) for b, elements in joined.items())

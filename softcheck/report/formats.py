@@ -2,21 +2,18 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import cast
 
 from softcheck.errors import UsageError, near_matches
 from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import PLAIN, Display
 
-Renderer = Callable[[Report, Display], str]
-
 FORMATS: dict[str, str] = {
-    "table": "softcheck.report.table",
-    "summary": "softcheck.report.summary",
-    "json": "softcheck.report.json_format",
-    "markdown": "softcheck.report.markdown",
+    "table": "softcheck.report.table:render",
+    "summary": "softcheck.report.table:render_summary",
+    "json": "softcheck.report.json_format:render",
+    "markdown": "softcheck.report.markdown:render",
 }
-"""Name of the format and the module whose ``render`` draws it."""
+"""The formats of a report, and the functions that draw it."""
 
 SPEED_FORMATS: dict[str, str] = {
     "table": "softcheck.report.speed_text:render_table",
@@ -27,16 +24,11 @@ SPEED_FORMATS: dict[str, str] = {
 """The formats of what ``softcheck bench`` measured, and the functions that draw it."""
 
 
-def renderer(name: str) -> Renderer:
-    """The renderer of a format; raises UsageError for a name that is not one."""
+def render(report: Report, name: str, display: Display = PLAIN) -> str:
+    """Renders a report in the named format, ending in a newline. Raises UsageError for a name that is not one."""
     if name not in FORMATS:
         raise UsageError(f"there is no output format {name!r}; {near_matches(name, list(FORMATS))}")
-    return cast("Renderer", import_module(FORMATS[name]).render)
-
-
-def render(report: Report, name: str, display: Display = PLAIN) -> str:
-    """A report in the named format, ending in a newline."""
-    return renderer(name)(report, display)
+    return str(_named(FORMATS[name])(report, display))
 
 
 def render_speed(report: SpeedReport, name: str) -> str:
@@ -46,5 +38,10 @@ def render_speed(report: SpeedReport, name: str) -> str:
     """
     if name not in SPEED_FORMATS:
         raise UsageError(f"a benchmark has no format {name!r}; it can be drawn as {', '.join(SPEED_FORMATS)}")
-    module, _, function = SPEED_FORMATS[name].partition(":")
-    return cast("Callable[[SpeedReport], str]", getattr(import_module(module), function))(report)
+    return str(_named(SPEED_FORMATS[name])(report))
+
+
+def _named(place: str) -> Callable[..., object]:
+    module, _, function = place.partition(":")
+    renderer: Callable[..., object] = getattr(import_module(module), function)
+    return renderer

@@ -1,7 +1,7 @@
 """The report for a pull request or an issue: GitHub-flavoured Markdown, findings folded away under the table."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from softcheck.report import content
@@ -57,7 +57,7 @@ def _table(report: Report, results: list[VariantResult]) -> Iterator[str]:
         yield table_row([texts.get(c.title, escape(c.cell(result))) for c in columns])
 
 
-def table_row(cells: list[str]) -> str:
+def table_row(cells: Iterable[str]) -> str:
     """A line of a table."""
     return f"| {' | '.join(cells)} |"
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from softcheck.cases.case import Case
-from softcheck.contract import Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme
 from softcheck.report.environment import environment
 from softcheck.report.findings import finding_of, witness_of
@@ -86,17 +86,14 @@ def _largest(found: Iterator[tuple[Case, Extreme | None]]) -> tuple[Case, Extrem
 
 def _findings(outcome: SearchOutcome, ready: Ready) -> Iterator[Finding]:
     """One finding per kind, on the simplest input that shows it."""
-    seen = set()
+    first: dict[FindingKind, tuple[Violation, Case | None]] = {}
     for row in _rows(outcome):
         alone = {violation.kind for violation in row.alone.violations}
         for violation in row.violations:
-            if violation.kind not in seen:
-                seen.add(violation.kind)
-                yield _finding(outcome, violation, row.case if violation.kind in alone else None, ready)
+            first.setdefault(violation.kind, (violation, row.case if violation.kind in alone else None))
     for violation in outcome.violations:
-        if violation.kind not in seen:
-            seen.add(violation.kind)
-            yield _finding(outcome, violation, None, ready)
+        first.setdefault(violation.kind, (violation, None))
+    return (_finding(outcome, violation, case, ready) for violation, case in first.values())
 
 
 def _finding(outcome: SearchOutcome, violation: Violation, case: Case | None, ready: Ready) -> Finding:

@@ -76,7 +76,7 @@ def render_table(report: SpeedReport) -> str:
     """Plain text, columns aligned, ending in a newline."""
     lines = heading(report)
     for table in tables(report):
-        lines += ["", table.title, *_aligned(table)]
+        lines += ["", table.title, *figures.aligned([table.heading, *table.rows], are_numbers=True)]
     noted = remarks(report)
     lines += ["", "notes", *(f"  {line}" for line in noted)] if noted else []
     return "\n".join([*lines, "", _closing(report)]) + "\n"
@@ -88,7 +88,7 @@ def render_markdown(report: SpeedReport) -> str:
     for table in tables(report):
         lines += ["", f"### {escape(table.title)}", "", table_row(table.heading)]
         lines += [table_row(["---", *["---:"] * (len(table.heading) - 1)])]
-        lines += [table_row([escape(cell) for cell in row]) for row in table.rows]
+        lines += [table_row(map(escape, row)) for row in table.rows]
     noted = remarks(report)
     lines += ["", *(f"- {escape(line)}" for line in noted)] if noted else []
     return "\n".join([*lines, "", escape(_closing(report))]) + "\n"
@@ -166,17 +166,6 @@ def _mean_row(mean: SpeedMean) -> Row:
     left_out = f" ({mean.left_out} left out)" if mean.left_out else ""
     share = percent(mean.copy_share.mid if mean.copy_share else None)
     return [content.one_line(mean.variant), mean.dtype, f"{mean.shapes}{left_out}", times(mean.times_faster), share]
-
-
-def _aligned(table: TextTable) -> list[str]:
-    columns = list(zip(table.heading, *table.rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    return [
-        "  ".join(
-            c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in (table.heading, *table.rows)
-    ]
 
 
 def _where(places: list[str]) -> str:

@@ -36,17 +36,17 @@ STYLES: dict[Verdict, str] = {
 }
 
 
-def render(report: Report, display: Display = PLAIN) -> str:
+def render_summary(report: Report, display: Display = PLAIN) -> str:
+    """Renders the report at a glance: the table, and what failed with the command that shows it again."""
+    return render(report, display, details=False)
+
+
+def render(report: Report, display: Display = PLAIN, *, details: bool = True) -> str:
     """Renders the report as text for a terminal of the given width, or unwrapped.
 
     If there is room, the table gains a column with the witness. If there is too little, the findings go below it, and
-    it is cut in two.
+    it is cut in two. Without ``details`` only what failed is told below the tables.
     """
-    return draw(report, display, details=True)
-
-
-def draw(report: Report, display: Display, *, details: bool) -> str:
-    """Heading, tables, legend, failures, and the summary line; with ``details`` all other known facts too."""
     drawn = StringIO()
     console = _console(drawn, display)
     for line in content.heading(report):

@@ -4,6 +4,7 @@ import dataclasses
 import signal
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 from softcheck.errors import SoftcheckError
 from softcheck.run.every_pair import WORKERS, EveryPair, wanted
@@ -20,31 +21,6 @@ TIMED_SHAPE = DEFAULT[0]
 """Rows and columns of the timed input."""
 
 
-class _Stages:
-    """Wall seconds of each stage, measured between the callbacks that name the stages."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._now: tuple[str, float] | None = None
-
-    def noting(self, stage: Callable[[str], None]) -> Callable[[str], None]:
-        """Returns a callback that calls ``stage`` and measures the time between its calls."""
-
-        def note(name: str) -> None:
-            self.end()
-            self._now = (name, time.monotonic())
-            stage(name)
-
-        return note
-
-    def end(self) -> None:
-        """Ends the current stage, if any."""
-        if self._now is not None:
-            name, begun = self._now
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - begun
-            self._now = None
-
-
 def check(options: RunOptions, events: Events | None = None, keeping: Keeping | None = None) -> Run:
     """Runs everything that the options ask for. Ctrl-C ends it early and returns the measurements so far.
 
@@ -53,8 +29,8 @@ def check(options: RunOptions, events: Events | None = None, keeping: Keeping | 
     """
     events = Events() if events is None else events
     begun = time.monotonic()
-    stages = _Stages()
-    events = dataclasses.replace(events, stage=stages.noting(events.stage))
+    marks: list[tuple[str, float]] = []
+    events = dataclasses.replace(events, stage=_noting(marks, events.stage))
     events.stage("starting")
     session = Session(
         options.device,
@@ -64,7 +40,7 @@ def check(options: RunOptions, events: Events | None = None, keeping: Keeping | 
         check_heap=options.check_heap,
         compile_seconds=options.compile_seconds,
     )
-    run = Run(options=options, ready=session.ready, stages=stages.seconds)
+    run = Run(options=options, ready=session.ready)
     try:
         record = _open(options, session, keeping)
     except SoftcheckError:
@@ -99,11 +75,22 @@ def check(options: RunOptions, events: Events | None = None, keeping: Keeping | 
         run.blames.extend(session.blames.all())
         run.notes.extend(session.blames.notes)
         run.width_limits.extend(session.widths.limits())
-        stages.end()
+        for (stage, at), (_, end) in pairwise([*marks, ("", time.monotonic())]):
+            run.stages[stage] = run.stages.get(stage, 0.0) + end - at
         record.close(is_complete=run.is_complete)
         _sort(run)
         run.seconds = time.monotonic() - begun
     return run
+
+
+def _noting(marks: list[tuple[str, float]], stage: Callable[[str], None]) -> Callable[[str], None]:
+    """Returns a callback that calls ``stage`` and marks the time at which the stage begins."""
+
+    def note(name: str) -> None:
+        marks.append((name, time.monotonic()))
+        stage(name)
+
+    return note
 
 
 def _most_at_once(options: RunOptions) -> int:

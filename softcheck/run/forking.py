@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import BinaryIO
@@ -75,16 +76,9 @@ class _Server:
         self._orders.settimeout(_START_SECONDS)
         self._one = threading.Lock()
         with theirs:
-            command = [sys.executable, "-m", "softcheck.run.fork_server", device, str(theirs.fileno())]
-            self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-                command,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=without_choice(os.environ),
-                start_new_session=True,
-            )
+            environment, nothing = without_choice(os.environ), subprocess.DEVNULL
+            module = "softcheck.run.fork_server"
+            self._process = start_module(module, device, theirs.fileno(), env=environment, stderr=nothing)
 
     def close(self) -> None:
         """Ends the server. Its workers end as the pipes to their parents are closed."""
@@ -161,6 +155,22 @@ def _close_all(pid: int) -> None:
     for server in _servers.values() if os.getpid() == pid else ():
         if server is not None:
             server.close()
+
+
+def start_module(
+    module: str, device: str, *descriptors: int, env: Mapping[str, str], stderr: int
+) -> "subprocess.Popen[bytes]":
+    """Starts ``python -m MODULE DEVICE DESCRIPTOR...``, which inherits the descriptors."""
+    return subprocess.Popen(  # noqa: S603 - our own module, no shell
+        [sys.executable, "-m", module, device, *map(str, descriptors)],
+        pass_fds=descriptors,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        env=env,
+        # The parent handles Ctrl-C; it still wants the results of requests under way.
+        start_new_session=True,
+    )
 
 
 def without_choice(environment: "os._Environ[str]") -> dict[str, str]:

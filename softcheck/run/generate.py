@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from softcheck.cases.case import Case
-from softcheck.cases.drawing import no_constants
+from softcheck.cases.drawing import call_with_each
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
@@ -43,7 +43,7 @@ def generate(
     Every judged example reaches ``on_result`` except the steps of shrinking. A failure is the smallest that hypothesis
     found. Cases stay within the declaration.
     """
-    import hypothesis
+    from hypothesis.errors import Flaky
 
     from softcheck import strategies
 
@@ -51,17 +51,6 @@ def generate(
     count = 0
     limit = min(_MOST_COLUMNS, declaration.column_limit(dtype) or _MOST_COLUMNS)
 
-    @hypothesis.seed(seed)
-    @hypothesis.settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-        print_blob=False,
-        report_multiple_bugs=False,
-        verbosity=hypothesis.Verbosity.quiet,
-    )
-    @hypothesis.given(strategies.cases(dtype, max_columns=limit, allow_layouts="strided" in declaration.layouts))
     def judged(case: Case) -> None:
         nonlocal count
         results = session.run_case(case, [variant])
@@ -77,9 +66,9 @@ def generate(
             on_result(result)
 
     try:
-        with no_constants():
-            judged()
-    except (_FoundError, hypothesis.errors.Flaky):
+        cases = strategies.cases(dtype, max_columns=limit, allow_layouts="strided" in declaration.layouts)
+        call_with_each(cases, judged, seed=seed, examples=examples)
+    except (_FoundError, Flaky):
         if not smallest:
             raise
         # Flaky: the smallest example passed when it was run once more. It failed before, so it is a finding.

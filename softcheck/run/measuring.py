@@ -9,8 +9,19 @@ import torch
 
 from oracles.formats import Bits, Format, decode
 from oracles.reference import Reference
-from softcheck.calling.call import Called, Placed, call, call_on_device, is_out_of_memory, place
+from softcheck.calling.call import (
+    INTEGERS,
+    TORCH_DTYPES,
+    Called,
+    Placed,
+    call,
+    call_on_device,
+    is_out_of_memory,
+    place,
+    to_tensor,
+)
 from softcheck.cases.case import Case
+from softcheck.cases.exhaustive import Domain
 from softcheck.contract import Violation
 from softcheck.errors import TooLittleMemoryError, UsageError
 from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call, judge_in_place
@@ -23,7 +34,6 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
-from softcheck.run.domains import rows_on
 from softcheck.run.protocol import RunDomain
 from softcheck.variants.registry import LoadedVariant
 
@@ -161,3 +171,21 @@ def _memory_needed(complaint: str) -> Iterator[None]:
 
 def _with(measurement: Measurement, violations: tuple[Violation, ...]) -> Measurement:
     return msgspec.structs.replace(measurement, violations=(*violations, *measurement.violations))
+
+
+def rows_on(domain: Domain, start: int, count: int, device: torch.device) -> torch.Tensor:
+    """Rows ``start`` to ``start + count`` of a domain, shape [count, columns], with the bits of ``Domain.bits``."""
+    if device.type == "cpu" or domain.kind == "lattice":
+        return to_tensor(domain.bits(start, count), domain.format, device)
+    index = torch.arange(start, start + count, dtype=torch.int64, device=device)
+    width = domain.format.width
+    rows = torch.empty((count, domain.columns), dtype=INTEGERS[width], device=device)
+    if domain.kind == "differences":
+        magnitude, second = index >> 1, (index & 1).bool()
+        rows[:, 0] = torch.where(second, magnitude, 0)
+        rows[:, 1] = torch.where(second, 0, magnitude - (1 << (width - 1)))
+    else:
+        for column in range(domain.columns):
+            # Integer conversion keeps the low bits, which are the pattern.
+            rows[:, column] = index >> (width * (domain.columns - 1 - column))
+    return rows.view(TORCH_DTYPES[domain.dtype])

@@ -75,37 +75,30 @@ def run_probe(
     probe itself can't be carried out.
     """
     begun = time.monotonic()
-    progress = _Progress(list(done))
-
-    def keep(index: int, outcome: Outcome) -> None:
-        if outcome.skipped is None:
-            pool.patience.count(task.variant, task.dtype, outcome.violations if outcome.fatal else ())
-        progress.keep(index, outcome, on_outcome)
-
-    while progress.conclusion is None:
+    trials = _Trials(pool, task, done, on_outcome)
+    while trials.conclusion is None:
         over = pool.patience.over(task.variant, task.dtype)
-        if over is not None and not progress.planned:
+        if over is not None and trials.labels is None:
             return None
-        if over is not None or progress.deaths >= MOST_DEATHS_IN_A_PROBE:
-            progress.abandon(f"{MOST_DEATHS_IN_A_PROBE} trials ended their process" if over is None else over.why)
-        before = progress.begin()
-        progress.widest = _widest(pool, task)
+        if over is not None or sum(outcome.fatal for outcome in trials.outcomes) >= MOST_DEATHS_IN_A_PROBE:
+            trials.abandon(f"{MOST_DEATHS_IN_A_PROBE} trials ended their process" if over is None else over.why)
+        before = len(trials.outcomes)
+        widest = _widest(pool, task)
         worker = pool.take()
         try:
-            _make_trials(pool, worker, task, progress, keep)
+            trials.make(worker, widest)
         except WorkerDiedError as died:
-            blamed = progress.running
-            if blamed is not None:
-                keep(blamed, _ended(pool, worker, died))
+            if trials.running is not None:
+                trials.keep(trials.running, _ended(pool, worker, died))
             elif worker.calls:
                 lay_idle(pool, worker.calls, died)
-            elif len(progress.outcomes) == before:
+            elif len(trials.outcomes) == before:
                 raise SoftcheckError(f"{task}: {died}") from None
     return ProbeResult(
         task=task,
-        labels=progress.labels,
-        conclusion=progress.conclusion,
-        abandoned=progress.abandoned,
+        labels=trials.labels or (),
+        conclusion=trials.conclusion,
+        abandoned=trials.abandoned,
         seconds=time.monotonic() - begun,
     )
 
@@ -166,61 +159,51 @@ _TIMES = 3
 spare."""
 
 
-class _Progress:
-    """Progress of one probe."""
+class _Trials:
+    """The trials of one probe: those that were made, and the one that runs."""
 
-    def __init__(self, outcomes: list[Outcome]) -> None:
-        self.outcomes = outcomes
-        self.labels: tuple[str, ...] = ()
-        self.planned = False
+    def __init__(
+        self, pool: Pool, task: ProbeTask, done: Sequence[Outcome], on_outcome: Callable[[int, Outcome], None]
+    ) -> None:
+        self._pool, self._task, self._on_outcome = pool, task, on_outcome
+        self.outcomes = list(done)
+        self.labels: tuple[str, ...] | None = None
+        """None until the probe has planned its trials."""
         self.running: int | None = None
         self.abandoned = 0
-        self.widest: int | None = None
         self.conclusion: Conclusion | None = None
 
-    @property
-    def deaths(self) -> int:
-        """Trials that ended their worker."""
-        return sum(outcome.fatal for outcome in self.outcomes)
-
-    def begin(self) -> int:
-        """Marks that no trial runs yet. Returns the number of outcomes so far."""
-        self.running = None
-        return len(self.outcomes)
-
-    def keep(self, index: int, outcome: Outcome, on_outcome: Callable[[int, Outcome], None]) -> None:
+    def keep(self, index: int, outcome: Outcome) -> None:
         """Records the outcome of the current trial."""
         assert index == len(self.outcomes)
+        if outcome.skipped is None:
+            violations = outcome.violations if outcome.fatal else ()
+            self._pool.patience.count(self._task.variant, self._task.dtype, violations)
         self.outcomes.append(outcome)
         self.running = None
-        on_outcome(index, outcome)
+        self._on_outcome(index, outcome)
 
     def abandon(self, why: str) -> None:
         """Gives the remaining trials a skipped outcome with the reason."""
-        self.abandoned += len(self.labels) - len(self.outcomes)
-        self.outcomes += [Outcome(skipped=f"given up: {why}")] * (len(self.labels) - len(self.outcomes))
+        left = len(self.labels or ()) - len(self.outcomes)
+        self.abandoned += left
+        self.outcomes += [Outcome(skipped=f"given up: {why}")] * left
 
-
-def _make_trials(
-    pool: Pool, worker: Worker, task: ProbeTask, progress: _Progress, keep: Callable[[int, Outcome], None]
-) -> None:
-    request = RunProbe(
-        task.variant,
-        task.probe,
-        task.dtype,
-        task.quick,
-        task.seed,
-        tuple(progress.outcomes),
-        widest=progress.widest,
-        time_share=task.time_share,
-    )
-    for reply in pool.ask(worker, request, lambda: pool.waits(task.variant), str(task)):
-        if isinstance(reply, ProbePlanned):
-            progress.labels, progress.planned = reply.labels, True
-        elif isinstance(reply, TrialStarted):
-            progress.running = reply.index
-            worker.calls.append(in_trial(request, reply.index, progress.labels[reply.index]))
-        elif isinstance(reply, TrialDone):
-            keep(reply.index, reply.outcome)
-        elif isinstance(reply, Probed):
-            progress.conclusion = reply.conclusion
+    def make(self, worker: Worker, widest: int | None) -> None:
+        """Makes the remaining trials and concludes. Raises WorkerDiedError if a trial ends the worker."""
+        task = self._task
+        done, share = tuple(self.outcomes), task.time_share
+        request = RunProbe(
+            task.variant, task.probe, task.dtype, task.quick, task.seed, done, widest=widest, time_share=share
+        )
+        for reply in self._pool.ask(worker, request, lambda: self._pool.waits(task.variant), str(task)):
+            if isinstance(reply, ProbePlanned):
+                self.labels = reply.labels
+            elif isinstance(reply, TrialStarted):
+                assert self.labels is not None
+                self.running = reply.index
+                worker.calls.append(in_trial(request, reply.index, self.labels[reply.index]))
+            elif isinstance(reply, TrialDone):
+                self.keep(reply.index, reply.outcome)
+            elif isinstance(reply, Probed):
+                self.conclusion = reply.conclusion

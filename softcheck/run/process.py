@@ -6,7 +6,6 @@ import mmap
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -14,20 +13,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from softcheck.calling import activity
 from softcheck.calling.activity import Phase
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, SoftcheckError
-from softcheck.run.forking import ForkedWorker, fork_worker, without_choice
+from softcheck.run.forking import ForkedWorker, fork_worker, start_module, without_choice
 from softcheck.run.protocol import (
     LAST,
     Call,
+    Failed,
     Load,
     Measured,
-    NoDevice,
     Ready,
     Reply,
     Request,
@@ -126,7 +124,7 @@ class Worker:
         self._drain = threading.Thread(target=self._read_stderr, daemon=True)
         self._drain.start()
         first = self._receive(Waits(calling=_START_SECONDS, preparing=_START_SECONDS, own=_START_SECONDS))
-        if isinstance(first, NoDevice):
+        if isinstance(first, Failed):
             self.close()
             raise NothingRunError(first.message)
         if not isinstance(first, Ready):
@@ -146,14 +144,6 @@ class Worker:
     def served(self) -> set[str]:
         """Variants that have run in this process."""
         return self.loaded | {call.variant for call in self.calls}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def ask(self, request: Request, seconds: float | Callable[[], Waits]) -> Iterator[Reply]:
         """Sends a request and yields the replies to it, of which the last is one of ``LAST`` or fatal.
@@ -294,14 +284,4 @@ def start_from_nothing(
     if check_heap:
         environment["MALLOC_CHECK_"] = "3"
         environment["LD_PRELOAD"] = " ".join(filter(None, [_HEAP_CHECKER, environment.get("LD_PRELOAD")]))
-    command = [sys.executable, "-m", "softcheck.run.worker", device, str(theirs.fileno()), str(shown)]
-    return subprocess.Popen(  # noqa: S603 - our own module, no shell
-        command,
-        pass_fds=[theirs.fileno(), shown],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment,
-        # The parent handles Ctrl-C; it still wants the results of requests under way.
-        start_new_session=True,
-    )
+    return start_module("softcheck.run.worker", device, theirs.fileno(), shown, env=environment, stderr=subprocess.PIPE)

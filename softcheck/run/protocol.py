@@ -74,21 +74,25 @@ class TryWidth(msgspec.Struct, frozen=True, tag=True):
     columns: int
 
 
-class RunSearch(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Look for the rows on which one variant errs most, until ``rounds`` or ``seconds`` end the search.
-
-    If both are given, the first to pass ends it.
-    """
+class SearchOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a search. ``rounds`` and ``seconds`` end it, whichever comes first; at least one of them is given."""
 
     variant: str
     dtype: str
     columns: int
-    objective: Objective
+    objective: Objective = "bound"
+    seconds: float | None = None
+    rounds: int | None = None
+    rows: int | None = None
+    """Rows per launch; None for as many as suit the device."""
+    seed: int = 0
+    shrinks: bool = True
+
+
+class RunSearch(SearchOptions, frozen=True, tag=True, kw_only=True):
+    """Look for the rows on which one variant errs most. A round is one launch of evolved rows and one of random ones."""
+
     rows: int
-    """Rows per launch; a round is one launch of evolved rows and one of random ones."""
-    seed: int
-    rounds: int | None
-    seconds: float | None
     seeds: bytes
     """Bit patterns of the first rows to try, [any number, columns], in the format's storage type."""
 
@@ -118,12 +122,6 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     driver: str | None
     memory_bytes: int | None = None
     """The GPU's memory; None without a GPU."""
-
-
-class NoDevice(msgspec.Struct, frozen=True, tag=True):
-    """The worker was asked for a device that is not there."""
-
-    message: str
 
 
 class Declared(msgspec.Struct, frozen=True, tag=True):
@@ -239,7 +237,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The request could not be carried out for a reason that is no variant's fault."""
+    """The request could not be carried out, or the device not be opened, for a reason that is no variant's fault."""
 
     message: str
     for_memory: bool = False
@@ -248,7 +246,6 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 Reply = (
     Ready
-    | NoDevice
     | Declared
     | Loaded
     | Refused
@@ -266,7 +263,7 @@ Reply = (
     | Failed
 )
 
-LAST = (Done, Loaded, Refused, Probed, WidthTried, Searched, Failed)
+LAST = (Done, Timed, Loaded, Refused, Probed, WidthTried, Searched, Failed)
 """Replies that end a request."""
 
 

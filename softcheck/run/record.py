@@ -1,6 +1,7 @@
 """Measurements of a report's run, journalled as they are made, and read again by ``--resume``."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,29 +97,26 @@ class Record:
     def __init__(self, keeping: Keeping | None, header: RunHeader | None, cases: tuple[Case, ...] = ()) -> None:
         """Opens the journal. Raises UsageError if the journal can't be written or belongs to another run."""
         self._journal: Journal[RunHeader, Kept] | None = None
-        self.results: dict[tuple[str, str], CaseMeasurement] = {}
-        """Results by variant and case id."""
-        self.outcomes: dict[ProbeTask, list[Outcome]] = {}
-        self.probed: dict[ProbeTask, ProbeResult] = {}
-        self.exhausted: dict[tuple[str, str], Exhausted] = {}
-        """Results by variant and dtype."""
-        self.searches: dict[tuple[str, str], SearchRecord] = {}
-        """Searches by variant and dtype."""
-        self.speeds: dict[str, ShapeSamples] = {}
-        """Samples by dtype."""
-        self.blames: dict[tuple[str, str], Blame] = {}
-        """Blames by the variant and dtype that crashed."""
-        self.width_limits: list[WidthLimit] = []
-        if keeping is None or header is None:
-            return
-        self._journal = Journal(keeping.path, header, Kept, resume=keeping.resume, refusal=refusal)
-        by_id = {case.id: case for case in cases}
+        if keeping is not None and header is not None:
+            self._journal = Journal(keeping.path, header, Kept, resume=keeping.resume, refusal=refusal)
+        kept = [] if self._journal is None else self._journal.entries
         try:
-            for entry in self._journal.entries:
-                self._take_up(entry, by_id)
+            self.results = _results(kept, {case.id: case for case in cases})
+            """Results by variant and case id."""
         except UsageError:
-            self._journal.close()
+            self.close(is_complete=False)
             raise
+        self.outcomes = _outcomes(kept)
+        self.probed = {each.probed.task: each.probed for each in kept if each.probed}
+        self.exhausted = {(e.exhausted.variant, e.exhausted.domain.dtype): e.exhausted for e in kept if e.exhausted}
+        """Results by variant and dtype."""
+        self.searches = {(e.search.generated.variant, e.search.generated.dtype): e.search for e in kept if e.search}
+        """Searches by variant and dtype."""
+        self.speeds = {each.speeds.dtype: each.speeds for each in kept if each.speeds}
+        """Samples by dtype."""
+        self.blames = {each.blame[:2]: each.blame[2] for each in kept if each.blame}
+        """Blames by the variant and dtype that crashed."""
+        self.width_limits = [each.width_limit for each in kept if each.width_limit]
 
     def remind(self, patience: Patience) -> None:
         """Counts the earlier run's deaths of workers, timeouts and answers again."""
@@ -153,34 +151,24 @@ class Record:
             if is_complete:
                 self._journal.path.unlink(missing_ok=True)
 
-    def _take_up(self, kept: Kept, cases: dict[str, Case]) -> None:
-        if kept.result is not None:
-            variant, case_id, measurement, seconds = kept.result
-            self.results[variant, case_id] = CaseMeasurement(variant, _found(case_id, cases), measurement, seconds)
-        if kept.outcome is not None:
-            task, index, outcome = kept.outcome
-            outcomes = self.outcomes.setdefault(task, [])
-            if index == len(outcomes):
-                outcomes.append(outcome)
-        if kept.probed is not None:
-            self.probed[kept.probed.task] = kept.probed
-        if kept.exhausted is not None:
-            self.exhausted[kept.exhausted.variant, kept.exhausted.domain.dtype] = kept.exhausted
-        if kept.search is not None:
-            self.searches[kept.search.generated.variant, kept.search.generated.dtype] = kept.search
-        if kept.speeds is not None:
-            self.speeds[kept.speeds.dtype] = kept.speeds
-        if kept.blame is not None:
-            variant, dtype, blame = kept.blame
-            self.blames[variant, dtype] = blame
-        if kept.width_limit is not None:
-            self.width_limits.append(kept.width_limit)
+
+def _results(kept: Sequence[Kept], cases: dict[str, Case]) -> dict[tuple[str, str], CaseMeasurement]:
+    found = {}
+    for variant, case_id, measurement, seconds in (each.result for each in kept if each.result):
+        if case_id not in cases:
+            raise UsageError(f"the journal holds a result on {case_id!r}, which is no case of this run")
+        found[variant, case_id] = CaseMeasurement(variant, cases[case_id], measurement, seconds)
+    return found
 
 
-def _found(case_id: str, cases: dict[str, Case]) -> Case:
-    if case_id not in cases:
-        raise UsageError(f"the journal holds a result on {case_id!r}, which is no case of this run")
-    return cases[case_id]
+def _outcomes(kept: Sequence[Kept]) -> dict[ProbeTask, list[Outcome]]:
+    """The outcomes of each task's trials from the first on. A trial made again, as by another worker, counts once."""
+    found: dict[ProbeTask, list[Outcome]] = {}
+    for task, index, outcome in (each.outcome for each in kept if each.outcome):
+        outcomes = found.setdefault(task, [])
+        if index == len(outcomes):
+            outcomes.append(outcome)
+    return found
 
 
 def header_of(asked: Asked, ready: Ready, keeping: Keeping) -> RunHeader:

@@ -12,7 +12,7 @@ import numpy as np
 
 from oracles.formats import FORMATS, Bits, Format
 from softcheck.cases.case import MAX_STORED_ELEMENTS, Case
-from softcheck.cases.drawing import no_constants
+from softcheck.cases.drawing import call_with_each
 from softcheck.cases.families import FAMILIES
 from softcheck.cases.families.draft import Draft
 from softcheck.cases.importing import case_from_bits
@@ -23,7 +23,7 @@ from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.operations.registry import operation
 from softcheck.run.interruption import Interruption
 from softcheck.run.process import WorkerDiedError
-from softcheck.run.protocol import Candidate, RunSearch, Searched, Searching
+from softcheck.run.protocol import Candidate, RunSearch, Searched, Searching, SearchOptions
 from softcheck.run.session import Session, death
 from softcheck.run.shrink import shrink
 from softcheck.search.objective import Objective, badness
@@ -45,22 +45,6 @@ _MOST_SEED_ELEMENTS = {"cuda": 1 << 20, "interpreter": 1 << 16}
 _ROWS_PER_CASE = 2
 _EXAMPLES = 60
 _SHRINK_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOptions:
-    """Options of a search. ``rounds`` and ``seconds`` end it, whichever comes first; at least one of them is given."""
-
-    variant: str
-    dtype: str
-    columns: int
-    objective: Objective = "bound"
-    seconds: float | None = None
-    rounds: int | None = None
-    rows: int | None = None
-    """Rows per launch; None for as many as suit the device."""
-    seed: int = 0
-    shrinks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +112,8 @@ def search(
     backend = session.ready.backend
     fmt = FORMATS[options.dtype]
     rows = options.rows or _rows_per_launch(options.columns, backend)
-    request = RunSearch(
-        variant=options.variant,
-        dtype=options.dtype,
-        columns=options.columns,
-        objective=options.objective,
-        rows=rows,
-        seed=options.seed,
-        rounds=options.rounds,
-        seconds=options.seconds,
-        seeds=seeds(fmt, options.columns, options.seed, _MOST_SEED_ELEMENTS[backend]).tobytes(),
-    )
+    first = seeds(fmt, options.columns, options.seed, _MOST_SEED_ELEMENTS[backend])
+    request = RunSearch(**msgspec.structs.asdict(options) | {"rows": rows, "seeds": first.tobytes()})
     interruption = Interruption() if interruption is None else interruption
     searched = _evolved(session, request, progress, interruption)
     found = _row(session, options, searched.found)
@@ -215,26 +190,13 @@ def _fitted(draft: Draft, columns: int, fmt: Format) -> Bits:
 
 def _generated(dtype: str, columns: int, seed: int) -> list[Bits]:
     """Rows from the hypothesis strategies."""
-    import hypothesis
+    from hypothesis import Phase
 
     from softcheck import strategies
 
     rows: list[Bits] = []
-
-    @hypothesis.seed(seed)
-    @hypothesis.settings(
-        max_examples=_EXAMPLES,
-        deadline=None,
-        database=None,
-        phases=[hypothesis.Phase.generate],
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    @hypothesis.given(strategies.rows(dtype, min_columns=columns, max_columns=columns))
-    def collect(row: Bits) -> None:
-        rows.append(row)
-
-    with no_constants():
-        collect()
+    drawn = strategies.rows(dtype, min_columns=columns, max_columns=columns)
+    call_with_each(drawn, rows.append, seed=seed, examples=_EXAMPLES, phases=[Phase.generate])
     return rows
 
 

@@ -133,7 +133,8 @@ class Session(Pool):
                 fresh = False
             except WorkerDiedError as died:
                 if worker.running is not None:
-                    keep(self._ended(worker, on_case(request, worker.running), died))
+                    call = on_case(request, worker.running)
+                    keep(_alone_on_case(call, again_alone(self, worker, call, died, Measured)))
                 elif worker.calls:
                     lay_idle(self, worker.calls, died)
                 elif len(results) == before:
@@ -188,7 +189,7 @@ class Session(Pool):
         """
         answer = alone(self, call, Measured)
         if isinstance(answer, WorkerDiedError):
-            return _dead(call, answer)
+            return _alone_on_case(call, answer)
         shown = {violation.kind for violation in answer.measurement.violations}
         for violation in doubtful.measurement.violations:
             if violation.kind in shown:
@@ -199,15 +200,7 @@ class Session(Pool):
                     f"{call.variant}, {call.name}: {violation.kind} ({violation.message}) in a process in which other variants had run "
                     f"({others}), and not alone in a new one: one of these left something behind"
                 )
-        return CaseMeasurement(call.variant, doubtful.case, answer.measurement, answer.seconds)
-
-    def _ended(self, worker: Worker, call: Call, died: WorkerDiedError) -> CaseMeasurement:
-        """Repeats alone a case whose worker died, and returns the result: its answer, or the new process's death."""
-        assert isinstance(call.request, RunCase)
-        answer = again_alone(self, worker, call, died, Measured)
-        if isinstance(answer, Measured):
-            return CaseMeasurement(call.variant, call.request.case, answer.measurement, answer.seconds)
-        return _dead(call, answer)
+        return _alone_on_case(call, answer)
 
     def run_domain(self, variant: str, domain: Domain, start: int, count: int) -> Measurement:
         """Returns the measurement of one variant on a part of a domain.
@@ -230,18 +223,16 @@ class Session(Pool):
                         found = reply.measurement
             except WorkerDiedError as died:
                 if found is None and (has_begun or not worker.calls):
-                    found = self._part(worker, call, died, (count, domain.columns))
+                    answer = again_alone(self, worker, call, died, Measured)
+                    if isinstance(answer, Measured):
+                        found = answer.measurement
+                    else:
+                        lost = death(answer, f"expected an output for {call.name}")
+                        found = unmeasured((count, domain.columns), (lost,))
                 elif found is None:
                     lay_idle(self, worker.calls, died)
         self.patience.count(variant, domain.dtype, found.violations)
         return found
-
-    def _part(self, worker: Worker, call: Call, died: WorkerDiedError, shape: tuple[int, int]) -> Measurement:
-        """Does the same as ``_ended`` for a part of a domain."""
-        answer = again_alone(self, worker, call, died, Measured)
-        if isinstance(answer, Measured):
-            return answer.measurement
-        return unmeasured(shape, (death(answer, f"expected an output for {call.name}"),))
 
     def job(self, case: Case, variants: Sequence[str]) -> Job[CaseMeasurement]:
         """Returns ``run_case`` as a job of ``pool.spread``."""
@@ -300,13 +291,15 @@ def rows_to_run(case: Case, backend: str) -> int | None:
     return None if rows <= limit else limit
 
 
-def _dead(call: Call, died: WorkerDiedError) -> CaseMeasurement:
-    """Returns the result of a call on a case that ended its process alone too."""
+def _alone_on_case(call: Call, answer: Measured | WorkerDiedError) -> CaseMeasurement:
+    """Returns the result of a call on a case that was made alone: the answer, or the end of that process too."""
     assert isinstance(call.request, RunCase)
     case, first_rows = call.request.case, call.request.first_rows
+    if isinstance(answer, Measured):
+        return CaseMeasurement(call.variant, case, answer.measurement, answer.seconds)
     rows, columns = case.shape
     shape = min(rows, first_rows or rows), columns
-    return CaseMeasurement(call.variant, case, unmeasured(shape, (death(died),)), 0.0)
+    return CaseMeasurement(call.variant, case, unmeasured(shape, (death(answer),)), 0.0)
 
 
 def death(died: WorkerDiedError, expected: str = "expected an output") -> Violation:

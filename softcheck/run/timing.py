@@ -9,7 +9,7 @@ import torch
 from oracles.formats import FORMATS
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
-from softcheck.run.protocol import Done, Reply, Started, Time, Timed
+from softcheck.run.protocol import Reply, Started, Time, Timed
 from softcheck.speed.clock import CudaClock
 from softcheck.speed.engine import DeviceLostError, Engine, TimingPlan
 from softcheck.speed.guards import Watch
@@ -20,7 +20,7 @@ from softcheck.speed.vetting import Function
 def measure(
     functions: Mapping[str, Function], request: Time, device: torch.device, operation: Operation
 ) -> Iterator[Reply]:
-    """Yields Started before each variant runs, then Timed and Done. Only judged outputs are timed.
+    """Yields Started before each variant runs, then Timed. Only judged outputs are timed.
 
     Raises UsageError without a CUDA device: the interpreter's times say nothing of a GPU.
     """
@@ -58,11 +58,10 @@ def measure(
                 "not_cold", "the flush between calls was not seen to empty the cache; the figures may be of a warm one"
             )
         )
-    yield Timed(msgspec.structs.replace(samples, alarms=tuple(alarms), clock_mhz=watch.clock_mhz()))
     # Graphs hold their memory until they are deleted, and the next shape needs other sizes.
     del steps
     torch.cuda.empty_cache()
-    yield Done()
+    yield Timed(msgspec.structs.replace(samples, alarms=tuple(alarms), clock_mhz=watch.clock_mhz()))
 
 
 def forget_compiled() -> None:

@@ -13,16 +13,16 @@ import torch
 from softcheck.calling import activity
 from softcheck.calling.call import is_out_of_memory
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
-from softcheck.run.protocol import Failed, NoDevice, Ready, Reply, Request, decode_request, encode_reply, is_fatal
+from softcheck.run.protocol import Failed, Ready, Reply, Request, decode_request, encode_reply, is_fatal
 from softcheck.run.serving import Server
 from softcheck.toolchain import compile_seconds
 
 
-def _open_device(choice: str) -> tuple[torch.device, Ready] | NoDevice:
+def _open_device(choice: str) -> tuple[torch.device, Ready] | Failed:
     """Opens the requested device. Sets TRITON_INTERPRET before any kernel is decorated."""
     has_gpu = torch.cuda.is_available()
     if choice == "cuda" and not has_gpu:
-        return NoDevice(
+        return Failed(
             "--device cuda: torch sees no CUDA device. Run on a machine with a GPU and a CUDA build of torch, "
             "or ask for --device interpreter, which checks logic but not GPU arithmetic"
         )
@@ -85,7 +85,7 @@ def main() -> None:
     # Two workers on two cores: torch's own thread pool would only make them fight.
     torch.set_num_threads(1)
     opened = _open_device(choice)
-    if isinstance(opened, NoDevice):
+    if isinstance(opened, Failed):
         connection.send_bytes(encode_reply(opened))
         return
     device, ready = opened

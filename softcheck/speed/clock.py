@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -21,44 +21,15 @@ _HOLD_UP_CYCLES = 6_000_000
 """Some 3 ms: longer than the host takes to launch anything that is compiled."""
 
 
-class Clock(Protocol):
-    """Times calls on one device."""
-
-    def flush(self) -> None:
-        """Empties the cache of everything that a call could read."""
-
-    def span(self, call: Call, *, hide_launch: bool) -> tuple[Any, Span]:
-        """Runs a call; what it returned and its span. Hidden, the launch itself takes no part in the span."""
-
-    def capture(self, call: Call) -> "Captured | str":
-        """The call as a graph, or the reason why it can't be one."""
-
-    def alive(self) -> bool:
-        """True if the device can still be used: an illegal access ruins it for the whole process."""
-
-    def hold_up(self) -> None:
-        """Keeps the caller's stream busy for some milliseconds, while the host goes on."""
-
-    def room(self) -> int:
-        """Bytes of the device's memory that are free."""
-
-    def synchronize(self) -> None:
-        """Waits for the device."""
-
-    def cache_state(self) -> Literal["cold", "unverified"]:
-        """Returns "cold" if a flush was seen to empty the cache."""
-
-
-class Captured:
+class Captured(NamedTuple):
     """A call that can be replayed, and what it returned: memory that each replay writes anew."""
 
-    def __init__(self, replay: Call, returned: Any) -> None:
-        self.replay = replay
-        self.returned = returned
+    replay: Call
+    returned: Any
 
 
 class CudaClock:
-    """Events, flushes and graphs on a CUDA device."""
+    """Times calls on a CUDA device, by events, flushes and graphs."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -69,11 +40,11 @@ class CudaClock:
         self._into = torch.empty((), dtype=torch.int32, device=device)
 
     def flush(self) -> None:
-        """Reads twice the L2's size from elsewhere."""
+        """Empties the cache of everything that a call could read, by reading twice the L2's size from elsewhere."""
         torch.amax(self._flushing, dim=0, out=self._into)
 
     def span(self, call: Call, *, hide_launch: bool) -> tuple[Any, Span]:
-        """Between two events around the call. Hidden, the device is kept busy while the host launches."""
+        """Runs a call between two events; what it returned and its span. Hidden, the launch takes no part in the span."""
         begin, end = _event(), _event()
         if hide_launch:
             torch.cuda._sleep(_DELAY_CYCLES)  # type: ignore[no-untyped-call]  # noqa: SLF001 - torch's own tests hide launches this way; nothing public does
@@ -118,15 +89,15 @@ class CudaClock:
             return
 
     def alive(self) -> bool:
-        """True if waiting for the device raises nothing."""
+        """True if the device can still be used: an illegal access ruins it for the whole process."""
         return is_usable(self._device)
 
     def hold_up(self) -> None:
-        """Spins on the caller's stream."""
+        """Keeps the caller's stream busy for some milliseconds, while the host goes on."""
         torch.cuda._sleep(_HOLD_UP_CYCLES)  # type: ignore[no-untyped-call]  # noqa: SLF001 - as in span
 
     def room(self) -> int:
-        """Free memory, what torch has cached and would hand out again included."""
+        """Bytes of free memory, what torch has cached and would hand out again included."""
         free, _ = torch.cuda.mem_get_info(self._device)
         return int(free) + torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
 
@@ -156,7 +127,7 @@ class CudaClock:
         return 2.0 * clock * 1e3 * width / 8 if clock and width else None
 
 
-def estimate(clock: Clock, call: Call, *, most: int, settled: Callable[[Sequence[float]], bool]) -> list[float]:
+def estimate(clock: CudaClock, call: Call, *, most: int, settled: Callable[[Sequence[float]], bool]) -> list[float]:
     """Warms a call up until its times settle, or after ``most`` launches; the times."""
     times: list[float] = []
     while len(times) < most and not settled(times):

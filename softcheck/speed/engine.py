@@ -18,7 +18,7 @@ from softcheck.calling.call import describe
 from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.speed import statistics
-from softcheck.speed.clock import RESOLUTION, Captured, Clock, estimate
+from softcheck.speed.clock import RESOLUTION, Captured, CudaClock, estimate
 from softcheck.speed.inputs import Rotation
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.vetting import Function, Vetted, Vetting
@@ -106,7 +106,7 @@ class Engine:
     """Measures one shape on one device."""
 
     def __init__(
-        self, plan: TimingPlan, device: torch.device, clock: Clock, look: Callable[[], None] = lambda: None
+        self, plan: TimingPlan, device: torch.device, clock: CudaClock, look: Callable[[], None] = lambda: None
     ) -> None:
         self._plan = plan
         self._clock = clock

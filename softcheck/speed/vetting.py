@@ -1,14 +1,14 @@
 """Test of a variant before it may be timed: its output on the timed shape is judged before its speed counts."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from oracles.formats import Bits, decode
 from oracles.reference import Reference
 from softcheck.calling.call import describe, returned_wrongly, to_bits
-from softcheck.contract import FindingKind
+from softcheck.contract import BOUNDED_KINDS
 from softcheck.judge.judge import judge, reference
 from softcheck.operations.operation import Operation
 from softcheck.probes.poison import nan_filled
@@ -16,19 +16,15 @@ from softcheck.speed.inputs import Rotation
 
 Function = Callable[[torch.Tensor], Any]
 
-_INACCURATE = frozenset({FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION, FindingKind.ORDER_VIOLATION})
-"""An inaccurate kernel that does all the work may be timed; one that skips work may not."""
-
 _MOST_OFF = 0.1
 """A row whose sum misses 1 by more was not computed: far beyond rounding, which the judge has looked at."""
 
 
-class Vetted:
+class Vetted(NamedTuple):
     """A variant whose output on the timed shape was judged: the block's answer, and its largest ULP error."""
 
-    def __init__(self, answer: torch.Tensor, max_ulp: float | None) -> None:
-        self.answer = answer
-        self.max_ulp = max_ulp
+    answer: torch.Tensor
+    max_ulp: float | None
 
 
 class Vetting:
@@ -64,7 +60,8 @@ class Vetting:
             reference=self._exact,
             operation=self._operation,
         )
-        wrong = next((v for v in judged.violations if v.kind not in _INACCURATE), None)
+        # An inaccurate kernel that does all the work may be timed; one that skips work may not.
+        wrong = next((v for v in judged.violations if v.kind not in BOUNDED_KINDS), None)
         if wrong is not None:
             return f"the output on the timed shape is wrong: {wrong.message}"
         # The rest repeats the judged rows; a row that was left out holds NaN, one that was not computed misses 1 by far.

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -90,129 +91,85 @@ def compiling(target: str) -> Iterator[list[CompiledKernel]]:
             "start a process without TRITON_INTERPRET"
         )
     driver = triton.runtime.driver
-    recorder = _Recorder(target)
+    found: list[CompiledKernel] = []
+    seen: set[str] = set()
+    caches: dict[JITFunction, Any] = {}
     active, run = driver._active, JITFunction.run  # noqa: SLF001 - reading the active driver would start a real one
+
+    def compile_only(kernel: JITFunction, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:  # noqa: ARG001
+        if kernel not in caches:
+            # A cache for this target only.
+            caches[kernel] = kernel.device_caches
+            kernel.device_caches = defaultdict(kernel.create_binder)
+        try:
+            compiled = run(kernel, *args, grid=grid, warmup=True, **options)
+        except Exception as error:
+            raise KernelCompileError(_refusal(kernel, target, error)) from error
+        if compiled.hash not in seen:
+            seen.add(compiled.hash)
+            meta = compiled.metadata
+            found.append(CompiledKernel(compiled.name, target, compiled.asm, meta.shared, meta.num_warps))
+        return compiled
+
     driver.set_active(stand_in_driver(target))
-    JITFunction.run = recorder.wrap(run)
+    JITFunction.run = compile_only
     # Cached by device number alone, so a real GPU's limit would be taken for this target's, and the other way round.
     triton_compiler.max_shared_mem.cache_clear()
     try:
-        yield recorder.kernels
+        yield found
     finally:
-        recorder.restore_caches()
+        for kernel, cache in caches.items():
+            kernel.device_caches = cache
         JITFunction.run = run
         driver._active = active  # noqa: SLF001
         triton_compiler.max_shared_mem.cache_clear()
 
 
-def _gpu_target(target: str) -> GPUTarget:
-    if target not in _DEVICES:
-        raise UsageError(f"unknown target {target!r}; expected one of: {', '.join(TARGETS)}")
-    backend, _, architecture = target.partition(":")
-    return GPUTarget(backend, int(architecture) if backend == "cuda" else architecture, _DEVICES[target].warp_size)
-
-
-class _Recorder:
-    """Turns launches into compiles and keeps the kernels; gives each kernel function a cache for this target only."""
-
-    def __init__(self, target: str) -> None:
-        self.target = target
-        self.kernels: list[CompiledKernel] = []
-        self._seen: set[str] = set()
-        self._caches: dict[JITFunction, Any] = {}
-
-    def wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        def compile_only(kernel: JITFunction, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:  # noqa: ARG001
-            if kernel not in self._caches:
-                self._caches[kernel] = kernel.device_caches
-                kernel.device_caches = defaultdict(kernel.create_binder)
-            try:
-                compiled = run(kernel, *args, grid=grid, warmup=True, **options)
-            except Exception as error:
-                raise KernelCompileError(self._refusal(kernel, error)) from error
-            self._record(compiled)
-            return compiled
-
-        return compile_only
-
-    def restore_caches(self) -> None:
-        for kernel, cache in self._caches.items():
-            kernel.device_caches = cache
-
-    def _record(self, compiled: Any) -> None:
-        if compiled.hash in self._seen:
-            return
-        self._seen.add(compiled.hash)
-        meta = compiled.metadata
-        self.kernels.append(CompiledKernel(compiled.name, self.target, compiled.asm, meta.shared, meta.num_warps))
-
-    def _refusal(self, kernel: JITFunction, error: Exception) -> str:
-        root: BaseException = error
-        while root.__cause__ is not None:
-            root = root.__cause__
-        detail = " ".join(str(error).split())
-        if root is not error:
-            detail += f" ({type(root).__name__}: {' '.join(str(root).split())})"
-        return f"kernel {kernel.fn.__name__} does not compile for {self.target}: {type(error).__name__}: {detail[:600]}"
+def _refusal(kernel: JITFunction, target: str, error: Exception) -> str:
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    detail = " ".join(str(error).split())
+    if root is not error:
+        detail += f" ({type(root).__name__}: {' '.join(str(root).split())})"
+    return f"kernel {kernel.fn.__name__} does not compile for {target}: {type(error).__name__}: {detail[:600]}"
 
 
 def stand_in_driver(target: str) -> Any:
-    """A driver for Triton that answers as a GPU does and has none; ``target`` is one of ``TARGETS``."""
-    return _StandInDriver(_gpu_target(target), _DEVICES[target])
+    """Returns a driver for Triton that answers as a GPU does and has none; ``target`` is one of ``TARGETS``.
 
+    Raises UsageError for another target. Autotuned kernels compile every configuration; all are equally fast.
+    """
+    if target not in _DEVICES:
+        raise UsageError(f"unknown target {target!r}; expected one of: {', '.join(TARGETS)}")
+    backend, _, architecture = target.partition(":")
+    device = _DEVICES[target]
+    gpu = GPUTarget(backend, int(architecture) if backend == "cuda" else architecture, device.warp_size)
+    properties = {
+        "max_shared_mem": device.shared_bytes,
+        "max_num_regs": 65536,
+        "multiprocessor_count": device.multiprocessors,
+        "warpSize": device.warp_size,
+        "sm_clock_rate": 1,
+        "mem_clock_rate": 1,
+        "mem_bus_width": 1,
+    }
 
-class _StandInUtilities:
-    """Device properties and loading, without a device."""
+    def benchmark(kernel_call: Callable[[], Any], quantiles: tuple[float, ...]) -> list[float]:
+        kernel_call()
+        return [0.0 for _ in quantiles]
 
-    def __init__(self, device: _Device) -> None:
-        self._device = device
-
-    def get_device_properties(self, _device: int | None = None) -> dict[str, int]:
-        return {
-            "max_shared_mem": self._device.shared_bytes,
-            "max_num_regs": 65536,
-            "multiprocessor_count": self._device.multiprocessors,
-            "warpSize": self._device.warp_size,
-            "sm_clock_rate": 1,
-            "mem_clock_rate": 1,
-            "mem_bus_width": 1,
-        }
-
-    def load_binary(self, *_arguments: Any) -> tuple[None, None, int, int, int]:
-        """Module, function, registers, spills and threads: no module, and as many registers as give full occupancy."""
-        return None, None, 32, 0, 1024
-
-
-class _StandInDriver:
-    """The part of Triton's driver interface that compiling needs."""
-
-    def __init__(self, target: GPUTarget, device: _Device) -> None:
-        self._target = target
-        self.utils = _StandInUtilities(device)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def set_current_device(self, _device: int) -> None:
-        return
-
-    def get_current_stream(self, _device: int | None = None) -> int:
-        return 0
-
-    def get_current_target(self) -> GPUTarget:
-        return self._target
-
-    def get_active_torch_device(self) -> torch.device:
-        return torch.device("cpu")
-
-    def launcher_cls(self, _source: Any, _metadata: Any) -> Callable[..., None]:
-        return lambda *_arguments: None
-
-    def get_benchmarker(self) -> Callable[..., list[float]]:
-        """Autotuned kernels compile every configuration; all are equally fast."""
-
-        def once(kernel_call: Callable[[], Any], quantiles: tuple[float, ...]) -> list[float]:
-            kernel_call()
-            return [0.0 for _ in quantiles]
-
-        return once
+    return SimpleNamespace(
+        utils=SimpleNamespace(
+            get_device_properties=lambda _device=None: dict(properties),
+            # Module, function, registers, spills and threads: no module, and as many registers as give full occupancy.
+            load_binary=lambda *_arguments: (None, None, 32, 0, 1024),
+        ),
+        get_current_device=lambda: 0,
+        set_current_device=lambda _device: None,
+        get_current_stream=lambda _device=None: 0,
+        get_current_target=lambda: gpu,
+        get_active_torch_device=lambda: torch.device("cpu"),
+        launcher_cls=lambda _source, _metadata: lambda *_arguments: None,
+        get_benchmarker=lambda: benchmark,
+    )

@@ -196,7 +196,7 @@ def test_the_flush_tolerant_figure_is_shown_only_where_something_was_flushed():
 
 def test_an_unknown_format_names_the_near_one():
     with pytest.raises(UsageError, match="no output format 'markdwn'; did you mean 'markdown'"):
-        formats.renderer("markdwn")
+        formats.render(INTERPRETED, "markdwn")
 
 
 def test_a_report_of_probes_alone_counts_no_cases():

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,12 @@ from softcheck.run.protocol import Declared, Load
 
 @pytest.fixture
 def worker():
-    with Worker("interpreter") as started:
+    with closing(Worker("interpreter")) as started:
         yield started
 
 
 def test_workers_share_one_server_and_have_groups_of_their_own(worker):
-    with Worker("interpreter") as second:
+    with closing(Worker("interpreter")) as second:
         parents = {Path(f"/proc/{w._process.pid}/stat").read_text().split()[3] for w in (worker, second)}
         groups = {os.getpgid(w._process.pid) for w in (worker, second)}
     assert len(parents) == 1
@@ -38,7 +39,7 @@ def test_death_of_a_forked_worker_is_told_with_its_signal(worker):
 def test_last_words_of_a_forked_worker_are_told(tmp_path):
     (tmp_path / "dies.py").write_text("import os\n\ndef softmax(x):\n    os.write(2, b'the end\\n')\n    os._exit(7)\n")
     with (
-        Worker("interpreter") as worker,
+        closing(Worker("interpreter")) as worker,
         pytest.raises(WorkerDiedError, match="exit status 7; its last words: the end"),
     ):
         list(worker.ask(Load(f"{tmp_path}/dies.py:softmax", ("float16",)), 5.0))
@@ -50,7 +51,7 @@ def test_a_forked_worker_has_the_folder_and_environment_of_its_parent(tmp_path, 
     (tmp_path / "helper_beside.py").write_text("import os\nassert os.environ['SOME_NAME'] == 'some value'\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOME_NAME", "some value")
-    with Worker("interpreter") as worker:
+    with closing(Worker("interpreter")) as worker:
         assert Path(f"/proc/{worker._process.pid}/cwd").readlink() == tmp_path
         replies = list(worker.ask(Load("mine.py:softmax", ("float16",)), 5.0))
     assert isinstance(replies[0], Declared), replies
@@ -58,7 +59,7 @@ def test_a_forked_worker_has_the_folder_and_environment_of_its_parent(tmp_path, 
 
 def test_another_vector_unit_gets_another_server(worker, monkeypatch):
     monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
-    with Worker("interpreter") as second:
+    with closing(Worker("interpreter")) as second:
         parents = [Path(f"/proc/{w._process.pid}/stat").read_text().split()[3] for w in (worker, second)]
     assert parents[0] != parents[1]
 
@@ -72,7 +73,7 @@ def test_a_worker_starts_from_nothing_where_no_server_answers(monkeypatch):
         self._process.kill()
 
     monkeypatch.setattr(forking._Server, "__init__", ended)
-    with Worker("interpreter") as worker:
+    with closing(Worker("interpreter")) as worker:
         assert isinstance(worker._process, subprocess.Popen)
         assert worker.ready.backend == "interpreter"
 

@@ -8,7 +8,8 @@ import pytest
 from oracles.formats import FORMATS
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
-from softcheck.run.search import KEPT, SearchOptions, search, seeds
+from softcheck.run.protocol import SearchOptions
+from softcheck.run.search import KEPT, search, seeds
 from softcheck.run.session import Session
 from softcheck.search.objective import badness
 from softcheck.variants.declaration import Declaration

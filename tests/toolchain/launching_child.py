@@ -6,8 +6,8 @@ import sys
 import torch
 import triton
 
-from softcheck.toolchain import compile as ahead
 from softcheck.toolchain.capture import launched
+from softcheck.toolchain.compile import stand_in_driver
 from softcheck.toolchain.ptx import read_arithmetic
 from softcheck.variants.registry import load
 
@@ -32,8 +32,7 @@ def warmed_up(x):
 
 
 if __name__ == "__main__":
-    target = ahead._gpu_target("cuda:90")
-    triton.runtime.driver.set_active(ahead._StandInDriver(target, ahead._DEVICES["cuda:90"]))
+    triton.runtime.driver.set_active(stand_in_driver("cuda:90"))
     x = torch.zeros((5, 100))
     one_block, prescaled = load("one_block").function, load("exp2_prescaled").function
     answers = {

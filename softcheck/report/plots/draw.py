@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from softcheck.report.figures import TIMES
 from softcheck.report.model import Bin
 from softcheck.report.plots import style
 from softcheck.report.plots.data import COPY, Field, Series, Sweep, front
@@ -11,7 +12,6 @@ from softcheck.report.plots.data import COPY, Field, Series, Sweep, front
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TIMES = "\N{MULTIPLICATION SIGN}"
 _WIDE = 4
 _PANELS = 4
 
