@@ -26,7 +26,7 @@ import shlex
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,8 @@ from softcheck.cases.corpus import encode_case
 from softcheck.cases.importing import case_from_bits
 from softcheck.cases.random_rows import FILLERS, fill
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.judge import judge
+from softcheck.judge.by_contract import judge_in_place
+from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.poison import nan_filled
 from softcheck.report.build import environment
@@ -69,8 +70,7 @@ MOST_FINDINGS = 20
 _SAVE_EVERY = 10.0
 
 
-@dataclass
-class Tally:
+class Tally(msgspec.Struct):
     """Counts of one family's judged rows."""
 
     launches: int = 0
@@ -95,16 +95,14 @@ class Tally:
         self.max_share = max(self.max_share, other.max_share)
 
 
-@dataclass
-class Progress:
+class Progress(msgspec.Struct):
     """One variant in one dtype."""
 
     variant: str
     dtype: str
-    families: dict[str, Tally] = field(default_factory=dict)
-    widths: dict[str, int] = field(default_factory=dict)
-    findings: list[dict[str, Any]] = field(default_factory=list)
-
+    families: dict[str, Tally] = {}
+    widths: dict[str, int] = {}
+    findings: list[dict[str, Any]] = []
     gave_nothing: bool = False
 
     def total(self, name: str) -> float:
@@ -112,8 +110,7 @@ class Progress:
         return sum(getattr(tally, name) for tally in self.families.values())
 
 
-@dataclass
-class State:
+class State(msgspec.Struct):
     """Contents of the file."""
 
     settings: dict[str, Any]
@@ -131,28 +128,18 @@ class State:
     def write(self, path: Path) -> None:
         """Replaces the file as a whole."""
         temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
         temporary.replace(path)
 
 
 def read(path: Path) -> State:
-    """The state in a file; raises OSError and ValueError."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    runs = [
-        Progress(**{**run, "families": {name: Tally(**tally) for name, tally in run["families"].items()}})
-        for run in found["runs"]
-    ]
-    return State(found["settings"], found["environment"], runs)
+    """The state in a file; raises OSError and msgspec.DecodeError."""
+    return msgspec.json.decode(path.read_bytes(), type=State)
 
 
-def measured(x: torch.Tensor, y: torch.Tensor, fmt: Format, declaration: Declaration) -> Measurement:
+def measured(x: torch.Tensor, y: torch.Tensor, fmt: Format, variant: LoadedVariant) -> Measurement:
     """The judge's word on an output where it lies."""
-    masked = declaration.fully_masked
-    if x.device.type == "cuda":
-        from softcheck.judge.device.trust import judge_trusted
-
-        return judge_trusted(x, y, fmt, fully_masked=masked)
-    return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, fully_masked=masked)
+    return judge_in_place(variant, x, y, fmt, STANDARD)
 
 
 def laid_out(x: torch.Tensor, kind: int, fmt: Format) -> Placed:
@@ -273,7 +260,7 @@ class Sweep:
         if returned.output is None:
             run.progress.gave_nothing = True
             return []
-        measurement = measured(x, returned.output, self.fmt, run.variant.declaration)
+        measurement = measured(x, returned.output, self.fmt, run.variant)
         self._report(run, family, measurement.violations, x, returned.output)
         spent = [time.perf_counter() - begun] if columns in run.compiled else []
         run.compiled.add(columns)
@@ -478,7 +465,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         path, state = _begin(options)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, msgspec.DecodeError) as error:
         sys.stderr.write(f"false_alarms.py: {error}\n")
         return 2
     if state.settings["device"] == "cuda" and not torch.cuda.is_available():

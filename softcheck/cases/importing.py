@@ -1,7 +1,6 @@
 """Cases from arrays: bit patterns in memory, ``.npy`` files and ``.safetensors`` files, none of them trusted."""
 
 import math
-import tokenize
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -122,17 +121,9 @@ def _read_npy(file: Path, fmt: Format | None) -> _Array:
             warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2, which it reads all the same
             # numpy.load calls this function for such a file, but would also try archives and pickles first.
             stored = np.lib.format.open_memmap(file, mode="r")
-    # The header is a Python literal: parsing a damaged one can end in any of these.
-    except (
-        ValueError,
-        TypeError,
-        SyntaxError,
-        EOFError,
-        tokenize.TokenError,
-        RecursionError,
-        MemoryError,
-        OverflowError,
-    ) as error:
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the header is a Python literal: parsing a damaged one can end in any exception
         raise UsageError(f"{file} is not a .npy file that can be read, or is damaged: {error}") from None
     found = _npy_format(file, stored.dtype, fmt)
     _check_shape(stored.shape, str(file))

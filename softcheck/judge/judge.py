@@ -1,6 +1,6 @@
 """Comparison of an output with the exact answer: ULPs, sums, special values, error over bound."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -10,13 +10,14 @@ from oracles.reference import FullyMasked, Reference
 from softcheck.calling import float_environment
 from softcheck.errors import UsageError
 from softcheck.judge.histogram import Histogram
-from softcheck.judge.measurement import Extreme, Measurement
-from softcheck.judge.merge import larger
+from softcheck.judge.measurement import Measurement
+from softcheck.judge.merge import merge
 from softcheck.judge.tally import Tally, worst
 from softcheck.operations import bounds, ulp
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.block import Block, rows_of
 from softcheck.operations.operation import Operation
+from softcheck.operations.rules import Rule
 from softcheck.operations.softmax import SOFTMAX
 
 _BLOCK_ELEMENTS = 1 << 15
@@ -65,7 +66,7 @@ def judge(
     rows, columns = input_bits.shape
     constants = bounds.model(arithmetic, fmt)
     standard = None if constants == bounds.model(STANDARD, fmt) else bounds.model(STANDARD, fmt)
-    summary = _Summary(Tally(operation.rules))
+    summary = _Summary(operation.rules)
     step = max(1, _BLOCK_ELEMENTS // max(1, columns))
     for first in range(0, rows if columns else 0, step):
         chosen = slice(first, min(first + step, rows))
@@ -75,14 +76,8 @@ def judge(
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             doubtful = block.doubtful_rows()
             if len(doubtful):
-                summary.rejudged_rows += len(doubtful)
                 block = block.with_reference(doubtful, operation.prove(logits[doubtful], fully_masked))
-            summary.add(block)
-            if standard is not None:
-                share = block.largest_share(standard)
-                summary.max_standard_share = max(
-                    (s for s in (summary.max_standard_share, share) if s is not None), default=None
-                )
+            summary.add(block, len(doubtful), None if standard is None else block.largest_share(standard))
     measured = summary.measurement(rows, columns)
     return measured if standard is None else msgspec.structs.replace(measured, contract=arithmetic)
 
@@ -105,66 +100,48 @@ def _check(input_bits: Bits, output_bits: Bits, fmt: Format, given: Reference | 
         )
 
 
-@dataclass(slots=True)
 class _Summary:
     """Figures over the blocks judged so far."""
 
-    tally: Tally
-    elements: int = 0
-    max_ulp: Extreme | None = None
-    ulp_sum: float = 0.0
-    histogram: Histogram = field(default_factory=Histogram)
-    max_ulp_ftz: float | None = None
-    max_bound_share: Extreme | None = None
-    max_standard_share: float | None = None
-    flushed: int = 0
-    max_sum_deviation: float | None = None
-    sum_violations: int = 0
-    special_rows: int = 0
-    fully_masked_rows: int = 0
-    special_mismatches: int = 0
-    rejudged_rows: int = 0
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._tally, self._histogram = Tally(rules), Histogram()
+        self._parts = [Measurement(rows=0, columns=0)]
 
-    def add(self, block: Block) -> None:
-        """Adds a block's figures and violations."""
-        comparable, ordinary = block.specials.comparable, block.specials.ordinary
+    def add(self, block: Block, rejudged: int, standard_share: float | None) -> None:
+        """Adds a block's figures and violations, with its rejudged rows and its share of the standard contract's bound."""
+        comparable, summed = block.specials.comparable, block.summed_rows.any()
         errors = block.errors if comparable.all() else block.errors[comparable]
+        part = Measurement(
+            rows=0,
+            columns=0,
+            elements=errors.size,
+            ulp_sum=float(errors.sum()),
+            max_standard_share=standard_share,
+            max_sum_deviation=float(np.nanmax(np.abs(block.sum_deviations))) if summed else None,
+            sum_violations=int(np.count_nonzero(block.sum_violations)) if summed else 0,
+            special_rows=int(np.count_nonzero(~block.specials.ordinary)),
+            fully_masked_rows=int(np.count_nonzero(np.isneginf(block.logits).all(axis=1))),
+            special_mismatches=int(np.count_nonzero(block.specials.mismatched)),
+            rejudged_rows=rejudged,
+        )
         if errors.size:
-            self.elements += errors.size
-            self.ulp_sum = min(self.ulp_sum + float(errors.sum()), ulp.LARGEST)
-            self.histogram.add(errors)
-            self.max_ulp = larger(self.max_ulp, worst(block, block.errors))
-            as_if_flushing = ulp.error_as_if_flushing(block.errors, block.output, block.exact)
-            self.max_ulp_ftz = max(self.max_ulp_ftz or 0.0, float(np.nanmax(as_if_flushing)))
-            self.max_bound_share = larger(self.max_bound_share, worst(block, block.shares))
-            self.flushed += int(np.count_nonzero(block.flushed))
-        if block.summed_rows.any():
-            deviation = float(np.nanmax(np.abs(block.sum_deviations)))
-            self.max_sum_deviation = max(self.max_sum_deviation or 0.0, deviation)
-            self.sum_violations += int(np.count_nonzero(block.sum_violations))
-        self.special_rows += int(np.count_nonzero(~ordinary))
-        self.fully_masked_rows += int(np.count_nonzero(np.isneginf(block.logits).all(axis=1)))
-        self.special_mismatches += int(np.count_nonzero(block.specials.mismatched))
-        self.tally.add(block)
+            self._histogram.add(errors)
+            part = msgspec.structs.replace(
+                part,
+                max_ulp=worst(block, block.errors),
+                max_ulp_ftz=float(np.nanmax(ulp.error_as_if_flushing(block.errors, block.output, block.exact))),
+                max_bound_share=worst(block, block.shares),
+                flushed=int(np.count_nonzero(block.flushed)),
+            )
+        self._parts.append(part)
+        self._tally.add(block)
 
     def measurement(self, rows: int, columns: int) -> Measurement:
         """The finished measurement."""
-        return Measurement(
+        return msgspec.structs.replace(
+            merge(self._parts),
             rows=rows,
             columns=columns,
-            elements=self.elements,
-            max_ulp=self.max_ulp,
-            ulp_sum=self.ulp_sum,
-            histogram=self.histogram.counts(),
-            max_ulp_ftz=self.max_ulp_ftz,
-            max_bound_share=self.max_bound_share,
-            max_standard_share=self.max_standard_share,
-            flushed=self.flushed,
-            max_sum_deviation=self.max_sum_deviation,
-            sum_violations=self.sum_violations,
-            special_rows=self.special_rows,
-            fully_masked_rows=self.fully_masked_rows,
-            special_mismatches=self.special_mismatches,
-            rejudged_rows=self.rejudged_rows,
-            violations=self.tally.violations(),
+            histogram=self._histogram.counts(),
+            violations=self._tally.violations(),
         )

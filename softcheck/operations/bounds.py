@@ -29,13 +29,13 @@ _DIVISION = {"div_full": 5.0, "div_rn": 1.0, "reciprocal": 6.0}
 ISA, CUDA C++ programming guide), and so within 2.5 ULP, 5 u, of the exact quotient. A multiplication by the reciprocal
 adds one u."""
 
-_VANISHED = 800.0
+VANISHED = 800.0
 """A d beyond which every kernel gives less than tau: exp(-800) is below 2^-1154, and 800 c is at most 4."""
 
-_LARGEST_EXPONENT = 700.0
+LARGEST_EXPONENT = 700.0
 """Largest exponent whose exp is finite in float64, rounded down."""
 
-_ONE_SIDED = 0.125
+ONE_SIDED = 0.125
 """B beyond which an output may be farther above g than below it. Up to this B, exp(B) - 1 serves both sides: it is at
 most an eighth larger than 1 - exp(-B). No float32 arithmetic that subtracts a maximum has a larger B on rows of up to
 2^21 columns."""
@@ -74,6 +74,25 @@ class Model:
     def rounds_logits(self) -> bool:
         """True if errors grow with the logits themselves, and not only with their distance from the maximum."""
         return self.prescaled or self.scaling > 0
+
+    @property
+    def per_logit(self) -> float:
+        """Error of the exponent per unit of |x| + |max x|."""
+        return self.scaling + (self.exponent if self.prescaled else 0.0)
+
+    @property
+    def left_at_maximum(self) -> float:
+        """Exponent that a fused scaling leaves at the largest logit, per unit of |max x|: the rounding error of one product.
+
+        If it is the product with log2(e), it is less than c/2. If it is a product before that, it is less than ``scaling``.
+        """
+        return self.scaling + (0.5 * self.exponent if self.prescaled else 0.0)
+
+    def shared(self, columns: int) -> float:
+        """The part of B_j that all elements of a row share, without the logarithm of exp(A)'s weighted mean."""
+        longest = depth(columns, self.lanes)
+        summing = longest * self.addition + columns * self.underflow + self.denominator
+        return summing + self.division + longest * self.rescale
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +186,15 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
         additions = longest * constants.addition + columns * constants.underflow + constants.denominator
         common = weighted + additions + constants.division + longest * constants.rescale
         logarithmic += common[:, None]
-        limit = np.expm1(np.minimum(logarithmic, _LARGEST_EXPONENT))
+        limit = np.expm1(np.minimum(logarithmic, LARGEST_EXPONENT))
         limit *= exact.high
-        far = logarithmic > _ONE_SIDED
+        far = logarithmic > ONE_SIDED
         underflown = exact.in_ulps(constants.underflow) * _smallest_sum_inverse(values, common - weighted, constants)
         if constants.rounds_logits:
             _add_underflown(limit, values, probabilities, logarithmic, exact)
         limit += underflown
         # Errors too large for this arithmetic promise nothing, however small g is.
-        limit[(logarithmic > _LARGEST_EXPONENT) & ~masked] = np.finfo(np.float64).max
+        limit[(logarithmic > LARGEST_EXPONENT) & ~masked] = np.finfo(np.float64).max
         rounding = _rounding(limit, logarithmic, constants)
         if masked.any():
             rounding = np.where(masked, 0.0, rounding)
@@ -211,14 +230,13 @@ def _logarithmic_errors(values: Values, probabilities: Values, constants: Model)
     top = values.max(axis=1, keepdims=True)
     if constants.rounds_logits:
         # One fused multiply and add may leave a nonzero exponent even at the maximum, so eta_e applies to all elements.
-        per_logit = constants.scaling + (constants.exponent if constants.prescaled else 0.0)
-        errors = per_logit * np.abs(values) + per_logit * np.abs(top) + constants.exponential
+        errors = constants.per_logit * np.abs(values) + constants.per_logit * np.abs(top) + constants.exponential
         if not constants.prescaled:
-            errors += constants.exponent * np.minimum(top - values, _VANISHED)
+            errors += constants.exponent * np.minimum(top - values, VANISHED)
         # -inf logits have the probability 0 whatever the error.
         np.minimum(errors, np.finfo(np.float64).max, out=errors)
     else:
-        errors = np.minimum(top - values, _VANISHED)
+        errors = np.minimum(top - values, VANISHED)
         below = errors > 0
         errors *= constants.exponent
         errors += constants.exponential * below
@@ -228,7 +246,7 @@ def _logarithmic_errors(values: Values, probabilities: Values, constants: Model)
     growth += errors
     far = np.fmax.reduce(errors, axis=1, initial=0.0) > 1
     if far.any():
-        growth[far] = np.expm1(np.minimum(errors[far], _LARGEST_EXPONENT))
+        growth[far] = np.expm1(np.minimum(errors[far], LARGEST_EXPONENT))
     return errors, np.log1p(np.einsum("ij,ij->i", probabilities, growth))
 
 
@@ -236,20 +254,17 @@ def _smallest_sum_inverse(values: Values, common: Values, constants: Model) -> V
     """Largest factor by which dividing by the computed sum enlarges an underflow in a numerator, [rows, 1].
 
     The largest logit's own exponential is exactly 1, so the sum is at least 1 but for its rounding, ``common``. Only a
-    fused scaling leaves an exponent there: the rounding error of one product. If it is the product with log2(e), the
-    exponent is less than c/2 times the logit. If it is a product before that, the exponent is less than ``scaling``
-    times the logit.
+    fused scaling leaves an exponent there.
     """
     common = common + _left_at_maximum(values, constants)
-    return np.exp(np.minimum(common, _LARGEST_EXPONENT))[:, None]
+    return np.exp(np.minimum(common, LARGEST_EXPONENT))[:, None]
 
 
 def _left_at_maximum(values: Values, constants: Model) -> Values:
     """Largest distance of the largest logit's own exponential from 1, in the logarithm, [rows]."""
     if not constants.rounds_logits:
         return np.zeros(len(values))
-    left = constants.scaling + (0.5 * constants.exponent if constants.prescaled else 0.0)
-    errors: Values = left * np.abs(values.max(axis=1)) + constants.exponential
+    errors: Values = constants.left_at_maximum * np.abs(values.max(axis=1)) + constants.exponential
     return errors
 
 

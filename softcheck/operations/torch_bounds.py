@@ -14,8 +14,6 @@ from softcheck.operations.operation import Limits
 
 _ABOVE, _BELOW = 1.0 + 2.0**-46, 1.0 - 2.0**-30
 """Factors that lead a float64 softmax over the power of two next to it."""
-_VANISHED, _LARGEST_EXPONENT, _ONE_SIDED = 800.0, 700.0, 0.125
-"""Distances, exponents and logarithmic errors beyond which ``softcheck.operations.bounds`` changes its form."""
 _FRACTION_BITS, _BIAS = 52, 1023
 
 
@@ -37,42 +35,39 @@ def softmax_limits(x: torch.Tensor, fmt: Format, model: bounds.Model | None, *, 
         return Limits(exact, per_ulp, None, None)
 
     columns = x.shape[1]
-    longest = bounds.depth(columns, model.lanes)
     top = logits.amax(dim=1, keepdim=True)
-    distance = (top - logits).clamp_(max=_VANISHED)
+    distance = (top - logits).clamp_(max=bounds.VANISHED)
     left_at_maximum: torch.Tensor | float = 0.0
     if model.rounds_logits:
-        per_logit = model.scaling + (model.exponent if model.prescaled else 0.0)
-        errors = (logits.abs() + top.abs()).mul_(per_logit).add_(model.exponential)
+        errors = (logits.abs() + top.abs()).mul_(model.per_logit).add_(model.exponential)
         if not model.prescaled:
             errors += distance * model.exponent
-        left = model.scaling + (0.5 * model.exponent if model.prescaled else 0.0)
-        left_at_maximum = top.abs() * left + model.exponential
+        left_at_maximum = top.abs() * model.left_at_maximum + model.exponential
     else:
         errors = torch.add(distance * model.exponent, distance > 0, alpha=model.exponential)
-    errors.clamp_(max=_LARGEST_EXPONENT)
-    shared = longest * (model.addition + model.rescale) + columns * model.underflow + model.denominator + model.division
+    errors.clamp_(max=bounds.LARGEST_EXPONENT)
+    shared = model.shared(columns)
     weighted = torch.log1p((exact * torch.expm1(errors)).sum(dim=1, keepdim=True))
-    errors = errors.add_(weighted + shared).clamp_(max=_LARGEST_EXPONENT)
+    errors = errors.add_(weighted + shared).clamp_(max=bounds.LARGEST_EXPONENT)
 
     in_ulps = exact * per_ulp
     limits = torch.expm1(errors).mul_(in_ulps)
     underflown: torch.Tensor | float = 0.0
     if model.underflow:
         common = torch.as_tensor(shared + left_at_maximum, dtype=torch.float64, device=x.device)
-        underflown = per_ulp * (model.underflow * torch.exp(common.clamp(max=_LARGEST_EXPONENT)))
+        underflown = per_ulp * (model.underflow * torch.exp(common.clamp(max=bounds.LARGEST_EXPONENT)))
         limits += underflown
     masked = logits == -math.inf
     rounding = torch.full_like(limits, 0.5)
     if model.rounds_result:
         rounding = torch.where(limits > 0.5, torch.exp(errors), 0.5 + 0.5 * errors)
         limits += rounding
-    if strict and (model.rounds_logits or model.exponent * _VANISHED + shared > _ONE_SIDED):
+    if strict and (model.rounds_logits or model.exponent * bounds.VANISHED + shared > bounds.ONE_SIDED):
         least = in_ulps * torch.exp(-errors)
         below = in_ulps - least + underflown
         if model.rounds_result:
             below += least * fmt.unit_roundoff
-        limits = torch.where(errors > _ONE_SIDED, torch.minimum(limits, below), limits)
+        limits = torch.where(errors > bounds.ONE_SIDED, torch.minimum(limits, below), limits)
     limits = torch.minimum(limits, 2.0 * per_ulp).masked_fill_(masked, 0.0)
     of_sum = torch.expm1((2.0 * weighted[:, 0] if model.rescale else 0.0) + torch.full_like(top[:, 0], shared))
     sums = of_sum + ((rounding / per_ulp).masked_fill_(masked, 0.0).sum(dim=1) + columns * model.underflow)

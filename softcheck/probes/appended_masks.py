@@ -36,9 +36,7 @@ class _AppendedMasks(ChangeProbe):
         masked = np.full((len(bits), columns), encode(np.array([-np.inf]), fmt)[0], dtype=fmt.storage)
         masked[:, kept] = bits
         words = f"{_COLUMNS} columns with {columns - _COLUMNS} {place} columns of -inf"
-        return compared(
-            subject, bits, masked, words=words, name=PROPERTY, arranged=lambda first, second: (first, second[:, kept])
-        )
+        return compared(subject, bits, masked, words=words, name=PROPERTY, of_changed=kept)
 
 
 PROBE = _AppendedMasks("appended_masks")

@@ -9,6 +9,7 @@ import torch
 from oracles.formats import Bits, Format, bits_hex, decode, encode
 from softcheck.calling.call import Called, Returned, call, place
 from softcheck.cases.case import PACKED, Layout
+from softcheck.cases.recipe import available_bytes
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import judge_call
 from softcheck.probes.base import Probe, Setting, Subject, Trial
@@ -106,8 +107,7 @@ def free_bytes(device: torch.device) -> int:
     """Bytes that a probe may plan with: free on the GPU, or available on the host."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123 - a pseudo-file
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    return available_bytes() or 0
 
 
 def _first(found: Sequence[tuple[str, Violation]]) -> Shown:

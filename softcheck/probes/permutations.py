@@ -37,14 +37,7 @@ class _Permutations(ChangeProbe):
         bits = ordinary_rows(64 if setting.on_gpu else 2, _columns(setting), fmt, setting.seed)
         order = _order(trial.parameters, decode(bits, fmt)[0], setting.seed)
         words = f"columns {_ORDERS[trial.parameters]}"
-        return compared(
-            subject,
-            bits,
-            bits[:, order],
-            words=words,
-            name=PROPERTY,
-            arranged=lambda first, second: (first[:, order], second),
-        )
+        return compared(subject, bits, bits[:, order], words=words, name=PROPERTY, columns=order)
 
 
 PROBE = _Permutations("permutations")

@@ -1,9 +1,11 @@
 """Two inputs whose exact answers are the same up to an arrangement, and findings of many trials merged by kind."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from oracles.formats import Bits
 from softcheck.contract import FindingKind
@@ -20,13 +22,13 @@ def compared(
     *,
     words: str,
     name: str,
-    arranged: Callable[[Bits, Bits], tuple[Bits, Bits]],
+    columns: NDArray[np.int64] | None = None,
+    of_changed: NDArray[np.int64] | None = None,
 ) -> Outcome:
     """Judges the changed input's output, and records whether both outputs hold the same bits.
 
-    ``arranged`` takes the two outputs, plain and changed, and puts elements that exact softmax makes equal into the
-    same places. The property ``name`` is True if their bits are equal. The plain input's values are not judged: cases
-    do that.
+    ``columns`` of the plain output and ``of_changed`` of the changed one have equal answers; None is for all columns in
+    order. The property ``name`` is True if their bits are equal. The plain input's values are not judged: cases do that.
     """
     before, after = call_on(subject, plain), judged(subject, changed)
     bits = after.bits(subject.setting.fmt)
@@ -34,10 +36,10 @@ def compared(
     fatal = before.fatal or after.fatal
     if before.output is None or bits is None:
         return Outcome(violations=violations or before.violations, fatal=fatal)
-    first, second = arranged(before.output, bits)
-    return Outcome(
-        violations=violations, properties={name: bool(same_bits(first, second, subject.setting.fmt).all())}, fatal=fatal
-    )
+    first = before.output if columns is None else before.output[:, columns]
+    second = bits if of_changed is None else bits[:, of_changed]
+    same = bool(same_bits(first, second, subject.setting.fmt).all())
+    return Outcome(violations=violations, properties={name: same}, fatal=fatal)
 
 
 class RelationProbe(Probe):

@@ -36,9 +36,7 @@ class _Shifts(ChangeProbe):
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         plain, shifted, constant = _inputs(subject.setting, trial.parameters)
         words = f"with {constant:+g} added to every logit"
-        return compared(
-            subject, plain, shifted, words=words, name=PROPERTY, arranged=lambda first, second: (first, second)
-        )
+        return compared(subject, plain, shifted, words=words, name=PROPERTY)
 
 
 PROBE = _Shifts("shifts")

@@ -95,8 +95,8 @@ def test_ended_run_goes_on_with_what_it_had(tmp_path):
 def test_false_alarm_of_a_judge_is_reported_as_one_with_its_input(tmp_path):
     planted = (
         "from softcheck.contract import FindingKind, Violation\n"
-        "def judged(x, y, fmt, declaration):\n"
-        "    found = right(x, y, fmt, declaration)\n"
+        "def judged(x, y, fmt, variant):\n"
+        "    found = right(x, y, fmt, variant)\n"
         "    alarm = Violation(FindingKind.ULP_EXCEEDS_BOUND, 'planted', row=len(x) - 1, column=0)\n"
         "    return msgspec.structs.replace(found, violations=(alarm,)) if x.shape[1] > 300 else found\n"
     )
@@ -112,10 +112,10 @@ def test_false_alarm_of_a_judge_is_reported_as_one_with_its_input(tmp_path):
 
 def test_wrong_kernel_is_told_from_a_false_alarm(tmp_path):
     planted = (
-        "def judged(x, y, fmt, declaration):\n"
+        "def judged(x, y, fmt, variant):\n"
         "    if x.shape[1] > 8:\n"
         "        y[0, 0] = 0.75\n"
-        "    return right(x, y, fmt, declaration)\n"
+        "    return right(x, y, fmt, variant)\n"
     )
     arguments = ["--variants", "torch", "--output", "r.json", "--families", "normal", "--elements", "60000"]
     done = with_judge(planted, *FAST, *arguments, cwd=tmp_path)

@@ -260,6 +260,7 @@ def table_kernels(dtype, columns):
 def comparisons(bits, output, dtype, patches=()):
     """The comparison of an output with ``SOFTMAX.on_device``'s values and limits: by the kernel, and by numpy."""
     import torch
+    from numpy_comparer import compared_by_numpy
 
     from oracles.formats import FORMATS
     from softcheck.calling.call import to_tensor
@@ -273,13 +274,13 @@ def comparisons(bits, output, dtype, patches=()):
     exact, _, limits, _ = SOFTMAX.on_device(x, fmt, bounds.model(STANDARD, fmt))
     with _patched(patches):
         by_kernel = compare.compare(y, exact, limits, fmt)
-    with mock.patch.object(compare, "INTERPRETED", False):
-        return by_kernel, compare.compare(y, exact, limits, fmt)
+    return by_kernel, compared_by_numpy([each.view(-1) for each in (y, exact, limits)], fmt)
 
 
 def compared(output, exact, limits, dtype, scale=None):
     """The kernel's comparison of an output, as bits, with any values."""
     import torch
+    from numpy_comparer import compared_by_numpy
 
     from oracles.formats import FORMATS
     from softcheck.calling.call import to_tensor
@@ -288,11 +289,8 @@ def compared(output, exact, limits, dtype, scale=None):
     fmt = FORMATS[dtype]
     y = to_tensor(output, fmt, torch.device("cpu"))
     rest = [None if values is None else torch.from_numpy(values) for values in (exact, limits, scale)]
-    found = []
-    for interpreted in (True, False):
-        with mock.patch.object(compare, "INTERPRETED", interpreted):
-            found.append(compare.compare(y, rest[0], rest[1], fmt, scale=rest[2]))
-    return found
+    by_kernel = compare.compare(y, rest[0], rest[1], fmt, scale=rest[2])
+    return by_kernel, compared_by_numpy([each.view(-1) for each in (y, *rest) if each is not None], fmt)
 
 
 def lower_binade(unit, MIN_EXPONENT):

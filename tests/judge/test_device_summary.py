@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import asdict
 
+from oracles.formats import FLOAT16
 from softcheck.contract import FindingKind
 from softcheck.judge.device.fields import FIELDS, PLACES, FigureTable
 from softcheck.judge.device.summary import summarise
@@ -36,6 +38,10 @@ def changed(**changes):
     return figures
 
 
+def summarised(figures, most):
+    return summarise(FigureTable(figures), FLOAT16, margin=1e-5, most_broken=most)
+
+
 TABLES = {
     "right": changed(),
     "in doubt": changed(doubtful=(2, 1)),
@@ -51,26 +57,27 @@ TABLES = {
 @pytest.mark.parametrize("table", TABLES)
 def test_torch_and_numpy_reduce_alike(table, most):
     figures = TABLES[table]
-    by_numpy = summarise(FigureTable(figures), margin=1e-5, most_broken=most)
-    by_torch = summarise(FigureTable(torch.from_numpy(figures)), margin=1e-5, most_broken=most)
-    for name in (f for f in by_numpy.__slots__ if f != "chosen"):
-        ours, theirs = getattr(by_numpy, name), getattr(by_torch, name)
+    by_numpy = summarised(figures, most)
+    by_torch = summarised(torch.from_numpy(figures), most)
+    assert (by_numpy.left, by_numpy.broken) == (by_torch.left, by_torch.broken)
+    for name, theirs in asdict(by_torch.kept).items():
+        ours = getattr(by_numpy.kept, name)
         assert ours == (pytest.approx(theirs) if isinstance(theirs, float) else theirs), name
     assert by_numpy.chosen.tolist() == by_torch.chosen.tolist()
 
 
 def test_right_rows_are_all_kept():
-    found = summarise(FigureTable(right_rows()), margin=1e-5, most_broken=5)
+    found = summarised(right_rows(), 5)
     errors = right_rows()[PLACES["error"]]
-    assert (found.left, found.elements, found.special_rows, found.broken) == (0, 4 * (ROWS - 1), 1, {})
-    assert (found.error.value, found.error.row) == (errors.max(), 10 * errors.argmax())
+    assert (found.left, found.kept.elements, found.kept.special_rows, found.broken) == (0, 4 * (ROWS - 1), 1, {})
+    assert (found.kept.max_ulp.value, found.kept.max_ulp.row) == (errors.max(), 10 * errors.argmax())
 
 
 def test_rows_in_doubt_and_few_broken_rows_are_chosen_and_many_are_counted():
     figures = TABLES["broken and in doubt"]
-    few = summarise(FigureTable(figures), margin=1e-5, most_broken=1)
+    few = summarised(figures, 1)
     assert np.flatnonzero(few.chosen).tolist() == [3, 4]
-    many = summarise(FigureTable(figures), margin=1e-5, most_broken=0)
+    many = summarised(figures, 0)
     assert np.flatnonzero(many.chosen).tolist() == [4]
     assert many.broken == {FindingKind.ULP_EXCEEDS_BOUND: (2, 30)}
-    assert many.share.value == 7.0
+    assert many.kept.max_bound_share.value == 7.0

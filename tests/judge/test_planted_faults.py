@@ -196,9 +196,9 @@ def sums_in_float16(output: Any) -> Any:
     return output.astype(np.float16).cumsum(axis=1, dtype=np.float16)[:, -1].astype(np.float64) - 1
 
 
-def first_block_only(summary: Any, judged_block: Any) -> None:
+def first_block_only(summary: Any, judged_block: Any, *rest: Any) -> None:
     if judged_block.first_row == 0:
-        _summary_add(summary, judged_block)
+        _summary_add(summary, judged_block, *rest)
 
 
 def no_disorder(logits: Any, *_: Any) -> Any:

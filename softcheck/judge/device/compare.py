@@ -1,5 +1,5 @@
 # ruff: noqa: N803, PLR0915 - kernels name compile-time constants in capitals, as Triton does, and are one loop
-"""Compared of any operation's output with exact values and limits: one pass over device memory, or numpy on the host.
+"""Comparison of any operation's output with exact values and limits, in one pass over device memory.
 
 The exact values and limits come from ``Operation.on_device``. An operation whose outputs may cancel gives a scale, in
 whose ULP errors are then counted; otherwise the ULP is that of the exact value.
@@ -12,10 +12,9 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from numpy.typing import NDArray
 
-from oracles.formats import FLOAT64, Format, decode
-from softcheck.calling.call import TORCH_DTYPES, to_bits
+from oracles.formats import FLOAT64, Format
+from softcheck.calling.call import TORCH_DTYPES
 from softcheck.errors import UsageError
 from softcheck.judge.device import bins
 from softcheck.judge.device._jit import ALIGNED, INTERPRETED, OPTIONS, jit, launch_on
@@ -23,7 +22,6 @@ from softcheck.judge.device.bins import bin_of, close_table, count, open_table
 from softcheck.judge.device.elements import binade, inverse_ulp
 from softcheck.judge.device.reduction import better, is_nvidia
 from softcheck.judge.device.tiles import REGISTERS, THREADS, default_programs, registers
-from softcheck.judge.histogram import histogram
 
 _BLOCK, _WARPS = 512, 4
 _FLOATS = ("error", "share", "error_sum")
@@ -166,7 +164,8 @@ def compare(
 
     ``output`` has the format's dtype, not float64. ``exact``, and ``scale`` if there is one, are float64; ``limits``,
     float64 or float32, are in ULPs: of ``scale``, or of the exact value. If several elements show the largest figure,
-    the first is named. Raises UsageError if shapes, dtypes or devices don't match.
+    the first is named. Raises UsageError if shapes, dtypes or devices don't match, and without a GPU or Triton's
+    interpreter.
     """
     tensors = [output, exact, limits, *([] if scale is None else [scale])]
     expected = [(TORCH_DTYPES[fmt.name],), (torch.float64,), (torch.float64, torch.float32), (torch.float64,)]
@@ -182,9 +181,9 @@ def compare(
     if output.is_cuda:
         with torch.cuda.device(output.device):
             return _on_device(flat, fmt)
-    if INTERPRETED and output.numel():
-        return _on_device(flat, fmt)
-    return _on_host(flat, fmt)
+    if not INTERPRETED:
+        raise UsageError(f"the output is on {output.device}, expected a GPU, or TRITON_INTERPRET=1")
+    return _on_device(flat, fmt)
 
 
 @lru_cache(maxsize=8)
@@ -258,41 +257,4 @@ def _on_device(flat: list[torch.Tensor], fmt: Format) -> Compared:
         nan_mismatch=first("nan_mismatch"),
         inf_mismatches=int(integers["inf_mismatches"].sum()),
         inf_mismatch=first("inf_mismatch"),
-    )
-
-
-def _on_host(flat: list[torch.Tensor], fmt: Format) -> Compared:
-    y = decode(to_bits(flat[0], fmt), fmt)
-    r, limits, unit = (
-        tensor.numpy().astype(np.float64) for tensor in (flat[1], flat[2], flat[-1 if len(flat) > 3 else 1])
-    )
-    finite = np.isfinite(y) & np.isfinite(r)
-    wrong_nan = np.isnan(y) != np.isnan(r)
-    overflows = np.isinf(y) & (np.abs(r) >= fmt.max) & (np.signbit(y) == np.signbit(r))
-    wrong_inf = (np.isinf(y) | np.isinf(r)) & ~(np.isnan(y) | np.isnan(r) | overflows)
-    with np.errstate(all="ignore"):
-        exponent = np.where(unit == 0, fmt.min_exponent, np.frexp(unit)[1] - 1)
-        quantum = np.maximum(exponent, fmt.min_exponent) - (fmt.precision - 1)
-        errors = np.where(finite, np.abs(np.ldexp(y, -quantum) - np.ldexp(r, -quantum)), -1.0)
-        shares = np.where(limits > 0, errors / limits, np.where(errors > 0, np.inf, 0.0))
-    shares[~finite] = -1.0
-
-    def extremum(values: NDArray[np.float64]) -> Extremum | None:
-        at = int(values.argmax()) if len(values) else 0
-        return Extremum(float(values[at]), at) if finite.any() else None
-
-    def first(flags: NDArray[np.bool_]) -> int | None:
-        return int(flags.argmax()) if flags.any() else None
-
-    return Compared(
-        elements=int(finite.sum()),
-        error=extremum(errors),
-        share=extremum(shares),
-        exceeding=int((shares > 1).sum()),
-        error_sum=float(errors[finite].sum()),
-        histogram=histogram(errors[finite]),
-        nan_mismatches=int(wrong_nan.sum()),
-        nan_mismatch=first(wrong_nan),
-        inf_mismatches=int(wrong_inf.sum()),
-        inf_mismatch=first(wrong_inf),
     )

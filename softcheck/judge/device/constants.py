@@ -33,9 +33,7 @@ class Constants:
     @property
     def additions(self) -> float:
         """The part of B_j that all rows share: sum, division and rescalings, without the weighted mean of A."""
-        model, depth = self.model, bounds.depth(self.columns, self.model.lanes)
-        summing = depth * model.addition + self.columns * model.underflow + model.denominator
-        return summing + model.division + depth * model.rescale
+        return self.model.shared(self.columns)
 
     @property
     def largest_growth(self) -> float:
@@ -79,6 +77,13 @@ class Constants:
     def few_terms(self) -> bool:
         """True if two terms of expm1(B) are within a relative 2^-23: the third is B^2 / 6."""
         return self.largest_growth <= 2.0**-10
+
+    @property
+    def flags(self) -> tuple[int | bool, ...]:
+        """PRECISION, MIN_EXPONENT, ROUNDS, UNDERFLOWS, FAR and MORE_TERMS, as the kernels take them."""
+        fmt = self.fmt
+        own = (self.model.rounds_result, self.underflows, self.far, not self.few_terms)
+        return (fmt.precision, fmt.min_exponent, *own)
 
     def uncertainty(self, degree: int) -> float:
         """Relative error of the kernels' reference for r >= 2^emin, where d <= log(columns) - log(2^emin) < 105.

@@ -23,8 +23,6 @@ FIELDS = (
     "allowed",
     "range_size",
     "masked_size",
-    "denominator",
-    "mean_distance",
     "error",
     "share",
     "error_ftz",
@@ -39,10 +37,9 @@ FIELDS = (
 
 ``error``, ``share`` and ``error_ftz`` are maxima, -1 if no element has one. ``deviation`` is the outputs' sum - 1, NaN
 if there is none. ``masked_size`` and ``range_size`` are the largest distances of such elements from 0 or [0, 1].
-``mean_distance`` is the mean of max x - x weighted by the exact softmax. ``row`` is the row's own number. ``error_column``
-and ``share_column`` are the columns of these maxima, beside the bit patterns of their logits and outputs as integers. The
-other figures are counts: ``special`` is 1 for rows whose answer follows a convention, ``fully_masked`` for those of -inf
-alone.
+``row`` is the row's own number. ``error_column`` and ``share_column`` are the columns of these maxima, beside the bit
+patterns of their logits and outputs as integers. The other figures are counts: ``special`` is 1 for rows whose answer
+follows a convention, ``fully_masked`` for those of -inf alone.
 """
 
 PLACES = {name: place for place, name in enumerate(FIELDS)}

@@ -6,27 +6,26 @@ waiting in between.
 """
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oracles.formats import Bits, Format, bits_hex
+from oracles.formats import Bits, Format
 from oracles.reference import FullyMasked
 from softcheck.calling.call import TORCH_DTYPES, to_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UsageError
+from softcheck.judge import histogram
 from softcheck.judge.device import bins, dispatch, scan, table
 from softcheck.judge.device.constants import Constants, constants_of
 from softcheck.judge.device.fields import FEW_ROWS, MORE, FigureTable
 from softcheck.judge.device.reduction import Numbers
-from softcheck.judge.device.summary import Peak, peak, summarise
-from softcheck.judge.histogram import merge
+from softcheck.judge.device.summary import peak, summarise
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement
-from softcheck.operations import ulp
+from softcheck.judge.merge import merge, moved
 from softcheck.operations.arithmetic import Arithmetic
 
 MOST_BROKEN_ROWS = 256
@@ -64,8 +63,8 @@ def judge_on_device(
     broken rows the numpy judge describes the worst of each kind. The counts are then the device's, except the count of
     order violations, which covers the described rows alone. The numpy judge alone judges float64, and arithmetics whose
     bounds the kernels can't compute (prescaled exponents, 16-bit intermediates). ``judged_in`` is the scan's
-    arithmetic, if there are two (``choice.arithmetic_of``); the measurement names the one used. ``programs`` is the
-    scan's grid (``choice.scan_in``). Without ``scans`` tables judge all rows, with three kernels for all widths.
+    arithmetic, if there are two (``dispatch.arithmetic_of``); the measurement names the one used. ``programs`` is the
+    scan's grid (``dispatch.scan_in``). Without ``scans`` tables judge all rows, with three kernels for all widths.
 
     Raises UsageError if shapes, dtypes or devices don't match, SoftcheckError if the kernels' counts contradict each
     other.
@@ -99,33 +98,6 @@ def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> None:
         )
 
 
-@dataclass(slots=True)
-class _Figures:
-    """Sums over the rows that the device has judged, and their maxima."""
-
-    left_by_scan: bool = False
-    """True if the histogram in device memory holds more than the host has read."""
-    elements: int = 0
-    ulp_sum: float = 0.0
-    flushed: int = 0
-    sum_violations: int = 0
-    special_rows: int = 0
-    fully_masked_rows: int = 0
-    special_mismatches: int = 0
-    counts: dict[FindingKind, int] = field(default_factory=dict)
-    errors: list[Peak | None] = field(default_factory=list)
-    shares: list[Peak | None] = field(default_factory=list)
-    """Largest error and share of parts of the rows."""
-    deviations: list[float] = field(default_factory=list)
-    errors_ftz: list[float] = field(default_factory=list)
-    """Largest errors in a format without subnormals: of the table's rows, and of the scanned row with the largest
-    error."""
-    least_ftz: float = -1.0
-    """Bound on such errors of all scanned rows: if the largest of ``errors_ftz`` reaches it, it is the largest of all
-    rows."""
-    witnesses: set[int] = field(default_factory=set)
-
-
 class _Judgement:
     """One output being judged."""
 
@@ -144,8 +116,17 @@ class _Judgement:
         self.x, self.y, self.constants = x, y, constants
         self.fully_masked: FullyMasked = fully_masked
         self.arithmetic, self.most_broken = arithmetic, most_broken
-        self.figures = _Figures()
+        self.parts: list[Measurement] = []
+        """Figures of parts of the rows that the device has judged, without numbers of rows, histograms and violations."""
+        self.least_ftz = -1.0
+        """Bound on all scanned rows' errors in a format without subnormals. If the largest of the parts reaches it, that is
+        the largest of all rows."""
+        self.counts: dict[FindingKind, int] = {}
+        self.witnesses: set[int] = set()
+        """Elements or rows that the device has seen break each promise, and the rows that show the worst."""
         self._histogram: torch.Tensor | None = None
+        self._is_unread = False
+        """True if the histogram in device memory holds more than the host has read."""
         self.read: list[NDArray[np.int64]] = []
         """Counts by bin that the host has read, from bin 0 on."""
         self.rejudged: list[Rows] = []
@@ -168,7 +149,7 @@ class _Judgement:
         else:
             self._scan(judged_in, programs)
         again = self._on_host(np.concatenate(self.rejudged)) if self.rejudged else None
-        witnesses = np.array(sorted(self.figures.witnesses), dtype=np.int64)
+        witnesses = np.array(sorted(self.witnesses), dtype=np.int64)
         merged = self._merged(again, self._on_host(witnesses) if len(witnesses) else again)
         return msgspec.structs.replace(merged, judged_in=judged_in)
 
@@ -180,11 +161,6 @@ class _Judgement:
         few = found.listed[: FEW_ROWS + MORE]
         self._table(few, space.table_histogram, counted=found.left, figures=space.figures)
         numbers = Numbers(found.copied())
-        figures = self.figures
-        figures.elements += numbers.passed * self.x.shape[1]
-        figures.ulp_sum += numbers.error_sum
-        figures.special_rows += numbers.special
-        figures.fully_masked_rows += numbers.fully_masked
         # The memory that the host has read is overwritten by the next scan.
         self.read.append(numbers.histogram)
         if numbers.left <= FEW_ROWS:
@@ -200,17 +176,25 @@ class _Judgement:
         self._tabulate_all(found.listed[: numbers.left].sort().values)
 
     def _extremes(self, numbers: Numbers, best: FigureTable) -> None:
-        """Notes the largest figures of the scanned rows, from a table on the host of the rows that show them."""
-        error, share, deviation = (value >= 0 for value in numbers.largest)
+        """Adds the figures of the scanned rows; ``best`` is a table on the host of the rows that show the largest."""
+        fmt = self.constants.fmt
+        error, _, deviation = (value >= 0 for value in numbers.largest)
         if error:
-            self.figures.errors.append(peak(best, "error", 0))
             # No error of the other scanned rows is larger than this row's.
-            self.figures.errors_ftz.append(float(best["error_ftz"][0]))
-            self.figures.least_ftz = float(best["error"][0])
-        if share:
-            self.figures.shares.append(peak(best, "share", 1))
-        if deviation:
-            self.figures.deviations.append(abs(float(best["deviation"][2])))
+            self.least_ftz = float(best["error"][0])
+        scanned = Measurement(
+            rows=0,
+            columns=0,
+            elements=numbers.passed * self.x.shape[1],
+            max_ulp=peak(best, "error", 0, fmt) if error else None,
+            ulp_sum=numbers.error_sum,
+            max_ulp_ftz=float(best["error_ftz"][0]) if error else None,
+            max_bound_share=peak(best, "share", 1, fmt) if numbers.largest[1] >= 0 else None,
+            max_sum_deviation=abs(float(best["deviation"][2])) if deviation else None,
+            special_rows=numbers.special,
+            fully_masked_rows=numbers.fully_masked,
+        )
+        self.parts.append(scanned)
 
     def _tabulate_all(self, rows: torch.Tensor) -> None:
         for first in range(0, len(rows), _TABLE_ROWS):
@@ -244,34 +228,22 @@ class _Judgement:
         histogram, if the host has read them.
         """
         most = min(self.most_broken, MOST_BROKEN_ELEMENTS // self.x.shape[1])
-        summary = summarise(found, margin=self.constants.scalars(table.DEGREE)[7], most_broken=most)
+        margin = self.constants.scalars(table.DEGREE)[7]
+        summary = summarise(found, self.constants.fmt, margin=margin, most_broken=most)
         if summary.left:
             again = torch.as_tensor(found["row"][summary.chosen]).to(self.x.device, torch.int64)
             taken_back = self._no_counts()
             self._table(again, taken_back)
             self.histogram.sub_(taken_back)
             self.rejudged.append(again.cpu().numpy())
-        figures = self.figures
-        if counted is not None and not summary.left and int(counted.sum()) == summary.elements:
+        self.parts.append(summary.kept)
+        if counted is not None and not summary.left and int(counted.sum()) == summary.kept.elements:
             self.read.append(counted)
         else:
-            figures.left_by_scan = True
-        figures.elements += summary.elements
-        figures.ulp_sum = min(figures.ulp_sum + summary.error_sum, ulp.LARGEST)
-        figures.flushed += summary.flushed
-        figures.special_rows += summary.special_rows
-        figures.fully_masked_rows += summary.fully_masked_rows
-        figures.special_mismatches += summary.special_mismatches
-        figures.errors.append(summary.error)
-        figures.shares.append(summary.share)
-        if summary.error is not None:
-            figures.errors_ftz.append(summary.error_ftz)
-        if summary.deviation >= 0:
-            figures.deviations.append(summary.deviation)
+            self._is_unread = True
         for kind, (count, row) in summary.broken.items():
-            figures.counts[kind] = figures.counts.get(kind, 0) + count
-            figures.witnesses.add(row)
-        figures.sum_violations += summary.broken.get(FindingKind.SUM_VIOLATION, (0, 0))[0]
+            self.counts[kind] = self.counts.get(kind, 0) + count
+            self.witnesses.add(row)
 
     def _bits(self, tensor: torch.Tensor, rows: Rows) -> Bits:
         return to_bits(tensor[torch.from_numpy(rows).to(tensor.device)], self.constants.fmt)
@@ -286,72 +258,45 @@ class _Judgement:
             fully_masked=self.fully_masked,
             arithmetic=self.arithmetic,
         )
-        return msgspec.structs.replace(
-            found,
-            max_ulp=_renumbered(found.max_ulp, rows),
-            max_bound_share=_renumbered(found.max_bound_share, rows),
-            violations=tuple(_violation_renumbered(v, rows) for v in found.violations),
-        )
-
-    def _shown(self, found: list[Peak | None]) -> Extreme | None:
-        """Returns the largest of some peaks, and among equal ones that of the first row."""
-        peaks = [one for one in found if one is not None]
-        if not peaks:
-            return None
-        value, row, column, logit, output = min(peaks, key=lambda one: (-one.value, one.row))
-        fmt = self.constants.fmt
-        return Extreme(min(value, ulp.LARGEST), row, column, bits_hex(logit, fmt), bits_hex(output, fmt))
+        return moved(found, lambda row: int(rows[row]))
 
     def _merged(self, again: Measurement | None, extremes: Measurement | None) -> Measurement:
-        figures = self.figures
-        if figures.left_by_scan:
+        if self._is_unread:
             self.read.append(self.histogram.cpu().numpy())
         counts = np.zeros(max(map(len, self.read), default=0), dtype=np.int64)
         for part in self.read:
             counts[: len(part)] += part
-        if (counted := int(counts.sum())) != figures.elements:
+        judged = sum(part.elements for part in self.parts)
+        if (counted := int(counts.sum())) != judged:
             raise SoftcheckError(
-                f"the device's histogram holds {counted} elements, expected {figures.elements}; report this as an error of "
-                "softcheck, with the versions of torch and triton"
+                f"the device's histogram holds {counted} elements, expected {judged}; report this as an error of softcheck, "
+                "with the versions of torch and triton"
             )
         used = np.flatnonzero(counts)
         on_device = dict(zip(used.tolist(), counts[used].tolist(), strict=True))
-        errors, shares = self._shown(figures.errors), self._shown(figures.shares)
-        max_ulp = _largest([errors, again.max_ulp if again else None])
-        deviations = list(figures.deviations)
-        if again is not None and again.max_sum_deviation is not None:
-            deviations.append(again.max_sum_deviation)
-
-        def also(own: int, name: str) -> int:
-            return own + (int(getattr(again, name)) if again is not None else 0)
-
-        return Measurement(
+        parts = self.parts if again is None else [*self.parts, again]
+        merged = merge(parts)
+        shares = [part.max_bound_share for part in (*parts, *([] if extremes is None else [extremes]))]
+        return msgspec.structs.replace(
+            merged,
             rows=self.x.shape[0],
             columns=self.x.shape[1],
-            elements=also(figures.elements, "elements"),
-            max_ulp=max_ulp,
-            ulp_sum=min(figures.ulp_sum + (again.ulp_sum if again else 0.0), ulp.LARGEST),
-            histogram=merge([on_device, again.histogram]) if again else on_device,
-            max_ulp_ftz=None if max_ulp is None else self._as_if_flushing(again),
-            max_bound_share=_largest([shares, *(m.max_bound_share for m in (again, extremes) if m is not None)]),
-            flushed=also(figures.flushed, "flushed"),
-            max_sum_deviation=max(deviations) if deviations else None,
-            sum_violations=also(figures.sum_violations, "sum_violations"),
-            special_rows=also(figures.special_rows, "special_rows"),
-            fully_masked_rows=also(figures.fully_masked_rows, "fully_masked_rows"),
-            special_mismatches=also(figures.special_mismatches, "special_mismatches"),
+            max_ulp=_largest([part.max_ulp for part in parts]),
+            histogram=histogram.merge([on_device, again.histogram]) if again else on_device,
+            max_ulp_ftz=None if merged.max_ulp_ftz is None else self._as_if_flushing(merged.max_ulp_ftz),
+            max_bound_share=_largest(shares),
+            max_standard_share=None,
             rejudged_rows=sum(map(len, self.rejudged)),
             violations=self._violations(again, extremes),
+            contract=None,
         )
 
-    def _as_if_flushing(self, again: Measurement | None) -> float:
-        """Returns the largest error in a format without subnormals.
+    def _as_if_flushing(self, known: float) -> float:
+        """Returns the largest error in a format without subnormals, of which ``known`` is the largest of the parts.
 
         If need be, a table of all rows supplies that of the scanned rows.
         """
-        of_host = again.max_ulp_ftz if again is not None else None
-        known = max([*self.figures.errors_ftz, *([] if of_host is None else [of_host])])
-        if known >= self.figures.least_ftz:
+        if known >= self.least_ftz:
             return known
         left_out = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *self.rejudged]))
         unused = self._no_counts()
@@ -369,17 +314,17 @@ class _Judgement:
     def _violations(self, again: Measurement | None, extremes: Measurement | None) -> tuple[Violation, ...]:
         """Returns one violation per kind: the worst witness, and the counts of device and host together."""
         merged: list[Violation] = []
-        if not self.figures.counts and again is None and extremes is None:
+        if not self.counts and again is None and extremes is None:
             return ()
         for kind in FindingKind:
             first = _of_kind(again, kind)
-            counted = self.figures.counts.get(kind, 0)
+            counted = self.counts.get(kind, 0)
             described = _of_kind(extremes, kind) if counted or kind is FindingKind.ORDER_VIOLATION else None
             witness = described or first
             if witness is None:
                 continue
             count = counted + (first.count if first else 0)
-            if kind is FindingKind.ORDER_VIOLATION and described is not None and self.figures.witnesses:
+            if kind is FindingKind.ORDER_VIOLATION and described is not None and self.witnesses:
                 count += described.count
             merged.append(msgspec.structs.replace(witness, count=count))
         return tuple(merged)
@@ -395,17 +340,3 @@ def _of_kind(measurement: Measurement | None, kind: FindingKind) -> Violation | 
     if measurement is None:
         return None
     return next((v for v in measurement.violations if v.kind is kind), None)
-
-
-def _renumbered(extreme: Extreme | None, rows: Rows) -> Extreme | None:
-    return None if extreme is None else msgspec.structs.replace(extreme, row=int(rows[extreme.row]))
-
-
-def _violation_renumbered(violation: Violation, rows: Rows) -> Violation:
-    """The violation with its row's number among all rows, in the message too, which starts with it."""
-    assert violation.row is not None
-    row = int(rows[violation.row])
-    start = f"row {violation.row}"
-    assert violation.message.startswith(start)
-    message = f"row {row}{violation.message.removeprefix(start)}"
-    return msgspec.structs.replace(violation, row=row, message=message)

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import OPTIONS, jit, launch_on
+from softcheck.judge.device._jit import OPTIONS, jit
 from softcheck.judge.device.bins import bin_of, count, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
@@ -26,7 +26,7 @@ from softcheck.judge.device.elements import (
     sum_allowance,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
-from softcheck.judge.device.reduction import Scan, begin, better, finish, is_nvidia, leave, store_best, store_sums
+from softcheck.judge.device.reduction import Scan, begin, better, is_nvidia, launch_scan, leave, store_best, store_sums
 from softcheck.judge.device.scan import degree
 from softcheck.judge.device.tiles import REGISTERS, THREADS, default_programs, registers
 
@@ -204,35 +204,9 @@ def scan_pairs(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, masked
     tiles = triton.cdiv(rows, _ROWS)
     chosen = degree(constants)
     fitting = default_programs(x.device, _WARPS, THREADS)
-    *arguments, _, doubt, _ = constants.scalars(chosen)
+    *scalars, _, doubt, _ = constants.scalars(chosen)
     found = begin(rows, tiles, fitting, x.device)
-    space = found.space
-    given = (
-        space.left,
-        found.listed,
-        space.floats,
-        space.integers,
-        space.histogram,
-        space.counts,
-        *arguments,
-        doubt,
-        tiles,
-        rows,
-        *x.stride(),
-        *y.stride(),
-        _ROWS,
-        masked_gives_zero,
-        constants.fmt.precision,
-        constants.fmt.min_exponent,
-        constants.model.rounds_result,
-        constants.underflows,
-        chosen,
-        is_nvidia(),
-    )
-    options = dict(
-        num_warps=_WARPS,
-        **registers(REGISTERS),
-        **OPTIONS,
-    )
-    launch_on((x, y), _pairs_kernel, found.programs, (constants, masked_gives_zero), given, options)
-    return finish(found)
+    flags = (_ROWS, masked_gives_zero, *constants.flags[:4], chosen, is_nvidia())
+    options = {"num_warps": _WARPS, **registers(REGISTERS), **OPTIONS}
+    key = (constants, masked_gives_zero)
+    return launch_scan(found, _pairs_kernel, (x, y), key, (*scalars, doubt), (tiles, rows), flags, options)

@@ -5,6 +5,7 @@ A scan is two kernels: one scans, and one adds up. If the GPU supports it, each 
 it follows has ended, and waits in ``gdc_wait`` before the steps that need the earlier kernel.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -282,8 +283,30 @@ def begin(rows: int, tiles: int, most_programs: int, device: torch.device, count
     return Scan(space, min(tiles, most_programs), listed)
 
 
-def finish(scan: Scan) -> Scan:
-    """Adds up the results of all programs; nothing is waited for."""
+def launch_scan(
+    scan: Scan,
+    kernel: Any,
+    tensors: tuple[torch.Tensor, torch.Tensor],
+    key: Hashable,
+    scalars: tuple[float, ...],
+    sizes: tuple[int, ...],
+    flags: tuple[Any, ...],
+    options: dict[str, Any],
+) -> Scan:
+    """Launches a scan's kernel on input and output, and adds up the results of all programs; nothing is waited for.
+
+    The kernel takes the workspace, the constants and the margin, the sizes, the strides, and the constants of compilation, in
+    this order. ``launch_on`` explains ``key``.
+    """
+    x, y = tensors
+    space = scan.space
+    memory = (space.left, scan.listed, space.floats, space.integers, space.histogram, space.counts)
+    given = (*memory, *scalars, *sizes, *x.stride(), *y.stride(), *flags)
+    launch_on(tensors, kernel, scan.programs, key, given, options)
+    return _finish(scan)
+
+
+def _finish(scan: Scan) -> Scan:
     space = scan.space
     numbers = space.found[bins.TABLE :]
     figures = numbers[INTEGERS + 1 :].view(torch.float64)

@@ -18,7 +18,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import OPTIONS, jit, launch_on
+from softcheck.judge.device._jit import OPTIONS, jit
 from softcheck.judge.device.bins import EXCHANGE, count_rows, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import as_float32, leading, quick_inverse, sum_allowance
@@ -29,8 +29,8 @@ from softcheck.judge.device.reduction import (
     begin,
     better,
     closely,
-    finish,
     is_nvidia,
+    launch_scan,
     leave,
     overlaps,
     store_best,
@@ -443,12 +443,7 @@ def _settings(constants: Constants, device: torch.device, programs: int | None, 
     flags = (
         block == constants.columns,
         wide,
-        constants.fmt.precision,
-        constants.fmt.min_exponent,
-        constants.model.rounds_result,
-        constants.underflows,
-        constants.far,
-        not constants.few_terms,
+        *constants.flags,
         is_watched(constants),
         block <= NARROW,
         chosen,
@@ -480,24 +475,9 @@ def scan(
     settings = _settings(constants, x.device, programs, warp_elements)
     tiles = triton.cdiv(rows, settings.tile_rows)
     found = begin(rows, tiles, settings.most_programs, x.device, settings.counts)
-    space = found.space
-    given = (
-        space.left,
-        found.listed,
-        space.floats,
-        space.integers,
-        space.histogram,
-        space.counts,
-        *settings.scalars,
-        tiles,
-        rows,
-        columns,
-        *x.stride(),
-        *y.stride(),
-        settings.tile_rows,
-        settings.block,
-        *spread(x, y, settings.block, settings.tile_rows, settings.warps),
-        *settings.flags,
+    sizes = (tiles, rows, columns)
+    spread_over = spread(x, y, settings.block, settings.tile_rows, settings.warps)
+    flags = (settings.tile_rows, settings.block, *spread_over, *settings.flags)
+    return launch_scan(
+        found, _scan_kernel, (x, y), (constants, warp_elements), settings.scalars, sizes, flags, settings.options
     )
-    launch_on((x, y), _scan_kernel, found.programs, (constants, warp_elements), given, settings.options)
-    return finish(found)

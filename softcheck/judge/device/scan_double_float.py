@@ -36,7 +36,7 @@ from softcheck.judge.device.elements import (
     scaled_inverse_ulp,
     sum_allowance,
 )
-from softcheck.judge.device.reduction import Scan, begin, better, finish, is_nvidia, leave, store_best, store_sums
+from softcheck.judge.device.reduction import Scan, begin, better, is_nvidia, launch_scan, leave, store_best, store_sums
 from softcheck.judge.device.scan import degree
 from softcheck.judge.device.tiles import NARROW, REGISTERS, THREADS, default_programs, registers, stages, tile
 
@@ -235,40 +235,12 @@ def scan(x: torch.Tensor, y: torch.Tensor, constants: Constants, *, programs: in
     rows, columns = x.shape
     block, tile_rows, warps = tile(columns, _WARP_ELEMENTS)
     tiles = triton.cdiv(rows, tile_rows)
-    *arguments, _, doubt, _ = constants.scalars(degree(constants), margin(constants))
+    *scalars, _, doubt, _ = constants.scalars(degree(constants), margin(constants))
     found = begin(rows, tiles, programs or default_programs(x.device, warps, THREADS), x.device)
-    space = found.space
-    _scan_kernel[(found.programs,)](
-        x,
-        y,
-        space.left,
-        found.listed,
-        space.floats,
-        space.integers,
-        space.histogram,
-        space.counts,
-        *arguments,
-        doubt,
-        tiles,
-        rows,
-        columns,
-        *x.stride(),
-        *y.stride(),
-        tile_rows,
-        block,
-        block == columns,
-        constants.fmt.precision,
-        constants.fmt.min_exponent,
-        constants.model.rounds_result,
-        constants.underflows,
-        constants.far,
-        not constants.few_terms,
-        block <= NARROW,
-        is_precise(constants),
-        stages(block, constants.fmt.itemsize),
-        is_nvidia(),
-        num_warps=warps,
-        **registers(REGISTERS),
-        **EXACT,
+    is_narrow, precise = block <= NARROW, is_precise(constants)
+    held = stages(block, constants.fmt.itemsize)
+    flags = (tile_rows, block, block == columns, *constants.flags, is_narrow, precise, held, is_nvidia())
+    options = {"num_warps": warps, **registers(REGISTERS), **EXACT}
+    return launch_scan(
+        found, _scan_kernel, (x, y), constants, (*scalars, doubt), (tiles, rows, columns), flags, options
     )
-    return finish(found)

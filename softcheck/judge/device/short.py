@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from softcheck.judge.device import bins
-from softcheck.judge.device._jit import OPTIONS, jit, launch_on
+from softcheck.judge.device._jit import OPTIONS, jit
 from softcheck.judge.device.bins import bin_of, count, open_table, store_table
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.elements import (
@@ -29,7 +29,7 @@ from softcheck.judge.device.elements import (
     ulp_up,
 )
 from softcheck.judge.device.exp64 import clamped, exp_minus
-from softcheck.judge.device.reduction import Scan, begin, better, finish, is_nvidia, leave, store_best, store_sums
+from softcheck.judge.device.reduction import Scan, begin, better, is_nvidia, launch_scan, leave, store_best, store_sums
 from softcheck.judge.device.scan import degree
 from softcheck.judge.device.tiles import REGISTERS, THREADS, default_programs, registers
 
@@ -284,38 +284,9 @@ def scan_short(
     chosen = degree(constants)
     most = 168 if columns > _MANY else REGISTERS
     fitting = programs or default_programs(x.device, _WARPS, REGISTERS * THREADS // most)
-    *arguments, _, doubt, _ = constants.scalars(chosen)
+    *scalars, _, doubt, _ = constants.scalars(chosen)
     found = begin(rows, tiles, fitting, x.device)
-    space = found.space
-    given = (
-        space.left,
-        found.listed,
-        space.floats,
-        space.integers,
-        space.histogram,
-        space.counts,
-        *arguments,
-        doubt,
-        tiles,
-        rows,
-        *x.stride(),
-        *y.stride(),
-        tile_rows,
-        columns,
-        masked_gives_zero,
-        constants.fmt.precision,
-        constants.fmt.min_exponent,
-        constants.model.rounds_result,
-        constants.underflows,
-        constants.far,
-        not constants.few_terms,
-        chosen,
-        is_nvidia(),
-    )
-    options = dict(
-        num_warps=_WARPS,
-        **registers(most),
-        **OPTIONS,
-    )
-    launch_on((x, y), _short_kernel, found.programs, (constants, masked_gives_zero), given, options)
-    return finish(found)
+    flags = (tile_rows, columns, masked_gives_zero, *constants.flags, chosen, is_nvidia())
+    options = {"num_warps": _WARPS, **registers(most), **OPTIONS}
+    key = (constants, masked_gives_zero)
+    return launch_scan(found, _short_kernel, (x, y), key, (*scalars, doubt), (tiles, rows), flags, options)

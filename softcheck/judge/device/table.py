@@ -45,10 +45,10 @@ _INFINITY = tl.constexpr(float("inf"))
 _FIELD = [tl.constexpr(place) for place in range(len(FIELDS))]
 _ROW, _SPECIAL, _FULLY_MASKED, _COMPARABLE, _ERROR_SUM, _FLUSHED = _FIELD[0:6]
 _DOUBTFUL, _EXCEEDING, _RANGE, _NAN, _INF, _MASKED = _FIELD[6:12]
-_DEVIATION, _ALLOWED, _RANGE_SIZE, _MASKED_SIZE, _DENOMINATOR, _MEAN_DISTANCE = _FIELD[12:18]
-_ERROR, _SHARE, _ERROR_FTZ = _FIELD[18:21]
-_ERROR_COLUMN, _ERROR_LOGIT, _ERROR_OUTPUT = _FIELD[21:24]
-_SHARE_COLUMN, _SHARE_LOGIT, _SHARE_OUTPUT = _FIELD[24:27]
+_DEVIATION, _ALLOWED, _RANGE_SIZE, _MASKED_SIZE = _FIELD[12:16]
+_ERROR, _SHARE, _ERROR_FTZ = _FIELD[16:19]
+_ERROR_COLUMN, _ERROR_LOGIT, _ERROR_OUTPUT = _FIELD[19:22]
+_SHARE_COLUMN, _SHARE_LOGIT, _SHARE_OUTPUT = _FIELD[22:25]
 
 
 @jit
@@ -309,8 +309,6 @@ def _table_kernel(
         tl.store(at + _DOUBTFUL * rows, doubtful, mask=valid)
         tl.store(at + _MASKED_SIZE * rows, masked_size, mask=valid)
         tl.store(at + _RANGE_SIZE * rows, range_size, mask=valid)
-        tl.store(at + _DENOMINATOR * rows, total, mask=valid)
-        tl.store(at + _MEAN_DISTANCE * rows, weighted_distance * inverse, mask=valid)
         tl.store(at + _ROW * rows, row.to(tl.float64), mask=valid)
         logits, outputs = x + row * x_row_stride, y + row * y_row_stride
         tl.store(at + _ERROR_COLUMN * rows, error_column.to(tl.float64), mask=valid)
@@ -371,10 +369,7 @@ def tabulate(
         tile_rows,
         block,
         masked_gives_zero,
-        constants.fmt.precision,
-        constants.fmt.min_exponent,
-        constants.model.rounds_result,
-        constants.underflows,
+        *constants.flags[:4],
         DEGREE,
         is_nvidia(),
     )
