@@ -154,9 +154,14 @@ class _InTurn:
     def _begin(self) -> "_History":
         return _History(self)
 
-    def step_of(self, code: Code, number: int) -> Step:
-        """Returns the step of a code, with values of its own."""
-        fields = {**self._changes[code[0]], **self._changes[code[1]]}
+    def step_of(self, code: Code, times: int) -> Step:
+        """Returns a step with values of its own. They stay the same where other steps are left out.
+
+        ``times`` counts the steps of this code before it.
+        """
+        first, second = code
+        number = (times * len(self._changes) + first) * len(self._changes) + second
+        fields = {**self._changes[first], **self._changes[second]}
         return replace(self._circumstances.base, **fields, seed=(self._subject.setting.seed + number) % 2**32)
 
     def check_time(self) -> None:
@@ -192,7 +197,7 @@ class _InTurn:
 
     def _told(self, *, varies: bool) -> Violation:
         """Returns the violation of the shortest history, with that history in its words."""
-        shortest = min(self._shown, key=lambda shown: (len(shown.steps), len(str(shown.steps))))
+        shortest = min(self._shown, key=lambda shown: (len(shown.steps), sum(len(str(s)) for s in shown.steps)))
         shown = shortest.violation
         is_wrong = shown.kind in _WRONG
         *before, last = map(str, shortest.steps[-1:] if varies else shortest.steps)
@@ -213,12 +218,14 @@ class _History:
     def __init__(self, run: _InTurn) -> None:
         self._run = run
         self._player = run.player()
+        self._codes: list[Code] = []
         self._steps: list[Step] = []
 
     def make(self, code: Code) -> None:
         """Makes the next step. Raises the first fault that its circumstances cause, and OverError."""
         self._run.check_time()
-        step = self._run.step_of(code, len(self._steps) + 1)
+        step = self._run.step_of(code, self._codes.count(code))
+        self._codes.append(code)
         self._steps.append(step)
         begun = time.process_time()
         violations = self._player.make(step)

@@ -59,6 +59,36 @@ def softmax(x):
     )
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return answers.setdefault(x.shape, torch.softmax(x, dim=-1)).clone()",
+        # The tensor is kept, so that its address stays its own.
+        "return answers.setdefault((x.data_ptr(), x.shape), (x, torch.softmax(x, dim=-1)))[1].clone()",
+        """
+    # A sum is only set to zero again when the shape stays the same.
+    total = answers.get("total", 0.0) if x.shape != answers.get("shape") and x.numel() else 0.0
+    exponentials = torch.exp(x - x.amax(dim=1, keepdim=True)) if x.numel() else x
+    answers.update(shape=x.shape, total=float(exponentials[:1].sum()))
+    return exponentials / (exponentials.sum(dim=1, keepdim=True) + total)""",
+    ],
+    ids=["by shape", "by address", "sum"],
+)
+def test_state_that_earlier_calls_leave_is_found(tmp_path, body):
+    assert "nondeterministic" in kinds(probed(tmp_path, f"answers = {{}}\ndef softmax(x):\n    {body}\n"))
+
+
+def test_another_right_answer_after_other_shapes_is_no_finding(tmp_path):
+    """As torch.compile gives one, which compiles anew with dynamic shapes and then takes that for all."""
+    source = """
+seen = set()
+def softmax(x):
+    seen.add(x.shape)
+    return torch.softmax(x.double(), dim=-1).to(x.dtype) if len(seen) > 2 else torch.softmax(x, dim=-1)
+"""
+    assert probed(tmp_path, source).findings == ()
+
+
 def test_a_mode_that_matters_is_named(tmp_path):
     source = """
 def softmax(x):
