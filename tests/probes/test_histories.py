@@ -15,6 +15,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.machine import OverError, play_random, shorten
 from softcheck.probes.modes import modes
+from softcheck.probes.playing import Player
 from softcheck.probes.script import with_script
 from softcheck.probes.steps import BESIDE, Circumstances, Step, circumstances
 from softcheck.variants.declaration import Declaration
@@ -259,6 +260,16 @@ def test_scripts_of_all_circumstances_pass_on_a_right_function(tmp_path, changes
         found = with_script(Violation(kind, "as said"), subject, steps)
         exec(compile(found.script, "script", "exec"), {})
         before.restore()
+
+
+def test_expanded_rows_are_not_rewritten_in_place(tmp_path):
+    path = tmp_path / "kernels.py"
+    path.write_text("import torch\ndef softmax(x):\n    return torch.softmax(x, dim=-1)\n", encoding="utf-8")
+    variant = load(f"{path}:softmax")
+    setting = Setting(declaration=variant.declaration, dtype="float32", backend="interpreter")
+    player = Player(Subject(variant, setting, torch.device("cpu")), variant.function)
+    for seed in (1, 2):
+        assert player.make(replace(BASE, layout="expanded-rows", memory="same", seed=seed)) == ()
 
 
 def test_copies_share_no_state_with_the_variant_or_its_siblings(tmp_path):
