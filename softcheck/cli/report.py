@@ -119,7 +119,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     "--scripts",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Save the scripts that show findings on their own, each as its finding's id.",
+    help="Save the scripts that show findings on their own, each under its finding's id.",
 )
 @click.option("--timings", is_flag=True, help="Say on standard error where the run's own time went.")
 @click.option(

@@ -79,16 +79,17 @@ def _inputs(subject: Subject, count: int, rows: int) -> list[_AnsweredInput] | O
 
 
 def _many_calls(subject: Subject) -> Outcome:
-    """Calls a fresh copy a thousand times, or for a second, on the same input: a counter that runs over shows."""
+    """Calls a fresh copy a thousand times, or as often as time allows, on the same input: a counter that runs over shows."""
     inputs = _inputs(subject, 1, 1)
     if isinstance(inputs, Outcome):
         return inputs
     [one] = inputs
     function = Copies(subject).one()
+    seconds = _MANY_SECONDS * subject.setting.time_share
     begun = time.monotonic()
     outputs: list[torch.Tensor] = []
     with preserved(), activity.calling():
-        while len(outputs) < _MANY and (len(outputs) < 8 or time.monotonic() - begun < _MANY_SECONDS):
+        while len(outputs) < _MANY and (len(outputs) < 8 or time.monotonic() - begun < seconds):
             output = function(one.x)
             wrong = returned_wrongly(output, one.x)
             if wrong is not None:
@@ -117,13 +118,14 @@ def _threads(subject: Subject) -> Outcome:
         return inputs
     outputs: list[list[torch.Tensor]] = [[] for _ in inputs]
     barrier = threading.Barrier(len(inputs))
+    seconds = _SECONDS * subject.setting.time_share
     function = subject.variant.function
 
     def call_again_and_again(one: _AnsweredInput, others: list[torch.Tensor]) -> None:
         barrier.wait()
         begun = time.monotonic()
         try:
-            while time.monotonic() - begun < _SECONDS and not others:
+            while time.monotonic() - begun < seconds and not others:
                 output = function(one.x)
                 if returned_wrongly(output, one.x) is None and not torch.equal(output, one.output):
                     others.append(output.detach().clone())

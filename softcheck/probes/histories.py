@@ -65,14 +65,15 @@ PROBE = _Histories()
 class _ShownError(AssertionError):
     """A promise that the last of some steps breaks, or that an output breaks after it."""
 
-    def __init__(self, violation: Violation, steps: Sequence[Step]) -> None:
+    def __init__(self, violation: Violation, codes: Sequence[Code], steps: Sequence[Step]) -> None:
         super().__init__(violation.message)
         self.violation = violation
+        self.codes = tuple(codes)
         self.steps = tuple(steps)
 
 
 class _InTurn:
-    """Plays the opening and then random histories until one shows a fault, and shortens that one."""
+    """Plays the opening's first histories, random ones and the opening's others until one shows a fault."""
 
     def __init__(self, subject: Subject, base: Step) -> None:
         setting = subject.setting
@@ -94,24 +95,22 @@ class _InTurn:
 
     def outcome(self) -> Outcome:
         setting = self._subject.setting
-        opening = self._circumstances.opening(setting.seed)
+        first, second, *rest = self._circumstances.opening(setting.seed)
+        # Many widths among the changes would leave few calls that return to one.
+        few = len(self._changes) - len(self._circumstances.widths)
+        count = _RANDOM_IF_QUICK if setting.quick else _RANDOM
         is_over = False
-        for history in opening[: 2 if setting.quick else None]:
-            is_over = not self._plays(history)
-            if is_over or self._shown:
+        for history in (first, second, None, *([] if setting.quick else rest)):
+            if history is None:
+                is_over = not self._run(lambda: play_random(self._begin, few, setting.seed, count))
+            else:
+                is_over = not self._plays(history)
+            if self._shown:
+                return Outcome(violations=(self._shortened(self._shown[0]),), fatal=self.fatal)
+            if is_over or self.fatal:
                 break
-        if self._shown and not self.fatal:
-            return self._shortened(history)
-        if not is_over:
-            count = _RANDOM_IF_QUICK if setting.quick else _RANDOM
-            # Many widths among the changes would leave few calls that return to one.
-            few = len(self._changes) - len(self._circumstances.widths)
-            self._run(lambda: play_random(self._begin, few, setting.seed, count))
-        if self._shown or self.fatal:
-            violations = (self._told(varies=len(self._shown) == 1 and not self.fatal),) if self._shown else ()
-            return Outcome(violations=violations, fatal=self.fatal)
         left_out = f"some planned calls were left out: they take over {self._seconds:g} s"
-        return Outcome(skipped=left_out if is_over else self.unable, tried=(self.made,))
+        return Outcome(skipped=left_out if is_over else self.unable, tried=(self.made,), fatal=self.fatal)
 
     def _plays(self, history: Sequence[Code]) -> bool:
         """Plays one history to its end, or to its first fault. Returns False if there is no more time."""
@@ -128,23 +127,27 @@ class _InTurn:
         """Plays. Returns False if time is over before the end; a fault is in ``_shown``."""
         try:
             play()
-        except OverError:
+        except OverError as over:
+            if over.__cause__ is not None:
+                raise over.__cause__ from None
             return False
         except (_ShownError, hypothesis.errors.Flaky):
             pass
         return True
 
-    def _shortened(self, history: Sequence[Code]) -> Outcome:
-        """Returns the finding of a history's fault, told by as few and simple steps as show it."""
-        codes = history[: len(self._shown[0].steps)]
-        count = 1
+    def _shortened(self, shown: _ShownError) -> Violation:
+        """Returns a fault, told by as few and simple steps as show it."""
+        codes, count = shown.codes, 1
         # The last steps alone are tried first, since hypothesis takes steps away one by one.
-        while not self._shows_again(codes[-count:]) and count < len(codes):
+        while not (again := self._shows_again(codes[-count:])) and count < len(codes):
             count *= 2
-        varies = len(self._shown) == 1
-        if not varies:
-            self._run(lambda: shorten(self._begin, len(self._changes), codes[-count:]))
-        return Outcome(violations=(self._told(varies=varies),), fatal=self.fatal)
+        if not again:
+            return self._told(shown, varies=not self.fatal)
+        self._run(lambda: shorten(self._begin, len(self._changes), codes[-count:]))
+        return self._told(
+            min(self._shown, key=lambda each: (len(each.steps), sum(len(str(step)) for step in each.steps))),
+            varies=False,
+        )
 
     def _shows_again(self, history: Sequence[Code]) -> bool:
         before = len(self._shown)
@@ -154,9 +157,14 @@ class _InTurn:
     def _begin(self) -> "_History":
         return _History(self)
 
-    def step_of(self, code: Code, number: int) -> Step:
-        """Returns the step of a code, with values of its own."""
-        fields = {**self._changes[code[0]], **self._changes[code[1]]}
+    def step_of(self, code: Code, times: int) -> Step:
+        """Returns a step with values of its own. They stay the same where other steps are left out.
+
+        ``times`` counts the steps of this code before it.
+        """
+        first, second = code
+        number = (times * len(self._changes) + first) * len(self._changes) + second
+        fields = {**self._changes[first], **self._changes[second]}
         return replace(self._circumstances.base, **fields, seed=(self._subject.setting.seed + number) % 2**32)
 
     def check_time(self) -> None:
@@ -164,11 +172,11 @@ class _InTurn:
         if self.fatal or self._clock() > self._end:
             raise OverError
 
-    def show(self, violation: Violation, steps: Sequence[Step]) -> NoReturn:
+    def show(self, violation: Violation, codes: Sequence[Code], steps: Sequence[Step]) -> NoReturn:
         """Raises an error with the fault, and gives the search for a shorter history its time."""
         if not self._shown:
             self._end = self._clock() + _SECONDS_TO_SHORTEN
-        self._shown.append(_ShownError(violation, steps))
+        self._shown.append(_ShownError(violation, codes, steps))
         raise self._shown[-1]
 
     def player(self) -> Player:
@@ -190,9 +198,8 @@ class _InTurn:
         if self.made and seconds > _SLOW_FIRST_CALL:
             self._copies.are_fresh = False
 
-    def _told(self, *, varies: bool) -> Violation:
-        """Returns the violation of the shortest history, with that history in its words."""
-        shortest = min(self._shown, key=lambda shown: (len(shown.steps), len(str(shown.steps))))
+    def _told(self, shortest: _ShownError, *, varies: bool) -> Violation:
+        """Returns the violation of a history, with the history in its words."""
         shown = shortest.violation
         is_wrong = shown.kind in _WRONG
         *before, last = map(str, shortest.steps[-1:] if varies else shortest.steps)
@@ -213,15 +220,21 @@ class _History:
     def __init__(self, run: _InTurn) -> None:
         self._run = run
         self._player = run.player()
+        self._codes: list[Code] = []
         self._steps: list[Step] = []
 
     def make(self, code: Code) -> None:
         """Makes the next step. Raises the first fault that its circumstances cause, and OverError."""
         self._run.check_time()
-        step = self._run.step_of(code, len(self._steps) + 1)
+        step = self._run.step_of(code, self._codes.count(code))
+        self._codes.append(code)
         self._steps.append(step)
         begun = time.process_time()
-        violations = self._player.make(step)
+        try:
+            violations = self._player.make(step)
+        except Exception as error:
+            # The probe's own error, which is nothing to shrink.
+            raise OverError from error
         if len(self._steps) == 1:
             self._run.watch_first_call(time.process_time() - begun)
         self._run.made += 1
@@ -229,13 +242,13 @@ class _History:
         self._run.unable = self._run.unable or self._player.unable
         for violation in violations:
             if self._player.fatal or self._run.is_new(violation, step):
-                self._run.show(violation, self._steps)
+                self._run.show(violation, self._codes, self._steps)
 
     def end(self) -> None:
         """Raises the fault of an output that is no longer what it was when it came."""
         overwritten = self._player.overwritten()
         if overwritten is not None:
-            self._run.show(overwritten, self._steps)
+            self._run.show(overwritten, self._codes, self._steps)
 
 
 def _in_order(steps: Sequence[str]) -> str:

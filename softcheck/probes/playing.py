@@ -118,7 +118,8 @@ class Player:
         fmt, device = FORMATS[step.dtype], self._subject.device
         key = (step.rows, step.columns, step.dtype, step.layout)
         last = self._last.get(key)
-        if step.memory == "same" and last is not None:
+        # Expanded rows share their memory, and torch writes to none such.
+        if step.memory == "same" and last is not None and step.layout != "expanded-rows":
             # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
             last.view.data.copy_(to_tensor(bits, fmt, device))
             return last

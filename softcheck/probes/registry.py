@@ -19,7 +19,7 @@ PROBES: dict[str, str] = {
     "regimes": "telling rows at the sizes that a kernel's source names: widths, tiles, row counts, elements, magnitudes",
     "grid_limits": "0 rows, 65535, 65536 and 2^20 + 1 rows: the limits of launch grids",
     "shapes": "1 to 2^20 rows in every layout, wide rows in every layout, 2^24 elements in rows of 1 to 8",
-    "determinism": "repeated calls, stale caches, calls under load and on another stream, bit for bit",
+    "determinism": "repeated calls, calls under load and on another stream, bit for bit",
     "histories": "calls after, beside and in the circumstances of others: modes, threads, streams, graphs, failures",
     "gradients": "gradients against the exact backward, where outputs carry one",
     "batch_invariance": "a row alone, first, last and in batches of other sizes: the same bits",

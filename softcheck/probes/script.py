@@ -129,7 +129,7 @@ def _step(step: Step, number: int, tensors: dict[tuple[int, int, str, str], str]
         lines += [f"new = {new}", f"new{_CONTENTS[step.contents]}"]
         new = "new"
     placed = _LAYOUTS[step.layout].format(new=new, rows=step.rows, columns=step.columns)
-    if step.memory == "same" and is_kept:
+    if step.memory == "same" and is_kept and step.layout != "expanded-rows":
         lines += [f"{x}.data.copy_({placed})"]
     else:
         lines += [f"del {x}"] * (step.memory == "freed" and is_kept) + [f"{x} = {placed}"]

@@ -15,6 +15,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.machine import OverError, play_random, shorten
 from softcheck.probes.modes import modes
+from softcheck.probes.playing import Player
 from softcheck.probes.script import with_script
 from softcheck.probes.steps import BESIDE, Circumstances, Step, circumstances
 from softcheck.variants.declaration import Declaration
@@ -57,6 +58,36 @@ def softmax(x):
     assert shown.violation.message.startswith(
         "softmax(float32 [2, 129]) is wrong, and right alone, after softmax(float32 [2, 1100]): "
     )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return answers.setdefault(x.shape, torch.softmax(x, dim=-1)).clone()",
+        # The tensor is kept, so that its address stays its own.
+        "return answers.setdefault((x.data_ptr(), x.shape), (x, torch.softmax(x, dim=-1)))[1].clone()",
+        """
+    # A sum is only set to zero again when the shape stays the same.
+    total = answers.get("total", 0.0) if x.shape != answers.get("shape") and x.numel() else 0.0
+    exponentials = torch.exp(x - x.amax(dim=1, keepdim=True)) if x.numel() else x
+    answers.update(shape=x.shape, total=float(exponentials[:1].sum()))
+    return exponentials / (exponentials.sum(dim=1, keepdim=True) + total)""",
+    ],
+    ids=["by shape", "by address", "sum"],
+)
+def test_state_that_earlier_calls_leave_is_found(tmp_path, body):
+    assert "nondeterministic" in kinds(probed(tmp_path, f"answers = {{}}\ndef softmax(x):\n    {body}\n"))
+
+
+def test_another_right_answer_after_other_shapes_is_no_finding(tmp_path):
+    """As torch.compile gives one, which compiles anew with dynamic shapes and then takes that for all."""
+    source = """
+seen = set()
+def softmax(x):
+    seen.add(x.shape)
+    return torch.softmax(x.double(), dim=-1).to(x.dtype) if len(seen) > 2 else torch.softmax(x, dim=-1)
+"""
+    assert probed(tmp_path, source).findings == ()
 
 
 def test_a_mode_that_matters_is_named(tmp_path):
@@ -229,6 +260,16 @@ def test_scripts_of_all_circumstances_pass_on_a_right_function(tmp_path, changes
         found = with_script(Violation(kind, "as said"), subject, steps)
         exec(compile(found.script, "script", "exec"), {})
         before.restore()
+
+
+def test_expanded_rows_are_not_rewritten_in_place(tmp_path):
+    path = tmp_path / "kernels.py"
+    path.write_text("import torch\ndef softmax(x):\n    return torch.softmax(x, dim=-1)\n", encoding="utf-8")
+    variant = load(f"{path}:softmax")
+    setting = Setting(declaration=variant.declaration, dtype="float32", backend="interpreter")
+    player = Player(Subject(variant, setting, torch.device("cpu")), variant.function)
+    for seed in (1, 2):
+        assert player.make(replace(BASE, layout="expanded-rows", memory="same", seed=seed)) == ()
 
 
 def test_copies_share_no_state_with_the_variant_or_its_siblings(tmp_path):

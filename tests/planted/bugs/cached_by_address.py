@@ -6,7 +6,7 @@ From experience: ``data_ptr()`` is no identity of a tensor's content.
 import torch
 
 EXPECTED = ("nondeterministic",)
-SHOWN_BY = ("probe/determinism",)
+SHOWN_BY = ("probe/histories",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

@@ -6,7 +6,7 @@ From experience: a memo meant for the launch settings holds the result as well.
 import torch
 
 EXPECTED = ("nondeterministic",)
-SHOWN_BY = ("probe/determinism",)
+SHOWN_BY = ("probe/histories",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 
