@@ -264,23 +264,18 @@ def _limit_of(words: str) -> tuple[str, str]:
 
 def _of_widths(words: str, findings: Sequence[Finding]) -> tuple[str, str]:
     """The usual fault of a kernel that is wrong at these widths, and the mend."""
-    kinds = {f.kind for f in findings}
     if words == _PADDED:
         if any(map(_is_too_small, findings)):
             return "lanes beyond the row enter the sum", 'load them with mask=column < columns, other=-float("inf")'
         return "lanes beyond the row are computed with", "mask every load, sum and store by column < columns"
     if words.startswith(("N > ", "N >= ")):
-        if FindingKind.UNWRITTEN_OUTPUT in kinds:
-            return (
-                "columns beyond a fixed number are never written",
-                "loop over the row, or take a block as wide as the row",
-            )
         if any(map(_is_too_small, findings)):
             return (
                 "the parts of a row do not add up, as where a running sum is not rescaled to a new maximum",
                 "multiply the running sum by exp(old maximum - new maximum), and add each part once",
             )
-        return "columns beyond a fixed number are left out", "loop over the row, or take a block as wide as the row"
+        lost = "never written" if FindingKind.UNWRITTEN_OUTPUT in {f.kind for f in findings} else "left out"
+        return f"columns beyond a fixed number are {lost}", "loop over the row, or take a block as wide as the row"
     if words.startswith("odd N") or "% " in words:
         return (
             "the end of a row that fills no vector or tile is lost",
