@@ -178,21 +178,26 @@ def _masked_rows(evidence: _Evidence) -> Cause | None:
 
 
 def _magnitudes(evidence: _Evidence) -> Cause | None:
-    """NaN, infinities or zeros for rows whose logits are all beyond a magnitude that no right case has."""
+    """NaN, infinities or zeros for rows whose largest logit is higher or lower than in any right case."""
     wrong = {case.id for case in evidence.wrong_cases()}
     kinds = {f.kind for f in evidence.findings}
     small = [c for c in evidence.cases.values() if 0 not in c.shape and c.shape[0] * c.shape[1] <= _MOST_ELEMENTS]
-    largest = {case.id: _largest(case) for case in small}
-    failing = [value for case_id, value in largest.items() if case_id in wrong and value is not None]
-    passing = [value for case_id, value in largest.items() if case_id not in wrong and value is not None]
+    peaks = {case.id: found for case in small if (found := _peaks(case)) is not None}
+    failing = [found for case_id, found in peaks.items() if case_id in wrong]
+    passing = [found for case_id, found in peaks.items() if case_id not in wrong]
     if len(failing) < _FEWEST_FAILING or len(passing) < _FEWEST_WIDTHS or not kinds & _OF_OVERFLOW:
         return None
-    if min(failing) <= max(passing):
+    low, high = min(found[0] for found in passing), max(found[1] for found in passing)
+    below = [lowest for lowest, _ in failing if lowest < low]
+    above = [highest for _, highest in failing if highest > high]
+    if not all(lowest < low or highest > high for lowest, highest in failing):
         return None
+    where = [f"a logit is {min(above):.3g} or more"] if above else []
+    where += [f"a row's largest logit is {max(below):.3g} or less"] if below else []
+    does = " or ".join([*(["overflows"] if above else []), *(["underflows"] if below else [])])
     return _cause(
         [f for f in evidence.findings if _is_wrong(f)],
-        f"wrong wherever a logit is {min(failing):.3g} or more, right where all are {max(passing):.3g} or less: the exponential "
-        "overflows",
+        f"wrong wherever {' or '.join(where)}, right where rows' largest logits are {low:.3g} to {high:.3g}: the exponential {does}",
         mend="subtract the row's maximum before the exponential",
     )
 
@@ -200,10 +205,12 @@ def _magnitudes(evidence: _Evidence) -> Cause | None:
 _OF_OVERFLOW = frozenset({FindingKind.NAN_MISMATCH, FindingKind.INF_MISMATCH, FindingKind.OUT_OF_RANGE})
 
 
-def _largest(case: Case) -> float | None:
+def _peaks(case: Case) -> tuple[float, float] | None:
+    """The lowest and the highest largest finite logit of a case's rows; None where no logit is finite."""
     values = decode(case.bits(case.shape[0]), FORMATS[case.dtype])
-    finite = values[np.isfinite(values)]
-    return float(finite.max()) if finite.size else None
+    peaks = np.where(np.isfinite(values), values, -np.inf).max(axis=1)
+    peaks = peaks[np.isfinite(peaks)]
+    return (float(peaks.min()), float(peaks.max())) if peaks.size else None
 
 
 def _widths(evidence: _Evidence) -> Cause | None:
@@ -257,18 +264,18 @@ def _limit_of(words: str) -> tuple[str, str]:
 
 def _of_widths(words: str, findings: Sequence[Finding]) -> tuple[str, str]:
     """The usual fault of a kernel that is wrong at these widths, and the mend."""
-    kinds = {f.kind for f in findings}
     if words == _PADDED:
         if any(map(_is_too_small, findings)):
             return "lanes beyond the row enter the sum", 'load them with mask=column < columns, other=-float("inf")'
         return "lanes beyond the row are computed with", "mask every load, sum and store by column < columns"
     if words.startswith(("N > ", "N >= ")):
-        if FindingKind.UNWRITTEN_OUTPUT in kinds:
+        if any(map(_is_too_small, findings)):
             return (
-                "columns beyond a fixed number are never written",
-                "loop over the row, or take a block as wide as the row",
+                "the parts of a row do not add up, as where a running sum is not rescaled to a new maximum",
+                "multiply the running sum by exp(old maximum - new maximum), and add each part once",
             )
-        return "columns beyond a fixed number are left out", "loop over the row, or take a block as wide as the row"
+        lost = "never written" if FindingKind.UNWRITTEN_OUTPUT in {f.kind for f in findings} else "left out"
+        return f"columns beyond a fixed number are {lost}", "loop over the row, or take a block as wide as the row"
     if words.startswith("odd N") or "% " in words:
         return (
             "the end of a row that fills no vector or tile is lost",

@@ -111,3 +111,22 @@ def test_gradients_are_promised_by_every_command_that_names_variants(tmp_path):
             **environment,
         )
         assert json.loads(done.stdout)["variants"][0]["name"] == f"torch{promise}", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "declared", "words"),
+    [
+        ("exhaust torch --columns 2", "max_columns=1", "it declares max_columns=1"),
+        (
+            "search torch --columns 32 --rounds 1",
+            "max_columns=16",
+            "declares at most 16 columns for float16, got --columns 32",
+        ),
+        ("search torch --columns 32 --rounds 1", "dtypes=bf16,empty=False", "declares bfloat16, not float16"),
+        ("regimes torch", "layouts=contiguous,dtypes=bf16", "declares bfloat16, not float16"),
+    ],
+)
+def test_promises_for_code_that_is_not_yours_hold_in_every_command(tmp_path, command, declared, words):
+    options = ["--declare", declared, "--dtype", "fp16", "--device", "interpreter"]
+    done = softcheck(*command.split(), *options, cwd=tmp_path)
+    assert words in f"{done.stdout}{done.stderr}"

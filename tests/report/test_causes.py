@@ -75,12 +75,17 @@ def test_a_fault_on_contiguous_input_too_is_not_laid_to_strides():
 
 
 def test_an_overflowing_exponential_is_named_by_the_logits_that_show_it():
-    from softcheck.report.causes import _largest
+    from softcheck.report.causes import _peaks
 
-    found = wrong_where(lambda case: (_largest(case) or 0.0) > 11.0, Kind.NAN_MISMATCH)
-    (cause,) = causes_of(found, CASES)
-    assert "the exponential overflows" in cause.text
-    assert cause.mend == "subtract the row's maximum before the exponential"
+    over = wrong_where(lambda case: (_peaks(case) or (0.0, 0.0))[1] > 11.0, Kind.NAN_MISMATCH)
+    under = wrong_where(lambda case: (_peaks(case) or (0.0, 0.0))[0] < -87.0, Kind.NAN_MISMATCH)
+    for found, words in (
+        (over, "the exponential overflows"),
+        ([*over, *under], "the exponential overflows or underflows"),
+    ):
+        (cause,) = causes_of(found, CASES)
+        assert cause.text.endswith(words)
+        assert cause.mend == "subtract the row's maximum before the exponential"
 
 
 def test_rows_of_minus_infinity_that_give_zero_can_be_declared():
@@ -141,3 +146,14 @@ def test_a_function_that_refuses_strided_input_has_one_cause():
     assert len(cause.findings) == len(found)
     elsewhere = finding(Kind.RAISED, next(c.id for c in CASES if c not in STRIDED and 0 not in c.shape))
     assert not any("strided" in each.text for each in causes_of([*found, elsewhere], CASES))
+
+
+def test_sums_that_are_too_small_beyond_a_tile_are_laid_to_the_parts_of_a_row():
+    found = wrong_where(
+        lambda case: case.shape[1] > 128, Kind.SUM_VIOLATION, "row 0: the outputs' sum misses 1 by -0.6"
+    )
+    (cause,) = causes_of(found, CASES)
+    assert (
+        cause.text
+        == "wrong at N > 128: the parts of a row do not add up, as where a running sum is not rescaled to a new maximum"
+    )
