@@ -1,8 +1,9 @@
 """Elements beyond 2^31: rows and columns 2^30 elements apart, and a dense tensor of more than 2^31 elements.
 
 If memory allows, decoys lie 2^32 elements before the far elements, where a wrapped 32-bit offset points. A kernel with
-such offsets then reads and writes decoys, and the finding says so, instead of faulting. Under the interpreter the
-strided inputs lie in virtual memory, of which only the used pages exist.
+such offsets then reads and writes decoys, and the finding says so, instead of faulting. Decoys lie far above the other
+logits, since softmax does not change with a maximum that is a little too large. Under the interpreter the strided inputs
+lie in virtual memory, of which only the used pages exist.
 """
 
 import mmap
@@ -21,9 +22,11 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import (
+    FAR,
     GroupedProbe,
     call_on,
     free_bytes,
+    moved,
     only,
     ordinary_rows,
     prefixed,
@@ -134,13 +137,17 @@ def _decoys(storage: torch.Tensor, places: np.ndarray, base: int, subject: Subje
         return None
     fmt = subject.setting.fmt
     rows, columns = places.shape
-    other = ordinary_rows(rows, columns, fmt, subject.setting.seed + 1)
+    other = _decoy_rows(rows, columns, fmt, subject.setting.seed + 1)
     values = to_tensor(other.ravel(), fmt, subject.device)
     for i in np.flatnonzero(places >= _LIMIT):
         storage[int(wrapping.ravel()[i])] = values[int(i)]
     true = ordinary_rows(rows, columns, fmt, subject.setting.seed)
     seen: Bits = np.where(places >= _LIMIT, other, true)
     return seen
+
+
+def _decoy_rows(rows: int, columns: int, fmt: Format, seed: int) -> Bits:
+    return moved(ordinary_rows(rows, columns, fmt, seed), 2 * FAR, fmt)
 
 
 def _storage(best: int, least: int, fmt: Format, device: torch.device) -> torch.Tensor | str:
@@ -195,7 +202,8 @@ def _dense(subject: Subject) -> Outcome:
     torch.cuda.empty_cache()
     if needed > (free := free_bytes(device)):
         return Outcome(skipped=_too_little(needed, free))
-    before, beyond, decoy = (ordinary_rows(block_rows, _DENSE_COLUMNS, fmt, subject.setting.seed + i) for i in range(3))
+    before, beyond = (ordinary_rows(block_rows, _DENSE_COLUMNS, fmt, subject.setting.seed + i) for i in range(2))
+    decoy = _decoy_rows(block_rows, _DENSE_COLUMNS, fmt, subject.setting.seed + 2)
     storage = torch.empty(_WRAP + _BEYOND, dtype=TORCH_DTYPES[fmt.name], device=device)
     storage[:_BEYOND] = to_tensor(decoy, fmt, device).flatten()
     storage[_LIMIT:_WRAP].view(-1, block_rows, _DENSE_COLUMNS).copy_(to_tensor(before, fmt, device))

@@ -27,10 +27,19 @@ def shapes(setting: Setting) -> list[tuple[int, int]]:
     return [(rows, columns) for rows, columns in chosen if setting.takes(columns)]
 
 
+FAR = 800.0
+"""Distance between logits at which exponentials vanish in every format."""
+
+
 def ordinary_rows(rows: int, columns: int, fmt: Format, seed: int = 0) -> Bits:
     """Bits of normally distributed logits of standard deviation 2, shape [rows, columns]; no two rows are equal."""
     generator = np.random.default_rng([seed, rows, columns])
     return encode(2.0 * generator.standard_normal((rows, columns)), fmt)
+
+
+def moved(bits: Bits, by: float, fmt: Format) -> Bits:
+    """Returns the bits of the same values plus ``by``, rounded."""
+    return encode(decode(bits, fmt) + by, fmt)
 
 
 def call_on(subject: Subject, bits: Bits, layout: Layout = PACKED) -> Called:

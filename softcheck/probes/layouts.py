@@ -18,12 +18,23 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.diagnose import differ_grossly
-from softcheck.probes.helpers import GroupedProbe, call_on, ordinary_rows, prefixed, stopped, wrong_values
+from softcheck.probes.helpers import (
+    FAR,
+    GroupedProbe,
+    call_on,
+    moved,
+    ordinary_rows,
+    prefixed,
+    stopped,
+    wrong_values,
+)
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
 _ALIGNMENT = 16
 """Bytes of the widest load of one thread."""
+
+_CONTENTS = ("ordinary", "special", "far")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,9 @@ def strided_layouts(rows: int, columns: int) -> dict[str, Layout]:
     }
 
 
+_NAMES = tuple(strided_layouts(1, 1))
+
+
 class Layouts(GroupedProbe):
     """Checks that strides, offsets and base addresses are honoured."""
 
@@ -88,26 +102,31 @@ class Layouts(GroupedProbe):
         """Strided layouts if they are declared; offsets, and odd strides of dimensions of size 1, always.
 
         A tensor of packed rows is contiguous wherever it begins and whatever the stride of a dimension of size 1. The
-        interpreter knows no alignment, so there the least and the largest offset stand for all.
+        interpreter knows no alignment, so there the least and the largest offset stand for all. Unless ``quick``, each
+        strided layout has a width of its own too, so that no call in another layout made the settings that a kernel
+        keeps for it.
         """
         shapes = [(3, 129), (4, 1030)] if setting.on_gpu and not setting.quick else [(2, 129)]
+        of_layouts = [(rows, (columns,) * len(_NAMES)) for rows, columns in shapes]
+        if not setting.quick:
+            of_layouts.append((shapes[0][0], tuple(range(130, 130 + len(_NAMES)))))
         every = _ALIGNMENT // setting.fmt.itemsize
         offsets = range(1, every) if setting.on_gpu else sorted({1, every - 1})
+        is_strided = "strided" in setting.declaration.layouts
         found = []
+        for rows, widths in of_layouts if is_strided else ():
+            for name, asked in zip(_NAMES, widths, strict=True):
+                columns = asked if setting.takes(asked) else 1
+                layout = strided_layouts(rows, columns)[name]
+                found.append(Trial(f"strided/{name}-{columns}", _matrix(rows, columns, layout)))
         for rows, asked in shapes:
             columns = asked if setting.takes(asked) else 1
-            if "strided" in setting.declaration.layouts:
-                found += [
-                    Trial(f"strided/{name}-{columns}", _matrix(rows, columns, layout))
-                    for name, layout in strided_layouts(rows, columns).items()
-                ]
             found += [
                 Trial(f"offset/{offset}-{columns}", _matrix(rows, columns, Layout(offset=offset))) for offset in offsets
             ]
             found.append(Trial(f"size-1/one-row-{columns}", _matrix(1, columns, Layout(row_stride=7))))
         found.append(Trial("size-1/one-column", _matrix(3, 1, Layout(row_stride=1, column_stride=5))))
         columns = 129 if setting.takes(129) else 1
-        is_strided = "strided" in setting.declaration.layouts
         most = min(setting.declaration.dimensions, len(_LEADING) + 1)
         for count in sorted({3, most}) if most > 2 else ():
             higher = _higher(count, columns, is_strided=is_strided)
@@ -115,16 +134,19 @@ class Layouts(GroupedProbe):
         return list({trial.label: trial for trial in found}.values())
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Makes one trial: a call on ordinary logits, and one on rows with NaN and infinities. More calls say why."""
-        for is_special in (False, True):
-            outcome = self._tried(subject, trial.parameters, is_special=is_special)
+        """Makes one trial: a call on ordinary logits, one on rows with NaN and infinities, and one on logits far apart.
+
+        More calls say why.
+        """
+        for contents in _CONTENTS:
+            outcome = self._tried(subject, trial.parameters, contents)
             if outcome.violations or outcome.fatal:
                 break
         return outcome
 
-    def _tried(self, subject: Subject, asked: _Input, *, is_special: bool) -> Outcome:
+    def _tried(self, subject: Subject, asked: _Input, contents: str) -> Outcome:
         fmt = subject.setting.fmt
-        storage, bits = _contents(asked, subject, is_special=is_special)
+        storage, bits = _filled(asked, subject, contents)
         held = to_tensor(storage, fmt, subject.device)
         with nan_filled():
             called = call(
@@ -153,10 +175,12 @@ def _circumstances(asked: _Input) -> str:
     return f"right on a contiguous copy, wrong with strides {asked.strides} and offset {asked.offset}"
 
 
-def _contents(asked: _Input, subject: Subject, *, is_special: bool) -> tuple[Bits, Bits]:
+def _filled(asked: _Input, subject: Subject, contents: str) -> tuple[Bits, Bits]:
     """Returns the storage, NaN where no element lies, and the rows in it as a matrix. Elements may share memory.
 
-    If ``is_special``, the first row has a NaN, the second one +inf, and the third is fully masked.
+    Of "special" contents the first row has a NaN, the second one +inf, and the third is fully masked. Of "far" contents
+    the first or the last logit of each row is far above the other logits, and far below zero: a maximum that misses it,
+    and one that takes padding with it, give no number.
     """
     fmt = subject.setting.fmt
     rows = math.prod(asked.shape[:-1])
@@ -167,7 +191,10 @@ def _contents(asked: _Input, subject: Subject, *, is_special: bool) -> tuple[Bit
     storage = np.full(extent, encode(np.array([np.nan]), fmt)[0], dtype=fmt.storage)
     used = np.unique(where)
     storage[used] = ordinary_rows(1, len(used), fmt, subject.setting.seed)[0]
-    if is_special:
+    if contents == "far":
+        storage[used] = moved(storage[used], -2 * FAR, fmt)
+        storage[[*where[::2, 0], *where[1::2, -1]]] = encode(np.array([-FAR]), fmt)
+    if contents == "special":
         storage[where[0, where.shape[1] // 2]], masked = encode(np.array([np.nan, -np.inf]), fmt)
         if rows > 1:
             storage[where[1, -1]] = encode(np.array([np.inf]), fmt)[0]

@@ -41,6 +41,36 @@ def aligns_the_base_down(x):
     return torch.softmax(x.as_strided(x.shape, x.stride(), x.storage_offset() - astray), dim=-1)
 
 
+def pads_the_maximum_of_a_transposed_matrix(x):
+    """Lanes beyond the row hold -1 in the maximum, though not in the sum."""
+    if x.stride(0) >= x.stride(1):
+        return torch.softmax(x, dim=-1)
+    wide = x.to(torch.float64)
+    weights = torch.exp(wide - wide.amax(dim=-1, keepdim=True).clamp(min=-1.0))
+    return (weights / weights.sum(dim=-1, keepdim=True)).to(x.dtype)
+
+
+def leaves_the_head_out_of_the_maximum(x):
+    """Elements before the first aligned address are summed, though their maximum is not taken."""
+    head = -(x.data_ptr() // x.element_size()) % (16 // x.element_size())
+    if x.shape[1] <= head:
+        return torch.softmax(x, dim=-1)
+    wide = x.to(torch.float64)
+    weights = torch.exp(wide - wide[:, head:].amax(dim=-1, keepdim=True))
+    return (weights / weights.sum(dim=-1, keepdim=True)).to(x.dtype)
+
+
+_is_packed: dict[tuple[int, bool], bool] = {}
+
+
+def keeps_zero_strides_for_packed(x):
+    """Decides at the first call of a width and class of strides, and takes a column stride of 0 for one of 1."""
+    rows, columns = x.shape
+    if _is_packed.setdefault((columns, x.stride(1) == 1), x.stride(1) < 2):
+        return torch.softmax(x.as_strided((rows, columns), (x.stride(0), 1)), dim=-1)
+    return torch.softmax(x, dim=-1)
+
+
 def refuses_strides(x):
     if not x.is_contiguous():
         raise ValueError("expected contiguous rows")
@@ -73,6 +103,8 @@ def inaccurate_everywhere(x):
         (normalises_the_unit_stride_dimension, "strided/transposed-129"),
         (takes_zero_strides_for_packed, "strided/expanded-rows-129"),
         (aligns_the_base_down, "offset/1-129"),
+        (pads_the_maximum_of_a_transposed_matrix, "strided/transposed-129"),
+        (leaves_the_head_out_of_the_maximum, "offset/1-129"),
     ],
     ids=lambda v: getattr(v, "__name__", v),
 )
@@ -80,6 +112,13 @@ def test_planted_faults_are_found(function, label, dtype):
     found = conclusion("layouts", function, dtype)
     assert kinds(found) == {"wrong_layout"}
     assert label in {shown.label for shown in found.findings}
+
+
+def test_no_other_layout_hides_a_fault_of_the_first_call_at_a_width():
+    _is_packed.clear()
+    found = conclusion("layouts", keeps_zero_strides_for_packed)
+    assert kinds(found) == {"wrong_layout"}
+    assert {shown.label.rpartition("-")[0] for shown in found.findings} == {"strided/expanded-columns"}
 
 
 def test_a_refusal_of_declared_strides_is_a_finding_and_of_undeclared_ones_is_not():
