@@ -297,12 +297,21 @@ def _kept(module: ast.Module) -> set[str]:
 
 
 def _beside(module: ast.Module, folder: Path) -> list[Path]:
-    """Files of the folder that a module imports."""
-    names: list[str] = []
+    """Files that a module imports from its folder, and from its package above and below the folder."""
+    found: dict[Path, None] = {}
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
+            names, level = [alias.name for alias in node.names], 0
         elif isinstance(node, ast.ImportFrom):
-            names += [node.module] if node.module else [alias.name for alias in node.names]
-    files = (folder / f"{name.rpartition('.')[2]}.py" for name in dict.fromkeys(names))
-    return [file for file in files if file.is_file()]
+            start = [node.module] if node.module else []
+            names, level = [".".join([*start, alias.name]) for alias in node.names] + start, node.level
+        else:
+            continue
+        base = ([folder, *folder.parents][max(0, level - 1) :] or [folder])[0]
+        for parts in (name.split(".") for name in names):
+            # An absolute name may begin with the package that holds the folder.
+            root = next((up for up in folder.parents if (up / parts[0]) in (folder, *folder.parents)), base)
+            found |= dict.fromkeys((base.joinpath(*parts).with_suffix(".py"), base / f"{parts[-1]}.py"))
+            if not level:
+                found[root.joinpath(*parts).with_suffix(".py")] = None
+    return [file for file in found if file.is_file()]
