@@ -297,7 +297,7 @@ def _kept(module: ast.Module) -> set[str]:
 
 
 def _beside(module: ast.Module, folder: Path) -> list[Path]:
-    """Files that a module imports from its folder, and from its package above and below the folder."""
+    """Files that a module imports from its folder and from below, and with relative imports from above."""
     found: dict[Path, None] = {}
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
@@ -309,9 +309,5 @@ def _beside(module: ast.Module, folder: Path) -> list[Path]:
             continue
         base = ([folder, *folder.parents][max(0, level - 1) :] or [folder])[0]
         for parts in (name.split(".") for name in names):
-            # An absolute name may begin with the package that holds the folder.
-            root = next((up for up in folder.parents if (up / parts[0]) in (folder, *folder.parents)), base)
             found |= dict.fromkeys((base.joinpath(*parts).with_suffix(".py"), base / f"{parts[-1]}.py"))
-            if not level:
-                found[root.joinpath(*parts).with_suffix(".py")] = None
     return [file for file in found if file.is_file()]

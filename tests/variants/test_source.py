@@ -64,11 +64,11 @@ def test_a_library_function_has_no_source():
     assert source_of(torch.softmax) == Source()
 
 
-def test_modules_of_its_package_count(tmp_path):
+def test_relative_imports_count(tmp_path):
     package = tmp_path / "package"
     (package / "kernels").mkdir(parents=True)
     (package / "kernels" / "softmax.py").write_text(
-        "from ..limits import WIDE\nfrom . import tiles\nimport package.numbers.rows\nimport torch\n", encoding="utf-8"
+        "from ..limits import WIDE\nfrom . import tiles\nfrom ..numbers import rows\nimport torch\n", encoding="utf-8"
     )
     (package / "limits.py").write_text("WIDE = 700\n", encoding="utf-8")
     (package / "kernels" / "tiles.py").write_text("TILE = 96\n", encoding="utf-8")
