@@ -18,6 +18,7 @@ from softcheck.variants.source import Source
 
 _SECONDS, _LEAST_SHARE = 1.0, 0.2
 _LEAST_TILE = 16
+_MOST_MODULUS, _MOST_RESIDUES = 32, 100
 _MOST_MULTIPLE = 7
 
 
@@ -62,6 +63,7 @@ def regimes_of(subject: Subject, source: Source, space: Space, rng: np.random.Ge
         source,
         subject.setting.dtype,
         subject.device,
+        shapes=_coupled(source, space),
         rows=rows,
         columns=columns,
         most_elements=max(space.most_elements, 2**24),
@@ -86,6 +88,16 @@ def _grid(space: Space, rng: np.random.Generator) -> tuple[list[int], list[int]]
     columns = {n for n in (*around, *multiples, *powers, *WIDTHS_OF_MODELS) if 0 < n <= space.most_columns}
     rows = {n for n in (*ROW_COUNTS, *around, *powers) if 0 < n <= space.most_elements}
     return sorted(rows), sorted(columns)
+
+
+def _coupled(source: Source, space: Space) -> list[Shape]:
+    """Squares, and row counts and widths of each residue modulo small numbers, where a condition asks for shapes."""
+    if not any("shape" in condition.circumstances for condition in source.conditions):
+        return []
+    squares = [Shape(n, n) for n in (2, 5, 64, 129, *space.boundaries)]
+    residues = [r for n in source.sizes if n <= _MOST_MODULUS for r in range(n, 2 * n)][:_MOST_RESIDUES]
+    narrow = [Shape(n, 2) for n in residues] + [Shape(2, n) for n in residues]
+    return [shape for shape in (*squares, *narrow) if space.fits(shape)]
 
 
 def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:

@@ -141,6 +141,9 @@ PLANS: dict[str, Plan] = {
     "anywhere": _anywhere,
 }
 
+CIRCUMSTANCES = "circumstances"
+"""The trial of circumstances that conditions in the source name."""
+
 EXPLORING = "regimes"
 """The trial that looks for regimes."""
 
@@ -152,6 +155,7 @@ _SHARES = {
     "rows": 0.1,
     "elements": 0.15,
     "anywhere": 0.1,
+    CIRCUMSTANCES: 0.1,
 }
 """Parts of the time that a probe may take."""
 

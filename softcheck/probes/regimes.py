@@ -17,8 +17,9 @@ from softcheck.contract import FindingKind
 from softcheck.probes import shape_plan
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.outcome import Conclusion, Outcome, SeenRegime, Shown
+from softcheck.probes.regime_circumstances import try_circumstances
 from softcheck.probes.regime_map import Regime, regimes_of
-from softcheck.probes.regime_plans import EXPLORING, PLANS, PlannedShape, Planning, limits_of
+from softcheck.probes.regime_plans import CIRCUMSTANCES, EXPLORING, PLANS, PlannedShape, Planning, limits_of
 from softcheck.probes.shape_plan import Shape, Space
 from softcheck.probes.shape_predicate import describe_shapes
 from softcheck.probes.sweep import merged
@@ -36,7 +37,8 @@ class _Regimes(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         if not setting.takes(1):
             return []
-        return [Trial(label, label) for label in (list(PLANS)[:2] if setting.quick else PLANS)]
+        plans = list(PLANS)[:2] if setting.quick else list(PLANS)
+        return [Trial(label, label) for label in (*plans, CIRCUMSTANCES)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         source = source_of(subject.variant.function)
@@ -46,6 +48,8 @@ class _Regimes(Probe):
         space = Space(numbers, limits.most_columns, limits.most_elements)
         rng = np.random.default_rng([source.digest, subject.setting.seed])
 
+        if trial.label == CIRCUMSTANCES:
+            return try_circumstances(subject, source, space, limits, rng)
         found: list[Regime] = []
 
         def regimes() -> list[Regime]:

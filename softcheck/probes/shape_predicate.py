@@ -31,6 +31,8 @@ def describe_shapes(tried: Collection[Shape], failing: Collection[Shape]) -> str
         return "all shapes tried"
     passing = set(tried) - set(failing)
     negated = (f"not ({words})" for words in _together(tried, passing))
+    if set(failing) == {shape for shape in tried if shape.rows == shape.columns}:
+        return "rows = columns"
     for words in chain(_alone(tried, failing), _together(tried, failing), negated):
         if len(words) <= _LONGEST:
             return words

@@ -37,6 +37,8 @@ _OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.RShift: operator.rshift,
     ast.Pow: operator.pow,
 }
+_COLLECTIONS = frozenset({"dict", "list", "set", "defaultdict", "OrderedDict", "deque", "Counter", "count", "local"})
+
 _LARGEST_POWER = 64
 """Largest exponent or shift that is computed."""
 
@@ -45,10 +47,36 @@ _CIRCUMSTANCES: dict[str, frozenset[str]] = {
     "strides": frozenset({"stride", "is_contiguous", "contiguous", "storage_offset"}),
     "dtype": frozenset({"dtype", "element_size", "itemsize", "is_floating_point"}),
     "alignment": frozenset({"data_ptr"}),
-    "gradient": frozenset({"requires_grad", "is_grad_enabled", "is_inference_mode_enabled", "needs_input_grad"}),
+    "gradient": frozenset(
+        {"requires_grad", "is_grad_enabled", "is_inference_mode_enabled", "is_inference", "needs_input_grad", "grad_fn"}
+    ),
+    "autocast": frozenset({"is_autocast_enabled", "get_autocast_dtype", "get_autocast_gpu_dtype", "autocast"}),
+    "defaults": frozenset({"get_default_dtype", "get_default_device"}),
     "device": frozenset({"device", "is_cuda", "get_device_capability", "get_device_properties", "current_device"}),
 }
 """Circumstances of a call, each with the attributes and functions by which code asks for it."""
+
+_OF_VALUES = frozenset(
+    {
+        "max",
+        "min",
+        "amax",
+        "amin",
+        "aminmax",
+        "sum",
+        "mean",
+        "norm",
+        "std",
+        "var",
+        "any",
+        "all",
+        "item",
+        "tolist",
+        "isinf",
+    }
+    | {"isnan", "isfinite", "isneginf", "isposinf", "equal", "allclose", "count_nonzero", "unique", "argmax", "argmin"}
+)
+"""Methods by which code asks for a tensor's values. As bare names some are Python's own, of sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +87,9 @@ class Condition:
     line: int
     file: Path
     circumstances: frozenset[str]
-    """Keys of the circumstances that its own expression asks for; empty for conditions on other things."""
+    """Circumstances that its expression asks for, itself or by names that were given such values and functions that ask
+    for it: "values" and "history", what a module keeps between calls, among them. Empty for conditions on other
+    things."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +168,11 @@ class _Reader(ast.NodeVisitor):
         self.branches: set[int] = set()
         self._file = file
         self._names = names
+        self._asked: dict[str, frozenset[str]] = {}
+        """Circumstances that names of variables and functions stand for."""
 
     def visit(self, node: ast.AST) -> None:
-        if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):
-            text = ast.unparse(node.test)
-            self.conditions.append(Condition(text, node.lineno, self._file, _circumstances(node.test)))
-        is_one_line = isinstance(node, ast.If | ast.While) and node.body[0].lineno == node.lineno
-        if isinstance(node, ast.IfExp) or is_one_line:
-            self.branches.add(node.lineno)  # type: ignore[attr-defined]
+        self._note_conditions(node)
         if isinstance(node, ast.expr):
             value = None if isinstance(node, ast.Name) else self._folded(node)
             if value is not None:
@@ -156,10 +183,41 @@ class _Reader(ast.NodeVisitor):
         for child in _worth_reading(node):
             self.visit(child)
 
+    def _note_conditions(self, node: ast.AST) -> None:
+        tests: list[ast.expr] = []
+        match node:
+            case ast.Module():
+                self._asked = dict.fromkeys(_kept(node), frozenset({"history"}))
+            case ast.FunctionDef():
+                self._asked[node.name] = self._asked.get(node.name, frozenset()) | self._circumstances(node)
+            case ast.comprehension():
+                tests = node.ifs
+            case ast.If() | ast.While() | ast.Assert() | ast.IfExp():
+                tests = [node.test]
+                body = [] if isinstance(node, ast.Assert | ast.IfExp) else node.body
+                if isinstance(node, ast.IfExp) or any(each.lineno == node.lineno for each in body):
+                    self.branches.add(node.lineno)
+        for test in tests:
+            asked = self._circumstances(test)
+            self.conditions.append(Condition(ast.unparse(test), test.lineno, self._file, asked))
+
+    def _circumstances(self, node: ast.AST) -> frozenset[str]:
+        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        asked = _circumstances(node, names).union(*(self._asked.get(name, ()) for name in names))
+        has_state = any(
+            isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id in {"self", "cls"}
+            for each in ast.walk(node)
+        )
+        return asked | {"history"} if has_state and isinstance(node, ast.expr) else asked
+
     def _assign(self, node: ast.Assign | ast.AnnAssign) -> None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         value = None if node.value is None else self._folded(node.value)
+        is_copy = any(isinstance(each, ast.Attribute) and each.attr == "contiguous" for each in ast.walk(node))
+        asked = frozenset() if node.value is None or is_copy else self._circumstances(node.value)
         for target in targets:
+            for name in (each.id for each in ast.walk(target) if isinstance(each, ast.Name)):
+                self._asked[name] = self._asked.get(name, frozenset()) | asked
             if isinstance(target, ast.Name) and value is not None:
                 self._names[target.id] = value
 
@@ -218,19 +276,38 @@ def _worth_reading(node: ast.AST) -> Iterator[ast.AST]:
                 yield child
 
 
-def _circumstances(test: ast.expr) -> frozenset[str]:
-    asked = {node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute)}
-    asked |= {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
-    return frozenset(name for name, words in _CIRCUMSTANCES.items() if words & asked)
+def _circumstances(node: ast.AST, names: set[str]) -> frozenset[str]:
+    attributes = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    asked = {name for name, words in _CIRCUMSTANCES.items() if words & (attributes | names)}
+    return frozenset(asked | ({"values"} if attributes & _OF_VALUES else set()))
+
+
+def _kept(module: ast.Module) -> set[str]:
+    """Names of a module in which calls may keep something: collections, and what functions declare global."""
+    kept = {name for node in ast.walk(module) if isinstance(node, ast.Global) for name in node.names}
+    for node in module.body:
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        is_collection = isinstance(value, ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp) or (
+            isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _COLLECTIONS
+        )
+        if is_collection:
+            kept |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return kept
 
 
 def _beside(module: ast.Module, folder: Path) -> list[Path]:
-    """Files of the folder that a module imports."""
-    names: list[str] = []
+    """Files that a module imports from its folder and from below, and with relative imports from above."""
+    found: dict[Path, None] = {}
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
+            names, level = [alias.name for alias in node.names], 0
         elif isinstance(node, ast.ImportFrom):
-            names += [node.module] if node.module else [alias.name for alias in node.names]
-    files = (folder / f"{name.rpartition('.')[2]}.py" for name in dict.fromkeys(names))
-    return [file for file in files if file.is_file()]
+            start = [node.module] if node.module else []
+            names, level = [".".join([*start, alias.name]) for alias in node.names] + start, node.level
+        else:
+            continue
+        base = ([folder, *folder.parents][max(0, level - 1) :] or [folder])[0]
+        for parts in (name.split(".") for name in names):
+            found |= dict.fromkeys((base.joinpath(*parts).with_suffix(".py"), base / f"{parts[-1]}.py"))
+    return [file for file in found if file.is_file()]

@@ -62,3 +62,27 @@ def test_a_library_function_has_no_source():
     import torch
 
     assert source_of(torch.softmax) == Source()
+
+
+def test_relative_imports_count(tmp_path):
+    package = tmp_path / "package"
+    (package / "kernels").mkdir(parents=True)
+    (package / "kernels" / "softmax.py").write_text(
+        "from ..limits import WIDE\nfrom . import tiles\nfrom ..numbers import rows\nimport torch\n", encoding="utf-8"
+    )
+    (package / "limits.py").write_text("WIDE = 700\n", encoding="utf-8")
+    (package / "kernels" / "tiles.py").write_text("TILE = 96\n", encoding="utf-8")
+    (package / "numbers").mkdir()
+    (package / "numbers" / "rows.py").write_text("ROWS = 333\n", encoding="utf-8")
+    assert read(package / "kernels" / "softmax.py").sizes == [96, 333, 700]
+
+
+def test_names_given_in_other_lines_stand_for_what_they_ask(written):
+    text = (
+        "seen = {}\ndef is_odd(x): return x.data_ptr() % 16\n"
+        "def f(x):\n    dense = x.is_contiguous()\n    if dense and is_odd(x): return 1\n"
+        "    return 2 if len(seen) > 3 or x.max() > 80 else 3\n"
+    )
+    first, second = written(kernels=text).conditions
+    assert first.circumstances == {"strides", "alignment"}
+    assert second.circumstances == {"history", "values"}
