@@ -227,7 +227,9 @@ def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
         return Violation(
             FindingKind.RAISED, f"returned a tensor on {output.device}, expected {view.device} as the input's"
         )
-    if any(size > 1 and stride == 0 for size, stride in zip(output.shape, output.stride(), strict=True)):
+    if output.numel() and any(
+        size > 1 and stride == 0 for size, stride in zip(output.shape, output.stride(), strict=True)
+    ):
         message = (
             f"returned a tensor of shape {list(output.shape)} and strides {output.stride()}, whose elements share "
             "memory, so that no caller can write to one alone; expected memory for each, as torch.empty_like gives"

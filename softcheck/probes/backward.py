@@ -25,7 +25,7 @@ _MOST_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class GradientRequest:
     """One way of asking for gradients."""
 
     rows: int
@@ -54,7 +54,7 @@ class Forward:
     arithmetic: Arithmetic
 
 
-def forward(subject: Subject, asked: Asked, number: int, words: str) -> Forward | Outcome:
+def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -> Forward | Outcome:
     """Makes a forward call; an outcome if its output is wrong, which other probes report, or carries no gradient.
 
     The output gradient is a varying one, [rows, columns]; ``number`` tells the values of one forward from another's.

@@ -16,7 +16,7 @@ import torch
 from softcheck.calling.call import call_on_device, place
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.backward import Asked, Forward, backward, changed, forward, judged
+from softcheck.probes.backward import Forward, GradientRequest, backward, changed, forward, judged
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows
 from softcheck.probes.layouts import strided_layouts
@@ -47,18 +47,18 @@ class _Gradients(GroupedProbe):
         if setting.operation.gradient_errors is None or setting.declaration.backward is False:
             return []
         shapes = [(3, 129), (2, 1100)] if not setting.on_gpu else [(3, 129), (33, 64), (2, 2050)]
-        found = {f"packed-{rows}x{columns}": Asked(rows=rows, columns=columns) for rows, columns in shapes}
+        found = {f"packed-{rows}x{columns}": GradientRequest(rows=rows, columns=columns) for rows, columns in shapes}
         if "strided" in setting.declaration.layouts:
             found |= {
-                f"{name}-{rows}x{columns}": Asked(
+                f"{name}-{rows}x{columns}": GradientRequest(
                     rows=rows, columns=columns, layout=strided_layouts(rows, columns)[name]
                 )
                 for name, rows, columns in (("transposed", 3, 129), ("row-step", 3, 129), ("transposed", 17, 17))
             }
         found |= {
-            "hidden-3x65": Asked(rows=3, columns=65, is_leaf=False),
-            "twice-3x66": Asked(rows=3, columns=66, twice=True),
-            "overwritten-3x67": Asked(rows=3, columns=67, overwritten=True),
+            "hidden-3x65": GradientRequest(rows=3, columns=65, is_leaf=False),
+            "twice-3x66": GradientRequest(rows=3, columns=66, twice=True),
+            "overwritten-3x67": GradientRequest(rows=3, columns=67, overwritten=True),
         }
         chosen = [Trial(label, asked) for label, asked in found.items() if setting.takes(asked.columns)]
         return [*chosen, Trial("tall", 33 if setting.takes(33) else 1), Trial("second-derivative", None)]
@@ -76,7 +76,9 @@ class _Gradients(GroupedProbe):
 PROBE = _Gradients()
 
 
-def _in_turn(subject: Subject, asked: Asked, grads: dict[str, Callable[[torch.Tensor], torch.Tensor]]) -> Outcome:
+def _in_turn(
+    subject: Subject, asked: GradientRequest, grads: dict[str, Callable[[torch.Tensor], torch.Tensor]]
+) -> Outcome:
     """Makes a forward for each output gradient, and then the backward calls in reverse order."""
     made: list[tuple[Forward, torch.Tensor]] = []
     for number, (words, form) in enumerate(grads.items()):
@@ -99,7 +101,7 @@ def _in_turn(subject: Subject, asked: Asked, grads: dict[str, Callable[[torch.Te
     return Outcome(violations=tuple(each for each in found_changed if each is not None)[:1])
 
 
-def _of_one(subject: Subject, one: Forward, grad: torch.Tensor, asked: Asked, words: str) -> Outcome:
+def _of_one(subject: Subject, one: Forward, grad: torch.Tensor, asked: GradientRequest, words: str) -> Outcome:
     before = grad.clone()
     for turn in range(1 + asked.twice):
         gradient = backward(subject, one, grad, keeps=asked.twice)
@@ -115,7 +117,7 @@ def _of_one(subject: Subject, one: Forward, grad: torch.Tensor, asked: Asked, wo
     return Outcome()
 
 
-def _hidden(subject: Subject, asked: Asked) -> Outcome:
+def _hidden(subject: Subject, asked: GradientRequest) -> Outcome:
     """Asks for the gradient of an input that another operation made, where a leaf of the graph has one."""
     leaf = forward(subject, replace(asked, is_leaf=True), 0, "varying")
     if not isinstance(leaf, Forward):
@@ -146,5 +148,5 @@ def _tall(subject: Subject, columns: int) -> Outcome:
     allowed = _SECONDS * subject.setting.time_share
     for rows in _TALL:
         if rows * min(seconds) / _FEW < allowed:
-            return _in_turn(subject, Asked(rows=rows, columns=columns), {"varying": _GRADS["varying"]})
+            return _in_turn(subject, GradientRequest(rows=rows, columns=columns), {"varying": _GRADS["varying"]})
     return Outcome(skipped=f"gradients of {_TALL[-1]} rows were left out: they take over {allowed:g} s")

@@ -34,6 +34,9 @@ from softcheck.probes.poison import nan_filled
 _ALIGNMENT = 16
 """Bytes of the widest load of one thread."""
 
+_NARROW = (5, 3)
+"""Rows shorter than the way to the next aligned address."""
+
 _CONTENTS = ("ordinary", "special", "far")
 
 
@@ -109,7 +112,8 @@ class Layouts(GroupedProbe):
         shapes = [(3, 129), (4, 1030)] if setting.on_gpu and not setting.quick else [(2, 129)]
         of_layouts = [(rows, (columns,) * len(_NAMES)) for rows, columns in shapes]
         if not setting.quick:
-            of_layouts.append((shapes[0][0], tuple(range(130, 130 + len(_NAMES)))))
+            # Whole vectors of 16 bytes, which a kernel may take for aligned.
+            of_layouts.append((shapes[0][0], tuple(range(32, 32 + 16 * len(_NAMES), 16))))
         every = _ALIGNMENT // setting.fmt.itemsize
         offsets = range(1, every) if setting.on_gpu else sorted({1, every - 1})
         is_strided = "strided" in setting.declaration.layouts
@@ -119,7 +123,7 @@ class Layouts(GroupedProbe):
                 columns = asked if setting.takes(asked) else 1
                 layout = strided_layouts(rows, columns)[name]
                 found.append(Trial(f"strided/{name}-{columns}", _matrix(rows, columns, layout)))
-        for rows, asked in shapes:
+        for rows, asked in (*shapes, _NARROW):
             columns = asked if setting.takes(asked) else 1
             found += [
                 Trial(f"offset/{offset}-{columns}", _matrix(rows, columns, Layout(offset=offset))) for offset in offsets

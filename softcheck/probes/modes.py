@@ -10,6 +10,7 @@ import torch
 REQUIRES_GRAD = "x.requires_grad_()"
 THREAD = "a thread of its own"
 STREAM = "torch.cuda.stream(s)"
+COMPILED = 'torch.compile(backend="eager")'
 
 Function = Callable[[torch.Tensor], Any]
 
@@ -56,6 +57,10 @@ def in_mode(function: Function, mode: str) -> Function:
         return lambda x: _in_thread(function, x)
     if mode == STREAM:
         return lambda x: _on_stream(function, x)
+    if mode == COMPILED:
+        # Inductor's own code is another kernel; what the function does while it is traced is its own.
+        compiled: Function = torch.compile(function, backend="eager", dynamic=False)
+        return compiled
     if mode not in _BY_NAME:
         return function
 

@@ -1,4 +1,4 @@
-"""NaN, infinities and huge values in a row's neighbours: the row's own result must keep its bits."""
+"""NaN, infinities, huge values and padding in a row's neighbours: the row's own result must keep its bits."""
 
 from collections.abc import Sequence
 
@@ -35,16 +35,19 @@ class Neighbours(GroupedProbe):
         first = call_on(subject, bits)
         if first.output is None:
             return stopped(first)
+        half = columns // 2
         poisons = {
-            "NaN": float("nan"),
-            "+inf": float("inf"),
-            "the largest finite value": fmt.max,
-            "-inf": -float("inf"),
+            "NaN": (float("nan"), slice(None)),
+            "+inf": (float("inf"), slice(None)),
+            "the largest finite value": (fmt.max, slice(None)),
+            "-inf": (-float("inf"), slice(None)),
+            "what is padded on the right by -inf": (-float("inf"), slice(half, None)),
+            "what is padded on the left by -inf": (-float("inf"), slice(half)),
         }
-        for number, (name, poison) in enumerate(poisons.items()):
+        for number, (name, (poison, where)) in enumerate(poisons.items()):
             for parity in (0, 1) if subject.setting.on_gpu else ((number // 2 + number) % 2,):
                 changed = bits.copy()
-                changed[parity::2] = encode(np.array([poison]), fmt)[0]
+                changed[parity::2, where] = encode(np.array([poison]), fmt)[0]
                 other = call_on(subject, changed)
                 if other.output is None:
                     return stopped(other)

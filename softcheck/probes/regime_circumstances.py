@@ -26,7 +26,7 @@ from softcheck.errors import UninterpretableError
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.judged import Calls
 from softcheck.probes.layouts import strided_layouts
-from softcheck.probes.modes import REQUIRES_GRAD, in_mode, modes
+from softcheck.probes.modes import COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.regime_plans import TrialLimits
 from softcheck.probes.shape_plan import Shape, Space, interleaved
@@ -91,6 +91,10 @@ def try_circumstances(
                 for words, rows in _of_one_kind(source, fmt, rng)
             ]
         )
+    if "compiling" in named and subject.setting.takes(_WIDTH):
+        compiled = _Variation(COMPILED, mode=COMPILED)
+        kinds = _of_one_kind(Source(), fmt, rng)
+        plans.append([_Planned(compiled, f"{COMPILED}, {words}", partial(encode, rows, fmt)) for words, rows in kinds])
     calls = [number for number in source.sizes if number <= _MOST_IN_A_ROW]
     if "history" in named:
         count = max(calls, default=_CALLS_IN_A_ROW) + 2

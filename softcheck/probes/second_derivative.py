@@ -10,7 +10,7 @@ from softcheck.calling import activity
 from softcheck.calling.call import is_usable, synchronize, to_bits, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.backward import Asked, Forward, forward
+from softcheck.probes.backward import Forward, GradientRequest, forward
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.outcome import Outcome
@@ -31,7 +31,7 @@ def of_second_derivative(subject: Subject) -> Outcome:
     gradients, and a note elsewhere.
     """
     columns = 63 if subject.setting.takes(63) else 1
-    one = forward(subject, Asked(rows=3, columns=columns), 0, "varying")
+    one = forward(subject, GradientRequest(rows=3, columns=columns), 0, "varying")
     if not isinstance(one, Forward):
         return Outcome(fatal=one.fatal)
     fmt = subject.setting.fmt

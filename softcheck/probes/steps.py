@@ -142,8 +142,8 @@ def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) 
     groups: list[list[Change]] = [
         [{}],
         _each("rows", (3 * rows + 1, 1)),
-        # As many elements in another shape.
-        [{"rows": 3 * rows, "columns": max(columns // 3, 1)}],
+        # As many elements in another shape; and the same digits, as a key without a separator has them.
+        [{"rows": 3 * rows, "columns": max(columns // 3, 1)}, _same_digits(rows, columns)],
         _each("columns", (columns // 3, 1, columns - 1)),
         [{"columns": 0}, {"rows": 0}],
         _each("columns", [n for n in wider if n > columns]),
@@ -163,6 +163,12 @@ def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) 
         {"rows": 1, "columns": n} for n in range(columns + _WIDTHS, columns, -1) if columns > 1 and setting.takes(n)
     ]
     return Circumstances(base, [group for group in taken if group], widths)
+
+
+def _same_digits(rows: int, columns: int) -> Change:
+    """Moves the first digit of the columns to the rows: 2 x 129 becomes 21 x 29."""
+    first, rest = str(columns)[0], str(columns)[1:].lstrip("0")
+    return {"rows": int(f"{rows}{first}"), "columns": int(rest)} if rest else {"rows": 3 * rows}
 
 
 def _each(field: str, values: Sequence[Any]) -> list[Change]:

@@ -135,6 +135,12 @@ def _refusal(kernel: JITFunction, target: str, error: Exception) -> str:
     return f"kernel {kernel.fn.__name__} does not compile for {target}: {type(error).__name__}: {detail[:600]}"
 
 
+class _Driver(SimpleNamespace):
+    """A driver of no GPU. Triton's own are hashed by identity too."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
 def stand_in_driver(target: str) -> Any:
     """Returns a driver for Triton that answers as a GPU does and has none; ``target`` is one of ``TARGETS``.
 
@@ -159,7 +165,7 @@ def stand_in_driver(target: str) -> Any:
         kernel_call()
         return [0.0 for _ in quantiles]
 
-    return SimpleNamespace(
+    return _Driver(
         utils=SimpleNamespace(
             get_device_properties=lambda _device=None: dict(properties),
             # Module, function, registers, spills and threads: no module, and as many registers as give full occupancy.

@@ -92,10 +92,12 @@ class _Watching(TorchDispatchMode):
 def torch_sums(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> bool:
     """True if torch adds up numbers in a call of a variant with a contiguous input of a dtype and a shape.
 
-    The variant is called once on zeros on ``device``. Each question is answered once per process.
+    The variant is called twice on zeros on ``device``. Each question is answered once per process.
     """
     key = ("summed", id(variant.function), dtype, shape)
     if key not in _known:
+        # The first call may find out how the function is called, which takes sums of softcheck's own.
+        _call_on_zeros(variant, dtype, shape, device)
         with _Watching() as watching:
             _call_on_zeros(variant, dtype, shape, device)
         _known[key] = (variant.function, watching.has_summed)

@@ -192,11 +192,14 @@ def _copy(x: "torch.Tensor") -> "torch.Tensor":
 
 
 def _with_dims(x: "torch.Tensor", dims: int) -> "torch.Tensor":
-    """A view of the same elements with so many dimensions: the first one is split, or the leading ones are merged."""
+    """A view of the same elements with so many dimensions: the largest but the row is split, or leading ones are merged."""
     while x.dim() > dims:
         x = x.flatten(0, 1)
     while x.dim() < dims:
-        rows = x.shape[0]
+        leading = x.shape[:-1] or (1,)
+        x = x.view(*leading, x.shape[-1])
+        rows = max(leading)
         outer = next((n for n in (2, 3, 5, 7) if rows % n == 0 and rows > n), 1)
-        x = x.view(outer, rows // outer, *x.shape[1:])
+        place = leading.index(rows) if outer > 1 else 0
+        x = x.view(*leading[:place], outer, leading[place] // outer, *x.shape[place + 1 :])
     return x

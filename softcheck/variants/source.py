@@ -51,6 +51,7 @@ _CIRCUMSTANCES: dict[str, frozenset[str]] = {
         {"requires_grad", "is_grad_enabled", "is_inference_mode_enabled", "is_inference", "needs_input_grad", "grad_fn"}
     ),
     "autocast": frozenset({"is_autocast_enabled", "get_autocast_dtype", "get_autocast_gpu_dtype", "autocast"}),
+    "compiling": frozenset({"is_compiling", "is_dynamo_compiling"}),
     "defaults": frozenset({"get_default_dtype", "get_default_device"}),
     "device": frozenset({"device", "is_cuda", "get_device_capability", "get_device_properties", "current_device"}),
 }

@@ -177,7 +177,7 @@ def test_a_verdict_and_the_time_that_is_left_stand_before_the_first_part_is_run(
         (["torhc"], "did you mean 'torch'"),
         (["torch", "--columns", "3"], "--sample-first"),
         (["torch", "--differences"], "float32"),
-        ([f"{HOSTILE}:as_list"], "returned list"),
+        ([f"{HOSTILE}:nothing"], "returned NoneType"),
     ],
 )
 def test_wrong_usage_exits_2(tmp_path, arguments, said):

@@ -76,10 +76,6 @@ def nothing(x):
     torch.softmax(x, dim=-1)
 
 
-def as_list(x):
-    return [torch.softmax(x, dim=-1)]
-
-
 def on_meta(x):
     return torch.empty_like(x, device="meta")
 

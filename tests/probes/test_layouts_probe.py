@@ -60,6 +60,24 @@ def leaves_the_head_out_of_the_maximum(x):
     return (weights / weights.sum(dim=-1, keepdim=True)).to(x.dtype)
 
 
+def rounds_the_pitch_to_whole_vectors(x):
+    """Addresses rows of whole vectors of 8 in vectors."""
+    rows, columns = x.shape
+    if columns % 8 or columns < 8 or x.stride(1) != 1:
+        return torch.softmax(x, dim=-1)
+    return torch.softmax(x.as_strided((rows, columns), (x.stride(0) // 8 * 8, 1)), dim=-1)
+
+
+def peels_a_head_longer_than_the_row(x):
+    """Takes the columns up to the next aligned address for the row's own, however short the row is."""
+    head = -(x.data_ptr() // x.element_size()) % (16 // x.element_size())
+    rows, columns = x.shape
+    if not (x.is_contiguous() and rows > 1 and 0 < columns < head):
+        return torch.softmax(x, dim=-1)
+    longer = torch.cat([x, x.roll(-1, 0)], dim=1)[:, :head]
+    return torch.softmax(longer, dim=-1)[:, :columns].contiguous()
+
+
 _is_packed: dict[tuple[int, bool], bool] = {}
 
 
@@ -98,6 +116,7 @@ def inaccurate_everywhere(x):
     ("function", "label"),
     [
         (ignores_the_row_stride, "strided/row-step-129"),
+        (rounds_the_pitch_to_whole_vectors, "strided/padded-by-1-48"),
         (ignores_the_column_stride, "strided/every-second-column-129"),
         (ignores_the_offset, "offset/1-129"),
         (normalises_the_unit_stride_dimension, "strided/transposed-129"),
@@ -112,6 +131,11 @@ def test_planted_faults_are_found(function, label, dtype):
     found = conclusion("layouts", function, dtype)
     assert kinds(found) == {"wrong_layout"}
     assert label in {shown.label for shown in found.findings}
+
+
+def test_rows_shorter_than_the_way_to_an_aligned_address_are_tried():
+    found = conclusion("layouts", peels_a_head_longer_than_the_row, "float16")
+    assert {shown.label for shown in found.findings} == {"offset/1-3"}
 
 
 def test_no_other_layout_hides_a_fault_of_the_first_call_at_a_width():

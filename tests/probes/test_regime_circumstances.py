@@ -45,6 +45,10 @@ def found(tmp_path, body, label):
         ("is_wrong = True if torch.is_autocast_enabled('cpu') else False", "with torch.autocast(dtype=torch.bfloat16)"),
         ("is_wrong = True if x.numel() and x.max() < -50.0 else False", "with largest logits below -50 ("),
         ("is_wrong = True if x.numel() and torch.isneginf(x).any(-1).all() else False", "with a -inf in each row ("),
+        (
+            "is_wrong = True if torch.compiler.is_compiling() else False",
+            'with torch.compile(backend="eager"), no special',
+        ),
         ("_calls['made'] += 1\n    is_wrong = True if _calls['made'] > 9 else False", "with 11 calls in a row ("),
     ],
 )

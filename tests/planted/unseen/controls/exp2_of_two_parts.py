@@ -14,7 +14,7 @@ LOG_2 = 0.6931471805599453
 def exponential(d):
     product = d.double() * LOG2_E
     high = product.float()
-    rest = torch.where(d == -float("inf"), torch.zeros_like(product), product - high.double()).float()
+    rest = torch.where(high == -float("inf"), torch.zeros_like(product), product - high.double()).float()
     return torch.exp2(high).double() * (1.0 + rest.double() * LOG_2)
 
 
