@@ -21,8 +21,8 @@ from softcheck.run.session import Session
 WIDEST = 200
 """Columns of a control's cases: beyond, a case costs more than the twenty others that show as much."""
 
-SHARES = 4
-"""Parts of the cases and the probes, of which a control runs one in a dtype: sixteen controls or so run each case and probe."""
+SHARES = 6
+"""Parts of the cases and the probes, of which a control runs one in a dtype: ten controls or so run each case and probe."""
 
 ELSEWHERE = {"ScalingIntelligence/KernelBench#165"}
 """Reports of peers' judges, which no case comes from."""
