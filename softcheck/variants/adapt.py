@@ -309,7 +309,8 @@ def _is_over_rows(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or value.dim() != 2 or not value.is_floating_point() or value.is_meta:
         return False
     # Not by torch: whether it sums in a call of the function is asked elsewhere (variants.evidence).
-    columns, rows = (value.detach().double().cpu().numpy().sum(axis=axis) for axis in (0, 1))
+    with np.errstate(all="ignore"):
+        columns, rows = (value.detach().double().cpu().numpy().sum(axis=axis) for axis in (0, 1))
     columns, rows = columns[np.isfinite(columns)], rows[np.isfinite(rows)]
     return columns.size > 0 and bool((abs(columns - 1) < _CLOSE).all() and (abs(rows - 1) > _CLOSE).any())
 
