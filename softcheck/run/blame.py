@@ -6,13 +6,14 @@ examined, beginning with the variant whose call crashed, in three ways:
 
 the ``guard_bands`` probe, which sees writes out of bounds; the variant's calls under glibc's heap checks, which stop at
 the call that wrote; and the variant's calls repeated in the same order, narrowed down to one call and the call that
-crashes after it.
+crashes after it. Where the two calls are of two variants, torch's softmax then takes the place of the earlier one: a call
+that crashes after torch's too reads or writes foreign memory itself, and lay on good memory when it ran alone.
 """
 
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import msgspec
@@ -33,6 +34,8 @@ counted."""
 
 _PROBE = "guard_bands"
 _CORRUPTED = "memory was corrupted by an earlier call"
+
+_STAND_IN = "torch"
 
 Answer = TypeVar("Answer", Measured, TrialDone)
 
@@ -258,6 +261,15 @@ class _Search:
             died = shown.died
         if not suspects:
             return self._blame(last, f"{died}; expected an output", command)
+        if last.variant not in {_STAND_IN, *(call.variant for call in suspects)}:
+            end = self._replay(self._fresh, [*map(_by_torch, suspects), last])
+            if end is not None and end.index == len(suspects):
+                return self._blame(
+                    last,
+                    f"{end.died}; alone in a new process it passes, and after the same calls of torch's softmax it crashes too; "
+                    "expected a call to use its own tensors alone, whatever memory lies beside them",
+                    msgspec.structs.replace(command, variants=(_STAND_IN, last.variant)),
+                )
         named = suspects[0].name if len(suspects) == 1 else f"one of {len(suspects)} from {suspects[0].name} on"
         return self._blame(
             suspects[0],
@@ -325,6 +337,14 @@ class _Search:
         if left <= 0.0:
             raise _OutOfTimeError
         return min(left, self._pool.seconds)
+
+
+def _by_torch(call: Call) -> Call:
+    """The same call of torch's softmax."""
+    request = call.request
+    if isinstance(request, RunCase):
+        return replace(call, variant=_STAND_IN, request=msgspec.structs.replace(request, variants=(_STAND_IN,)))
+    return replace(call, variant=_STAND_IN, request=msgspec.structs.replace(request, variant=_STAND_IN))
 
 
 def _size(call: Call) -> tuple[bool, int, str]:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 import threading
 
 import torch
@@ -92,6 +93,13 @@ def poisons_whoever_comes_next(x):
 def yields(x):
     """Right, and the victim of the one above."""
     os.sched_yield()
+    return torch.softmax(x, dim=-1)
+
+
+def crashes_after_any_other(x):
+    """Reads beyond its tensor, say: that ends the process where others have used the memory before."""
+    if x.shape[1] == 3 and any(name.startswith("softcheck.variants.builtin.") for name in sys.modules):
+        os.abort()
     return torch.softmax(x, dim=-1)
 
 

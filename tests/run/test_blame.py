@@ -99,6 +99,16 @@ def test_victim_is_not_blamed_and_the_culprit_that_ran_before_it_is():
 
 
 @pytest.mark.usefixtures("without_heap_checks")
+def test_call_that_crashes_after_any_other_variant_is_its_own_fault():
+    name = faulty("crashes_after_any_other")
+    found, (blame,), notes = run([TWO, THREE, FOUR], ["eager", name])
+    assert (len(found), kinds(found.values()), notes) == (6, set(), [])
+    assert (blame.variant, blame.case) == (name, THREE.id)
+    assert blame.command.variants == ("torch", name)
+    assert "after the same calls of torch's softmax it crashes too" in blame.violation.message
+
+
+@pytest.mark.usefixtures("without_heap_checks")
 def test_crash_between_several_variants_that_nothing_shows_again_is_a_note(tmp_path, monkeypatch):
     monkeypatch.setenv("CRASHES_ONCE", str(tmp_path / "crashed"))
     found, blames, (note,) = run([TWO, FOUR], [hostile("healthy"), faulty("crashes_once")])
