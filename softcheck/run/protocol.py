@@ -201,6 +201,8 @@ class WidthTried(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Seconds that a width's kernels took to compile; None if unknown. If ``fatal``, the worker can't continue."""
 
     seconds: float | None
+    of_compiler: bool = True
+    """False if nothing showed a compilation, and the first call was only slower than the second by these seconds."""
     fatal: bool = False
 
 

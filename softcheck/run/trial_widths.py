@@ -45,4 +45,4 @@ def try_width(request: TryWidth, variant: LoadedVariant, device: torch.device) -
     else:
         launched, again = call()
         seconds = max(0.0, first - again)
-    yield WidthTried(seconds=seconds, fatal=launched is not None and launched.fatal)
+    yield WidthTried(seconds=seconds, of_compiler=METER.kernels > 0, fatal=launched is not None and launched.fatal)

@@ -7,7 +7,8 @@ Widths are therefore tried upwards, and the seconds of the last two widths foret
 import math
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -125,7 +126,7 @@ class Widths:
             try:
                 # A narrower row than the block's width compiles the same block.
                 asked = columns if promised is None else min(columns, promised)
-                climb.took.append((columns, _tried(pool, TryWidth(variant, dtype, asked), waited)))
+                climb.took.append(_Took(columns, *_tried(pool, TryWidth(variant, dtype, asked), waited)))
             except WorkerDiedError as died:
                 if died.was_preparing:
                     limit = WidthLimit(variant=variant, dtype=dtype, columns=columns, seconds=None, waited=waited)
@@ -138,6 +139,16 @@ class Widths:
             self.on_found(limit)
 
 
+class _Took(NamedTuple):
+    """The trial of one width."""
+
+    columns: int
+    seconds: float | None
+    """None if unknown."""
+    of_compiler: bool
+    """False if a first call was only slower than a second."""
+
+
 class _Climb:
     """The widths tried for one variant in one dtype, and the limit found."""
 
@@ -145,8 +156,7 @@ class _Climb:
         self.limit = limit
         self.tried = FREE
         self.is_climbing = False
-        self.took: list[tuple[int, float | None]] = []
-        """Widths and seconds; None if the seconds are unknown."""
+        self.took: list[_Took] = []
 
     def is_known(self, columns: int) -> bool:
         """True if no further width need be tried for this one."""
@@ -154,19 +164,29 @@ class _Climb:
 
     def foretold(self, columns: int) -> float | None:
         """Seconds foretold for a width; None if nothing is known, or if compile time does not grow with the width."""
-        known = [(width, seconds) for width, seconds in self.took if seconds]
-        if len(known) < 2:
+        known = [(each.columns, each.seconds) for each in self.took if each.seconds]
+        of_compiler = all(each.of_compiler for each in self.took)
+        # A first call may be slow once for other reasons, such as a device that is busy; a compiler grows steadily.
+        asked = known[-2:] if of_compiler else known[-3:]
+        if len(asked) < (2 if of_compiler else 3):
             return None
-        (narrow, before), (wide, now) = known[-2:]
-        growth = min(_STEEPEST, (now / before) ** (1 / math.log2(wide / narrow)))
-        return None if growth < _GROWING else _FORMS * now * growth ** math.log2(columns / wide)
+        growths = [
+            (now / before) ** (1 / math.log2(wide / narrow)) for (narrow, before), (wide, now) in pairwise(asked)
+        ]
+        if min(growths) < _GROWING or not (of_compiler or max(growths) < _STEEPEST):
+            return None
+        wide, now = asked[-1]
+        return float(_FORMS * now * min(_STEEPEST, growths[-1]) ** math.log2(columns / wide))
 
 
-def _tried(pool: "Pool", request: TryWidth, seconds: float) -> float | None:
-    """Returns the seconds that a width took; None if they are unknown, as where there is no memory for the input."""
+def _tried(pool: "Pool", request: TryWidth, seconds: float) -> tuple[float | None, bool]:
+    """Returns the seconds that a width took, None if they are unknown, as where there is no memory for the input.
+
+    The second value is False if they need not be a compiler's.
+    """
     worker = pool.take()
     worker.loaded.add(request.variant)
     limits = Waits(calling=pool.seconds, preparing=seconds)
     *_, reply = pool.ask(worker, request, lambda: limits)
     # The case or probe that needs so much memory reports that there is too little.
-    return reply.seconds if isinstance(reply, WidthTried) else None
+    return (reply.seconds, reply.of_compiler) if isinstance(reply, WidthTried) else (None, True)

@@ -65,6 +65,21 @@ def test_the_budget_decides(budget, holds_to):
     assert (None if limit is None else limit.holds_to) == holds_to
 
 
+def waiting(seconds):
+    return Pool(lambda columns: WidthTried(seconds=seconds.get(columns, 0.001), of_compiler=False))
+
+
+def test_a_call_that_waited_for_a_busy_device_is_no_compilation():
+    """As torch's own kernels, loaded by a first call beside eleven other workers (an H200)."""
+    assert Widths(10.0).limit(waiting({2**18: 0.4, 2**19: 2.0}), "v", "float16", 2**20) is None
+
+
+def test_first_calls_that_grow_steadily_are_a_compiler_that_was_not_seen():
+    limit = Widths(10.0).limit(waiting({2**15: 0.2, 2**16: 0.5, 2**17: 1.6, 2**18: 5.0}), "v", "float16", 2**20)
+    assert limit is not None
+    assert limit.holds_to == 2**17
+
+
 def test_more_warps_hold_further():
     limit = Widths(20.0).limit(taking(BY_32_WARPS), "v", "float16", 2**20)
     assert limit is not None
