@@ -23,6 +23,7 @@ from softcheck.probes.helpers import differing
 from softcheck.probes.modes import REQUIRES_GRAD, Function, in_mode
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.steps import Step
+from softcheck.variants.adapt import Adapted
 from softcheck.variants.registry import load_anew
 
 _LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.EMPTY_REFUSED})
@@ -48,12 +49,18 @@ class Copies:
 
     def one(self) -> Function:
         """Returns one more copy."""
-        if self.are_fresh:
-            try:
-                return load_anew(self._subject.variant.name).function
-            except UsageError:
-                self.are_fresh = False
-        return self._subject.variant.function
+        function = self._subject.variant.function
+        if not self.are_fresh:
+            return function
+        try:
+            copy = load_anew(self._subject.variant.name).function
+        except UsageError:
+            self.are_fresh = False
+            return function
+        if isinstance(copy, Adapted):
+            # Else the first call of a history would decide how the function is called.
+            copy.called_as(function)
+        return copy
 
 
 class Player:

@@ -6,8 +6,8 @@ examined, beginning with the variant whose call crashed, in three ways:
 
 the ``guard_bands`` probe, which sees writes out of bounds; the variant's calls under glibc's heap checks, which stop at
 the call that wrote; and the variant's calls repeated in the same order, narrowed down to one call and the call that
-crashes after it. Where the two calls are of two variants, torch's softmax then takes the place of the earlier one: a call
-that crashes after torch's too reads or writes foreign memory itself, and lay on good memory when it ran alone.
+crashes after it. Torch's softmax then takes the place of the earlier one: a call that crashes after torch's too reads or
+writes foreign memory itself, and lay beside other memory when it ran alone.
 """
 
 import contextlib
@@ -261,7 +261,7 @@ class _Search:
             died = shown.died
         if not suspects:
             return self._blame(last, f"{died}; expected an output", command)
-        if last.variant not in {_STAND_IN, *(call.variant for call in suspects)}:
+        if any(call.variant != _STAND_IN for call in suspects):
             end = self._replay(self._fresh, [*map(_by_torch, suspects), last])
             if end is not None and end.index == len(suspects):
                 return self._blame(

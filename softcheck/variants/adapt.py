@@ -64,6 +64,7 @@ class Adapted:
         self._ways = ways
         self._form = form
         self._refusal = refusal
+        self._is_moved = False
         self.is_given = form is not None
         """True if the call was not recognised but given."""
 
@@ -72,21 +73,37 @@ class Adapted:
         """The call; an empty text for the plain one and for one that is not known yet."""
         return "" if self._form is None or self._form.text == PLAIN else self._form.text
 
+    def called_as(self, other: object) -> None:
+        """Takes over the call that another copy of the function was found to have, where it was found."""
+        if isinstance(other, Adapted) and self._form is None:
+            self._form = other._form  # noqa: SLF001 - of the same class
+
     def __call__(self, x: "torch.Tensor", **options: Any) -> Any:
         """Returns the softmax of a matrix; raises what the function raises, or UsageError where no call answers."""
+        self._move_to(x)
         if self._form is not None:
             return self._form(self._function, x, options)
-        if not inspect.isclass(self._function) and (move := getattr(self._function, "to", None)) is not None:
-            # A module's parameters lie on the CPU when it is made.
-            move(x.device)
         likeliest = self._ways[0]
         form = Form(likeliest.text)
-        if not likeliest.sure or "out" in form.names:
-            # What a call writes into its output shows on an output of NaN alone.
-            self._form = self._found_on_trial(x)
-            if self._form is None:
-                raise UsageError(self._refusal)
-            return self._form(self._function, x, options)
+        if not _is_telling(x):
+            return form(self._function, x, options)
+        if likeliest.sure and "out" not in form.names:
+            return self._first(form, x, options)
+        # What a call writes into its output shows on an output of NaN alone.
+        self._form = self._found_on_trial(x)
+        if self._form is None:
+            raise UsageError(self._refusal)
+        return self._form(self._function, x, options)
+
+    def _move_to(self, x: "torch.Tensor") -> None:
+        """Moves a module to the device of its first input: its parameters lie on the CPU when it is made."""
+        if not self._is_moved and hasattr(x, "device"):
+            self._is_moved = True
+            if not inspect.isclass(self._function) and (move := getattr(self._function, "to", None)) is not None:
+                move(x.device)
+
+    def _first(self, form: Form, x: "torch.Tensor", options: dict[str, Any]) -> Any:
+        """Makes the likeliest call, on the input itself; where it does not answer, the call that is found on a trial."""
         before = _kept(x)
         if before is None:
             # A call that is not the function's may write to its input.
@@ -300,6 +317,11 @@ def _kept(x: Any) -> Any:
     """A copy of a tensor that could be put back; None for one that is large or whose elements share memory."""
     is_small = hasattr(x, "stride") and x.numel() <= _KEPT and not shares_memory(x)
     return x.clone() if is_small else None
+
+
+def _is_telling(x: Any) -> bool:
+    """False for what no promise is given for, such as integers: whatever a call of it does tells nothing about the call."""
+    return not hasattr(x, "dtype") or (x.dim() == 2 and x.is_floating_point())
 
 
 def _is_over_rows(value: Any) -> bool:

@@ -1,5 +1,6 @@
 """Functions of any signature: which call is recognised, what a declared call does, and what is said where none is known."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import torch
 
 import softcheck
 from softcheck.errors import UsageError
+from softcheck.variants.adapt import adapted
 from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import load, resolve, split_call, with_call
 
@@ -100,6 +102,26 @@ def test_call_is_kept_for_inputs_that_the_function_refuses():
     assert torch.equal(function(X), EXACT)
     with pytest.raises(IndexError):
         function(torch.tensor(1.0))
+
+
+def pairs_in_double(x):
+    """Answers integers in three and four dimensions, whose second one is 2, and refuses them as a matrix."""
+    return x.double().softmax(1).to(x.dtype) if x.shape[1] == 2 else torch.softmax(x, 1)
+
+
+@pytest.mark.parametrize("first", [torch.ones((6, 9), dtype=torch.int64), torch.ones(9)])
+def test_a_first_call_for_which_nothing_is_promised_does_not_decide(first):
+    function = adapted(pairs_in_double, "pairs_in_double")
+    with contextlib.suppress(Exception):
+        function(first)
+    assert torch.equal(function(X), EXACT)
+
+
+def test_a_copy_is_called_as_its_original():
+    first, copy = (load(spec("four_dimensions")).function for _ in range(2))
+    first(X)
+    copy.called_as(first)
+    assert copy.call == "f(x4)"
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def _exp2_prescaled_kernel(
             kinds=(FindingKind.SUM_VIOLATION,),
             dtypes=_WIDE,
             reason=_LARGE,
-            cases=("probe/*", "generated/*"),
+            cases=("probe/volume/*", "probe/regimes/*"),
             always=False,
         ),
     ),
