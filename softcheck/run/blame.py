@@ -112,7 +112,7 @@ def lay(pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedErro
             blames.add(known[0], crashed.dtype, known[1])
             return
         search = _Search(pool, earlier, crashed, died)
-        found = search.culprit()
+        found = _declared(pool, crashed, died) or search.culprit()
         if found is None and len(ran) == 1:
             found = _by_chance(earlier, crashed, died, is_out_of_time=search.is_out_of_time)
         if found is None:
@@ -131,6 +131,27 @@ def lay_idle(pool: Pool, calls: Sequence[Call], died: WorkerDiedError) -> None:
     """Does the same as ``lay`` for a process that ended between two calls, after ``calls``."""
     if calls:
         lay(pool, calls, calls[-1], died)
+
+
+def _declared(pool: Pool, crashed: Call, died: WorkerDiedError) -> Blame | None:
+    """Returns the blame for a call whose variant declares that it may end its process; None if it declares no such thing.
+
+    It asks for no search: reads of foreign memory, say, end a process where that memory happens to lie at a segment's end.
+    """
+    declaration = pool.blames.declarations.get(crashed.variant)
+    violation = Violation(kind_of(died), f"{died}; alone in a new process it passes, and it is declared")
+    if declaration is None:
+        return None
+    if declaration.explanation(violation, crashed.name, crashed.dtype, pool.ready.backend) is None:
+        return None
+    return Blame(
+        variant=crashed.variant,
+        dtype=crashed.dtype,
+        case=crashed.name,
+        violation=violation,
+        command=_command([crashed]),
+        is_reproduced=False,
+    )
 
 
 def _by_chance(earlier: Sequence[Call], crashed: Call, died: WorkerDiedError, *, is_out_of_time: bool) -> Blame:

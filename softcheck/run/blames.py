@@ -7,6 +7,7 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
+from softcheck.variants.declaration import Declaration
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,8 @@ class Blames:
         self.on_found: Callable[[str, str, Blame], None] = lambda _variant, _dtype, _blame: None
         """Called for each blame with the variant and dtype that crashed, and again with the new count for each further
         crash."""
+        self.declarations: dict[str, Declaration] = {}
+        """Declarations of the variants that were loaded."""
         self.notes: list[str] = []
         """Messages on crashes that nothing reproduced, in processes that several variants had used."""
         self._lock = threading.Lock()

@@ -76,6 +76,7 @@ class Session(Pool):
                 elif isinstance(reply, Loaded):
                     on_first_call(reply.first_call_seconds)
                     self.widths.declare(spec, reply.declaration)
+                    self.blames.declarations[spec] = reply.declaration
                     return reply.declaration
                 elif isinstance(reply, Refused | Failed):
                     return reply.message

@@ -7,6 +7,9 @@ import threading
 
 import torch
 
+from softcheck.contract import FindingKind
+from softcheck.variants.declaration import KnownDefect, variant
+
 _libc = ctypes.CDLL(None)
 _libc.malloc.restype = ctypes.c_void_p
 _libc.free.argtypes = [ctypes.c_void_p]
@@ -101,6 +104,12 @@ def crashes_after_any_other(x):
     if x.shape[1] == 3 and any(name.startswith("softcheck.variants.builtin.") for name in sys.modules):
         os.abort()
     return torch.softmax(x, dim=-1)
+
+
+@variant(known_defects=(KnownDefect(kinds=(FindingKind.CRASH,), reason="it may"),))
+def declares_its_crashes(x):
+    """The one above, honest."""
+    return crashes_after_any_other(x)
 
 
 def leaves_a_mark(x):

@@ -108,6 +108,14 @@ def test_call_that_crashes_after_any_other_variant_is_its_own_fault():
     assert "after the same calls of torch's softmax it crashes too" in blame.violation.message
 
 
+def test_declared_crash_is_not_searched_for(monkeypatch):
+    monkeypatch.setattr("softcheck.run.blame._Search.culprit", lambda _: pytest.fail("searched"))
+    name = faulty("declares_its_crashes")
+    found, (blame,), notes = run([TWO, THREE, FOUR], ["eager", name])
+    assert (len(found), kinds(found.values()), notes) == (6, set(), [])
+    assert (blame.variant, blame.case, blame.is_reproduced) == (name, THREE.id, False)
+
+
 @pytest.mark.usefixtures("without_heap_checks")
 def test_crash_between_several_variants_that_nothing_shows_again_is_a_note(tmp_path, monkeypatch):
     monkeypatch.setenv("CRASHES_ONCE", str(tmp_path / "crashed"))
