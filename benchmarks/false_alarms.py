@@ -138,8 +138,8 @@ def read(path: Path) -> State:
 
 
 def measured(x: torch.Tensor, y: torch.Tensor, fmt: Format, variant: LoadedVariant) -> Measurement:
-    """The judge's word on an output where it lies."""
-    return judge_in_place(variant, x, y, fmt, STANDARD)
+    """The judge's word on an output where it lies, by the arithmetic that the variant declares."""
+    return judge_in_place(variant, x, y, fmt, variant.declaration.arithmetic or STANDARD)
 
 
 def laid_out(x: torch.Tensor, kind: int, fmt: Format) -> Placed:
@@ -293,7 +293,9 @@ class Sweep:
         """Saves the row; what the numpy judge says of it and of the same output."""
         assert violation.row is not None
         bits, answer = to_bits(x, self.fmt), to_bits(output[violation.row : violation.row + 1], self.fmt)
-        again = judge(bits, answer, self.fmt, fully_masked=run.variant.declaration.fully_masked)
+        declared = run.variant.declaration
+        arithmetic = declared.arithmetic or STANDARD
+        again = judge(bits, answer, self.fmt, fully_masked=declared.fully_masked, arithmetic=arithmetic)
         confirmed = violation.kind in {other.kind for other in again.violations}
         case = case_from_bits(
             bits, self.fmt.name, family="false-alarm", provenance=f"{run.variant.name}: {violation.kind}"

@@ -42,6 +42,22 @@ def test_errors_that_no_scan_can_see_are_none(measured, each, agree):
     assert (disagreements(changed(exact, ulp_sum=each * 10**6), exact) == []) == agree
 
 
+@pytest.mark.parametrize(
+    ("ours", "agree"),
+    [
+        ({572: 46, 573: 36}, True),
+        ({572: 38, 573: 44}, True),
+        ({572: 75, 573: 7}, False),
+        ({571: 4, 572: 38, 573: 40}, True),
+        ({572: 41, 573: 39, 574: 2}, False),
+    ],
+)
+def test_equal_logits_may_cross_one_edge_of_the_histogram_together(measured, ours, agree):
+    """As on an H200 in float16: four of 4098 elements, equal two by two."""
+    theirs = changed(measured, elements=2049, histogram={0: 1967, 572: 42, 573: 40})
+    assert (disagreements(changed(theirs, histogram={0: 1967, **ours}), theirs) == []) == agree
+
+
 def test_both_values_are_told(measured):
     other = changed(measured, flushed=3, histogram={**measured.histogram, 5: 7})
     told = differing(other, measured)
