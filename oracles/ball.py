@@ -1,4 +1,4 @@
-"""Softmax in ball arithmetic (Arb through python-flint): every result carries a proven enclosure.
+"""Softmax and its logarithm in ball arithmetic (Arb through python-flint): every result carries a proven enclosure.
 
 Logits enter exactly; each operation widens its ball by its own rounding (F. Johansson, "Arb: efficient
 arbitrary-precision midpoint-radius interval arithmetic", IEEE Trans. Computers 66, 2017). python-flint has one working
@@ -39,6 +39,84 @@ def softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Reference:
             _fill(values[row], reference, int(row))
     settle(values, reference, ordinary)
     return replace(reference, settled=True)
+
+
+def log_softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Reference:
+    """Logarithm of the softmax of each row of a float64 matrix [rows, columns].
+
+    A logit of -inf gives -inf, and so does a row of -inf alone if ``fully_masked`` is "zero"; a value below float64's range is -inf too.
+    ``relative_error`` is that of ``softmax``, and 0 for a row's only finite logit; ``absolute_error`` is 2^-1000, for logarithms that
+    underflow. Next to a power of two an element's side is known within that error: only the row's only finite logit and
+    differences of logits far from all others are known to lie on one exactly.
+
+    Raises ValueError where ``values`` is not a float64 matrix.
+    """
+    reference, ordinary = start(values, fully_masked)
+    reference.high[reference.high == 0.0] = -np.inf
+    with flint.ctx.workprec(_PRECISION):
+        for row in ordinary:
+            _fill_logarithms(values[row], reference, int(row))
+    return replace(reference, absolute_error=2.0**-1000, settled=True)
+
+
+def log_decimal(row: Values, column: int, digits: int = 20, *, fully_masked: FullyMasked = "nan") -> str:
+    """The exact logarithm of the softmax of one element, rounded once to ``digits`` significant decimal digits, half to even.
+
+    A special row gives "nan", or "-inf" where ``softmax`` gives 0, as a masked element does. A value too small for Arb's exponents gives "-0". Raises IndexError for a column that is not
+    there, and ArithmeticError where the precision that the digits need passes ``MAX_PRECISION``.
+    """
+    probability = decimal(row, column, 2, fully_masked=fully_masked)
+    if probability in ("nan", "0"):
+        return "nan" if probability == "nan" else "-inf"
+    groups = group(row)
+    distance = Fraction(groups.maximum) - Fraction(float(row[column]))
+    if groups.counts.sum() == 1:
+        return "0"
+    precision = 64 + 4 * digits
+    while precision <= MAX_PRECISION:
+        with flint.ctx.workprec(precision):
+            ball = _logarithm(groups) + _ball(distance)
+            if not ball > 0:
+                # e^-d of a d so large that Arb gives an interval from 0 on.
+                return "-0"
+            # Scaled by a power of ten, so that its digits are few.
+            power = (ball.log() / flint.arb(10).log()).mid().floor().unique_fmpz()
+            scaled = ball * flint.arb(10) ** -power
+            low, high = (_round_decimal(_fraction(end), digits) for end in (scaled.lower(), scaled.upper()))
+        if low == high:
+            return f"-{_shown(low[0], low[1] + int(power))}"
+        precision *= 2
+    raise ArithmeticError(
+        f"{MAX_PRECISION} bits do not give {digits} decimal digits of column {column}; ask for another number of digits"
+    )
+
+
+def _ball(value: Fraction) -> Ball:
+    """A dyadic rational as a ball."""
+    return flint.arb(flint.fmpz(value.numerator)) / flint.arb(flint.fmpz(value.denominator))
+
+
+def _logarithm(groups: Groups) -> Ball:
+    """log(1 + T), T the sum of all exponentials but one of the maximum's."""
+    terms, _ = exponentials(groups)
+    others = flint.arb(int(groups.counts[-1]) - 1)
+    for term, count in zip(terms[:-1], groups.counts[:-1].tolist(), strict=True):
+        others += term * count
+    return others.log1p()
+
+
+def _fill_logarithms(row: Values, reference: Reference, index: int) -> None:
+    groups = group(row)
+    reference.high[index] = -np.inf
+    logarithm, maximum = _logarithm(groups), flint.arb(groups.maximum)
+    balls = [(flint.arb(x) - maximum) - logarithm for x in groups.values.tolist()]
+    highs = np.array([float(ball) for ball in balls])
+    lows = [float(ball - high) if np.isfinite(high) else 0.0 for ball, high in zip(balls, highs.tolist(), strict=True)]
+    accuracy = min((ball.rel_accuracy_bits() for ball in balls if not ball.is_exact()), default=_PRECISION)
+    reference.high[index, groups.columns] = highs[groups.member]
+    reference.low[index, groups.columns] = np.array(lows)[groups.member]
+    is_alone = groups.counts.sum() == 1
+    reference.relative_error[index, groups.columns] = 0.0 if is_alone else 2.0**-106 + 2.0 ** (1 - accuracy)
 
 
 def enclose(row: Values, precision: int = _PRECISION, *, fully_masked: FullyMasked = "nan") -> list[Ball]:

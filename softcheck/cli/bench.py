@@ -18,7 +18,7 @@ from softcheck.report.output import check_writable, write
 from softcheck.report.speed_build import TORCH, means, shape_speed
 from softcheck.run.bench import BenchOptions, BenchRun, bench
 from softcheck.speed.shapes import DEFAULT, SWEEPS, Shape, parse
-from softcheck.variants.registry import BUILTIN, resolve
+from softcheck.variants.registry import resolve
 
 
 def _shapes(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[Shape, ...]:
@@ -26,7 +26,7 @@ def _shapes(_context: click.Context, _option: click.Parameter, value: str | None
 
 
 @click.command("bench", cls=ConfiguredCommand)
-@variant_options(otherwise=tuple(BUILTIN))
+@variant_options(built_in=True)
 @click.option(
     "--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; float16 if left out."
 )

@@ -8,18 +8,20 @@ from oracles import ORACLES
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.families import FAMILIES
 from softcheck.cli.config import ConfiguredCommand
+from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.registry import PROBES
 from softcheck.report.formats import FORMATS
 from softcheck.run.regression import FAMILY as REGRESSION
 from softcheck.variants.descriptions import descriptions
+from softcheck.variants.registry import BUILTIN_OF
 
-_KINDS = ("variants", "families", "corpora", "probes", "oracles", "formats")
+_KINDS = ("variants", "operations", "families", "corpora", "probes", "oracles", "formats")
 
 
 @click.command("list", cls=ConfiguredCommand)
 @click.argument("kind", type=click.Choice(_KINDS), required=False)
 def command(kind: str | None) -> None:
-    """Show variants, case families, corpora, probes, oracles and output formats: all, or those of one KIND."""
+    """Show variants, operations, case families, corpora, probes, oracles and output formats: all, or those of one KIND."""
     for name in _KINDS if kind is None else (kind,):
         click.secho(name, bold=True)
         for line in _LINES[name]():
@@ -28,6 +30,9 @@ def command(kind: str | None) -> None:
 
 _LINES: dict[str, Callable[[], list[str]]] = {
     "variants": lambda: [f"{name:<25}{said}" for name, said in descriptions().items()],
+    "operations": lambda: [
+        f"{name:<25}{', '.join(BUILTIN_OF.get(name, ())) or 'no built-in variant'}" for name in OPERATIONS
+    ],
     "families": lambda: [
         *(f"{name:<25}{family.description}" for name, family in FAMILIES.items()),
         f"{REGRESSION:<25}failures that were reported or found, saved as cases",

@@ -10,7 +10,8 @@ import click
 from softcheck.cases.case import Case
 from softcheck.cases.corpus_edit import add
 from softcheck.errors import UsageError
-from softcheck.variants.registry import resolve, with_call, with_declared
+from softcheck.operations.registry import check_name
+from softcheck.variants.registry import BUILTIN_OF, resolve, with_call, with_declared
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -40,11 +41,12 @@ def _keep_backward(context: click.Context, _option: click.Parameter, value: bool
     context.meta[_BACKWARD] = value
 
 
-def variant_options(*, otherwise: Sequence[str] = (), required: bool = True) -> Callable[[Command], Command]:
-    """``VARIANT...``, ``--variant``, ``--call``, ``--declare`` and ``--backward``; the command gets the chosen ``names``, each with its call.
+def variant_options(*, built_in: bool = False, required: bool = True) -> Callable[[Command], Command]:
+    """``VARIANT...``, ``--variant``, ``--operation``, ``--call``, ``--declare`` and ``--backward``; the command gets the chosen ``names``.
 
-    If none is chosen, the names are ``otherwise``; if that is empty too and one is ``required``, click's UsageError is
-    raised. UsageError is raised for an unknown variant or call.
+    Each name holds its call and its promises. If none is chosen, the names are those of all variants that are ``built_in`` for the
+    operation; else, if one is ``required``, click's UsageError is raised. UsageError is raised for an unknown variant, operation or
+    call.
     """
     options = (
         click.argument("specs", nargs=-1, metavar="[NAME|FILE:FUNCTION]..."),
@@ -53,6 +55,12 @@ def variant_options(*, otherwise: Sequence[str] = (), required: bool = True) -> 
             multiple=True,
             metavar="NAME|FILE:FUNCTION",
             help="The same as an option, as often as there are variants.",
+        ),
+        click.option(
+            "--operation",
+            metavar="NAME",
+            callback=lambda _context, _option, value: _checked(value),
+            help="What functions compute that do not say so themselves: softmax if left out; see softcheck list operations.",
         ),
         click.option(
             "--call",
@@ -76,9 +84,16 @@ def variant_options(*, otherwise: Sequence[str] = (), required: bool = True) -> 
     def decorate(function: Command) -> Command:
         @wraps(function)
         def named(
-            *, specs: tuple[str, ...], variant: tuple[str, ...], call: str | None, declare: str | None, **others: Any
+            *,
+            specs: tuple[str, ...],
+            variant: tuple[str, ...],
+            operation: str | None,
+            call: str | None,
+            declare: str | None,
+            **others: Any,
         ) -> object:
-            chosen = _chosen(click.get_current_context(), specs, variant, call, declare, otherwise)
+            otherwise = tuple(BUILTIN_OF.get(operation or "softmax", ())) if built_in else ()
+            chosen = _chosen(click.get_current_context(), specs, variant, call, _with(declare, operation), otherwise)
             if required and not chosen:
                 raise click.UsageError(
                     "name a variant to judge: a built-in name, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION",
@@ -92,6 +107,18 @@ def variant_options(*, otherwise: Sequence[str] = (), required: bool = True) -> 
         return cast("Command", decorated)
 
     return decorate
+
+
+def _checked(operation: str | None) -> str | None:
+    if operation is not None:
+        check_name(operation)
+    return operation
+
+
+def _with(declare: str | None, operation: str | None) -> str | None:
+    """The promises with the operation, where it is given."""
+    given = [f"operation={operation}"] if operation is not None else []
+    return ",".join([*given, *([declare] if declare else [])]) or None
 
 
 def _chosen(
@@ -115,7 +142,9 @@ def _chosen(
     if call is not None:
         variant = tuple(with_call(spec, call) for spec in variant)
     if declare is not None:
-        variant = tuple(with_declared(spec, declare) for spec in (variant or otherwise))
+        # Built-in variants say themselves what they compute.
+        said = declare.partition(",")[2] if not variant and declare.startswith("operation=") else declare
+        variant = tuple(with_declared(spec, said) if said else spec for spec in (variant or otherwise))
     if specs or call is not None or declare is not None:
         # A journal keeps them with the other options.
         context.params["variant"] = variant

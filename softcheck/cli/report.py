@@ -32,7 +32,6 @@ from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.process import DeviceChoice, can_check_heap
 from softcheck.run.regression import named
 from softcheck.run.widths import COMPILE_SECONDS
-from softcheck.variants.registry import BUILTIN
 
 
 def _format(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -46,7 +45,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 
 
 @click.command("report", cls=ConfiguredCommand)
-@variant_options(otherwise=tuple(BUILTIN))
+@variant_options(built_in=True)
 @click.option(
     "--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; all if left out."
 )

@@ -11,7 +11,6 @@ from oracles.reference import Reference
 from softcheck.operations import order, special, sums, ulp, uncertainty
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.operation import Operation
-from softcheck.operations.rules import SUMS_TO_ONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +42,12 @@ class Block:
     @cached_property
     def exact(self) -> ulp.Scaled:
         """The exact answer in units of its ULP."""
-        return ulp.scaled(self.reference, self.fmt)
+        return ulp.scaled(self.reference, self.fmt, self.operation.least_scale)
 
     @cached_property
     def specials(self) -> special.Specials:
         """Classes of rows and elements."""
-        return special.specials(self.logits, self.output, self.reference.high)
+        return special.specials(self.logits, self.output, self.reference.high, self.fmt)
 
     @cached_property
     def errors(self) -> Values:
@@ -97,18 +96,19 @@ class Block:
 
     @cached_property
     def summed_rows(self) -> NDArray[np.bool_]:
-        """Rows with a sum to measure: ordinary, with columns, every output finite. Shape [rows]."""
-        if self.logits.shape[1] == 0 or SUMS_TO_ONE not in self.operation.rules:
+        """Rows with a sum to measure: ordinary, with columns, every output finite or infinite as due. Shape [rows]."""
+        if self.logits.shape[1] == 0 or not self.operation.sums_rows:
             return np.zeros(len(self.logits), dtype=np.bool_)
-        finite: NDArray[np.bool_] = np.logical_and.reduce(self.specials.comparable, axis=1)
+        finite: NDArray[np.bool_] = np.logical_and.reduce(self.specials.comparable | self.specials.as_infinite, axis=1)
         return self.specials.ordinary & finite
 
     @cached_property
     def sum_deviations(self) -> Values:
-        """Output sum - 1 of each row, NaN where a row has no sum to measure. Shape [rows]."""
+        """Sum - 1 of each row's probabilities, NaN where a row has no sum to measure. Shape [rows]."""
         deviations = np.full(len(self.logits), np.nan)
         rows = self.summed_rows
-        deviations[rows] = sums.sum_deviation(self.output if rows.all() else self.output[rows])
+        summed = self.operation.probabilities(self.output if rows.all() else self.output[rows])
+        deviations[rows] = sums.sum_deviation(summed)
         return deviations
 
     @cached_property

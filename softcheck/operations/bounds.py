@@ -67,6 +67,8 @@ class Model:
     """Least number of partial sums that a wide row is spread over."""
     scaling: float = 0.0
     """Error of the exponent per unit of |x| + |max x| if scaled logits are rounded before the maximum is subtracted."""
+    roundoff: float = 0.0
+    """Error of one rounding to the type that differences and exponentials are computed in, and stored in."""
     largest_sum: float = FLOAT32.max
     """Largest finite number of the types that sums are formed and kept in."""
 
@@ -88,11 +90,14 @@ class Model:
         """
         return self.scaling + (0.5 * self.exponent if self.prescaled else 0.0)
 
+    def summing(self, columns: int) -> float:
+        """Logarithmic error of a row's sum, without the logarithm of exp(A)'s weighted mean."""
+        longest = depth(columns, self.lanes)
+        return longest * (self.addition + self.rescale) + columns * self.underflow + self.denominator
+
     def shared(self, columns: int) -> float:
         """The part of B_j that all elements of a row share, without the logarithm of exp(A)'s weighted mean."""
-        longest = depth(columns, self.lanes)
-        summing = longest * self.addition + columns * self.underflow + self.denominator
-        return summing + self.division + longest * self.rescale
+        return self.summing(columns) + self.division
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +171,7 @@ def model(arithmetic: Arithmetic, fmt: Format) -> Model:
         prescaled=arithmetic.exp == "prescaled_ex2_approx",
         scaling=(_log_error(u) + stored) * (1 + exponent) if arithmetic.scaled_logits else 0.0,
         lanes=min(WARP, arithmetic.lanes),
+        roundoff=_log_error(u) + stored,
         largest_sum=min(total.max, inner.max),
     )
 
@@ -180,7 +186,7 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
     """
     columns = values.shape[1]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        logarithmic, weighted = _logarithmic_errors(values, probabilities, constants)
+        logarithmic, weighted = logarithmic_errors(values, probabilities, constants)
         masked = np.isneginf(values)
         longest = depth(columns, constants.lanes)
         additions = longest * constants.addition + columns * constants.underflow + constants.denominator
@@ -225,7 +231,7 @@ def _log_error(relative: float) -> float:
     return -math.log1p(-relative)
 
 
-def _logarithmic_errors(values: Values, probabilities: Values, constants: Model) -> tuple[Values, Values]:
+def logarithmic_errors(values: Values, probabilities: Values, constants: Model) -> tuple[Values, Values]:
     """A of each element, [rows, columns], and the logarithm of exp(A)'s mean weighted by the probabilities, [rows]."""
     top = values.max(axis=1, keepdims=True)
     if constants.rounds_logits:

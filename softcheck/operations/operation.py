@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
+from softcheck.contract import FindingKind
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.gradient import GradientErrors
 from softcheck.operations.rules import Rule
@@ -47,6 +48,10 @@ class OnDevice(Protocol):
         """Returns exact values alone if no arithmetic is given."""
 
 
+def _as_they_are(outputs: Values) -> Values:
+    return outputs
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """A function of each row of a matrix, and all that judges an output of it. ``operations.registry`` names it."""
@@ -77,6 +82,11 @@ class Operation:
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
+    least_scale: float = 0.0
+    """Errors are counted in ulp(max(|r|, least_scale)), a power of two or 0. It is the size of what a right arithmetic rounds on
+    the way, where r itself may be as small as you like."""
+    probabilities: Callable[[Values], Values] = _as_they_are
+    """Returns the probabilities of outputs, whose sum is 1 where ``rules`` has such a rule."""
     gradient_errors: Callable[..., GradientErrors] | None = None
     """Judges a gradient, as ``softcheck.operations.gradient.gradient_errors`` does; None if gradients are not looked at."""
     on_device: OnDevice | None = None
@@ -84,6 +94,11 @@ class Operation:
     accelerator: str | None = None
     """A package with a faster judge of whole outputs on a GPU, ``trust.judge_trusted``, and a quick pass for rows that are
     right beyond doubt, ``screen.passing``. Without it the numpy judge judges all outputs."""
+
+    @property
+    def sums_rows(self) -> bool:
+        """True if a rule holds for the sum of a row's probabilities."""
+        return any(rule.kind is FindingKind.SUM_VIOLATION for rule in self.rules)
 
     def elements_moved(self, sizes: dict[str, int]) -> int:
         """Returns the elements that must be read and written at least, for dimensions of these sizes."""

@@ -6,7 +6,10 @@ from importlib import import_module
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Operation
 
-OPERATIONS: dict[str, str] = {"softmax": "softcheck.operations.softmax:SOFTMAX"}
+OPERATIONS: dict[str, str] = {
+    "softmax": "softcheck.operations.softmax:SOFTMAX",
+    "log_softmax": "softcheck.operations.log_softmax:LOG_SOFTMAX",
+}
 """Module and name of each operation."""
 
 

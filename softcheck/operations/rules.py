@@ -1,7 +1,8 @@
 """Rules that an output must keep: which elements or rows break one, how badly, and the words for a witness."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,6 +87,8 @@ def _special(judged: "Block", row: int, column: int) -> str:
         reason = "the row holds a +inf"
     elif np.isneginf(logits).all():
         reason = "every logit of the row is -inf"
+    elif np.isneginf(judged.answer[row, column]) and np.isneginf(logits[column]):
+        reason = "its logit is -inf"
     else:
         reason = "the row's answer is finite"
     return f"{_output(judged, row, column)}, {_expected(judged, row, column)}: {reason}"
@@ -122,10 +125,10 @@ def _share_of_sum(judged: "Block") -> Values:
         return np.abs(judged.sum_deviations) / judged.bounds.sums
 
 
-def _sum(judged: "Block", row: int) -> str:
+def _sum(judged: "Block", row: int, summed: str = "the outputs' sum") -> str:
     deviation, allowed = float(judged.sum_deviations[row]), float(judged.bounds.sums[row])
     return (
-        f"the outputs' sum misses 1 by {deviation:+.6g} ({deviation.hex()}), expected at most {allowed:.6g} "
+        f"{summed} misses 1 by {deviation:+.6g} ({deviation.hex()}), expected at most {allowed:.6g} "
         f"({allowed.hex()}) for {judged.logits.shape[1]} columns of {judged.fmt.name}"
     )
 
@@ -144,6 +147,8 @@ ZERO_WHERE_MASKED = ElementRule(
 ORDERED = ElementRule(FindingKind.ORDER_VIOLATION, _disordered, _excess, _order)
 """A larger logit gets no smaller probability, beyond what the bounds allow."""
 SUMS_TO_ONE = RowRule(FindingKind.SUM_VIOLATION, lambda judged: judged.sum_violations, _share_of_sum, _sum)
+POWERS_SUM_TO_ONE = replace(SUMS_TO_ONE, describe=partial(_sum, summed="the sum of e^y over the outputs y"))
+"""The same of ``Operation.probabilities``, the exponentials of outputs that are logarithms."""
 
 
 def place(judged: "Block", row: int, column: int) -> str:

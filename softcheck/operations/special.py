@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oracles.formats import Values
+from oracles.formats import Format, Values
 from oracles.reference import RowClass, classify
 from softcheck.operations.ulp import Flags
 
@@ -27,6 +27,8 @@ class Specials:
     """NaN on one side only."""
     inf_mismatch: Flags
     """An infinite output where the answer is finite or the other infinity, or a finite one where it is infinite."""
+    as_infinite: Flags
+    """Infinite as due: the answer is this infinity, or rounds to it."""
     masked_wrong: Flags
     """A finite output other than the finite answer, such as 0 (or -0), for a masked element."""
 
@@ -37,8 +39,12 @@ class Specials:
         return broken.any(axis=1) & ~self.ordinary
 
 
-def specials(logits: Values, output: Values, reference: Values) -> Specials:
-    """Sorts the elements of a matrix; all arguments are [rows, columns], the reference NaN where the answer is NaN.
+_NEARLY = 1.0 - 2.0**-20
+"""Share of the least value that rounds to infinity, beyond which an arithmetic's own error may lead there."""
+
+
+def specials(logits: Values, output: Values, reference: Values, fmt: Format) -> Specials:
+    """Sorts the elements of a matrix; all arrays are [rows, columns], the reference NaN where the answer is NaN.
 
     A NaN or a +inf anywhere in a row makes the whole answer NaN; a row of -inf alone is NaN or 0 as declared, which the
     reference already says.
@@ -49,12 +55,17 @@ def specials(logits: Values, output: Values, reference: Values) -> Specials:
     ordinary = classify(logits) == RowClass.ORDINARY
     comparable = finite & expects_finite
     is_nan = np.isnan(output)
+    as_infinite = np.zeros(output.shape, dtype=np.bool_)
+    if not (finite | is_nan).all():
+        overflows = np.abs(reference) >= _NEARLY * (fmt.max * (1.0 + 0.5 * fmt.unit_roundoff))
+        as_infinite = np.isinf(output) & overflows & (np.signbit(output) == np.signbit(reference))
     return Specials(
         ordinary=ordinary,
         masked=masked,
         comparable=comparable,
         bounded=comparable & ~masked & ordinary[:, None],
         nan_mismatch=is_nan != expects_nan,
-        inf_mismatch=~(comparable | is_nan | expects_nan) & (output != reference),
+        inf_mismatch=~(comparable | is_nan | expects_nan | as_infinite),
+        as_infinite=as_infinite,
         masked_wrong=masked & comparable & (output != reference),
     )

@@ -4,6 +4,7 @@ Everything is computed in units of ulp(r), so that one scaling by a power of two
 rounding enters before the subtraction. The definition is section 3 of docs/design.md.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,6 +42,8 @@ class Scaled:
     """True where r is below 0; None if it is nowhere."""
     settled: bool
     """True if r's side of every power of two is known, as in the reference."""
+    of_scale: Flags | None = None
+    """True where the ULP is that of the operation's least scale, and not of a smaller r; None if it is nowhere."""
 
     def in_ulps(self, absolute: float) -> Values:
         """A number in units of each ulp(r), shape [rows, columns]; infinite beyond float64."""
@@ -68,6 +71,8 @@ class Scaled:
         below: Flags = self.high <= least_normal
         if below.any():
             below &= (self.high < least_normal) | (self.low < 0)
+        if self.of_scale is not None:
+            below &= ~self.of_scale
         return below
 
 
@@ -106,14 +111,15 @@ def floor_log2(reference: Reference) -> NDArray[np.int64]:
     return exponent + reference.exponent
 
 
-def scaled(reference: Reference, fmt: Format) -> Scaled:
+def scaled(reference: Reference, fmt: Format, least_scale: float = 0.0) -> Scaled:
     """The reference in units of ulp(r) = 2^(max(floor(log2 |r|), emin) - p + 1).
 
-    Multiplying by powers of two is exact, except that a result more than 2^1000 times smaller than the least subnormal
+    Where |r| is below ``least_scale``, a power of two or 0, the unit is the ULP of that instead. Multiplying by powers of two is exact, except that a result more than 2^1000 times smaller than the least subnormal
     may become 0.
     """
     floor = np.where(reference.high == 0, fmt.min_exponent, floor_log2(reference))
-    quantum = np.maximum(floor, fmt.min_exponent) - (fmt.precision - 1)
+    least = fmt.min_exponent if least_scale == 0 else max(fmt.min_exponent, math.frexp(least_scale)[1] - 1)
+    quantum = np.maximum(floor, least) - (fmt.precision - 1)
     if reference.exponent.any():
         with np.errstate(under="ignore"):
             high = np.ldexp(reference.high, reference.exponent - quantum)
@@ -125,7 +131,10 @@ def scaled(reference: Reference, fmt: Format) -> Scaled:
     if negative.any():
         high, low = np.abs(high), np.where(negative, -low, low)
     signs = negative if negative.any() else None
-    return Scaled(fmt, high, low, quantum, reference.relative_error, reference.absolute_error, signs, reference.settled)
+    of_scale = (floor < least) if least_scale else None
+    return Scaled(
+        fmt, high, low, quantum, reference.relative_error, reference.absolute_error, signs, reference.settled, of_scale
+    )
 
 
 def scaled_error(output: Values, exact: Scaled) -> Values:

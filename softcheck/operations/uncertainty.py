@@ -54,6 +54,8 @@ def sides(logits: Values, exact: Scaled) -> Sides:
         from_floor = (exact.high - floor) + exact.low
         subnormal_ulp = exact.quantum == least_quantum(exact.fmt)
         below = (from_floor < slack) & ~subnormal_ulp
+        if exact.of_scale is not None:
+            below &= ~exact.of_scale
         above = from_floor + slack >= floor
         flushed = subnormal_ulp & (slack > 0)
         if flushed.any():

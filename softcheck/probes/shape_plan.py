@@ -28,6 +28,7 @@ _TILES = 8
 _LEAST_TILE, _MOST_TILE = 16, 16384
 _LEAST_OF_ELEMENTS = 2048
 _MOST_NUMBERS = 28
+_MOST_ROWS_OF_A_PROGRAM = 64
 
 
 class Shape(NamedTuple):
@@ -113,10 +114,16 @@ def tall(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
     # One boundary of rows and another one of columns, the smallest first.
     edges = [n for n in space.boundaries if n >= _LEAST_TILE]
     both = sorted((Shape(rows, columns + 1) for rows in edges for columns in edges), key=lambda shape: shape.elements)
-    yield from interleaved([few, both])
+    yield from interleaved([few, both, _at_products(space)])
     widths = [1, 3, 8, *space.representatives(rng)]
     between = [*space.representatives(rng), *ROW_COUNTS]
     yield from (Shape(rows, columns) for columns in rng.permutation(widths).tolist() for rows in between)
+
+
+def _at_products(space: Space) -> list[Shape]:
+    """As many rows as two numbers' product, and one more: the rows of a program, say, times the most programs."""
+    pairs = {a * b for a in space.boundaries if 1 < a <= _MOST_ROWS_OF_A_PROGRAM for b in space.boundaries if b > a}
+    return [Shape(rows, 3) for product in sorted(pairs) for rows in (product + 1, product)]
 
 
 def many_elements(space: Space, rng: np.random.Generator) -> Iterator[Shape]:

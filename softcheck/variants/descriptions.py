@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from softcheck.variants import builtin
-from softcheck.variants.registry import BUILTIN, known_names, resolve
+from softcheck.variants.registry import Spec, known_names, resolve
 
 _FOLDER = Path(*builtin.__path__)
 
@@ -16,18 +16,14 @@ def descriptions() -> dict[str, str]:
     The line is a built-in variant's description and dtypes, or the place of another package's function. Needs no torch
     and runs no code of a variant.
     """
-    return {name: _of_builtin(name) if name in BUILTIN else _of_another(name) for name in known_names()}
+    return {name: _described(resolve(name)) for name in known_names()}
 
 
-def _of_builtin(name: str) -> str:
-    module, _, function = BUILTIN[name].partition(":")
-    stated = _stated(module.rpartition(".")[2], function)
+def _described(found: Spec) -> str:
+    if found.kind != "builtin":
+        return f"offered by {found.location}:{found.function}"
+    stated = _stated(found.location.rpartition(".")[2], found.function)
     return f"{stated['description']} [{', '.join(stated['dtypes'])}]"
-
-
-def _of_another(name: str) -> str:
-    found = resolve(name)
-    return f"offered by {found.location}:{found.function}"
 
 
 def _stated(module: str, function: str) -> dict[str, Any]:

@@ -41,7 +41,18 @@ BUILTIN: dict[str, str] = {
     "multi_row": f"{_PACKAGE}.multi_row:multi_row",
     "exp2_prescaled": f"{_PACKAGE}.exp2_prescaled:exp2_prescaled",
 }
-"""Built-in variants in the order of the report's table, each with the module and function that defines it."""
+"""Built-in variants of softmax in the order of the report's table, each with the module and function that defines it."""
+
+BUILTIN_OF: dict[str, dict[str, str]] = {
+    "softmax": BUILTIN,
+    "log_softmax": {
+        name: f"{_PACKAGE}.log_softmax:{name}"
+        for name in ("torch_log_softmax", "log_softmax_one_block", "log_softmax_online")
+    },
+}
+"""Built-in variants of each operation; torch's own is one of them."""
+
+_PLACES = {name: place for variants in BUILTIN_OF.values() for name, place in variants.items()}
 
 ENTRY_POINTS = "softcheck.variants"
 """Entry point group through which other packages offer variants."""
@@ -90,7 +101,7 @@ class LoadedVariant:
 
 def known_names() -> list[str]:
     """Built-in names in table order, then the names that entry points offer."""
-    return [*BUILTIN, *(name for name in sorted(_entry_points()) if name not in BUILTIN)]
+    return [*_PLACES, *(name for name in sorted(_entry_points()) if name not in _PLACES)]
 
 
 def resolve(spec: str) -> Spec:
@@ -105,8 +116,8 @@ def resolve(spec: str) -> Spec:
         with_promises(Declaration(), promises)
         found = resolve(bare)
         return dataclasses.replace(found, name=f"{found.name}@{promises}", promises=promises)
-    if spec in BUILTIN:
-        module, _, function = BUILTIN[spec].partition(":")
+    if spec in _PLACES:
+        module, _, function = _PLACES[spec].partition(":")
         return Spec(spec, "builtin", module, function)
     named, arguments = split_call(spec)
     if arguments:
@@ -167,7 +178,7 @@ def with_call(spec: str, call: str) -> str:
         return f"{with_call(declared[1], call)}@{declared[2]}"
     if split_call(spec)[1]:
         raise UsageError(f"variant {spec!r} says how it is called already; leave --call {call!r} out")
-    if spec in BUILTIN:
+    if spec in _PLACES:
         raise UsageError(f"variant {spec!r} is built-in and is called as it is; leave --call {call!r} out")
     if text[:2] not in ("f(", "f["):
         raise UsageError(f"the call {call!r} does not begin with f; write it as f(x) or f(x)[0]")

@@ -162,15 +162,15 @@ def rounds_the_reference_first(reference: Any, fmt: Any) -> Any:
 
 
 def forgets(**nothing: str) -> Callable[[Any, Any, Any], Any]:
-    def blind(logits: Any, output: Any, reference: Any) -> Any:
-        found = _specials(logits, output, reference)
+    def blind(logits: Any, output: Any, reference: Any, fmt: Any) -> Any:
+        found = _specials(logits, output, reference, fmt)
         return replace(found, **{name: np.zeros_like(getattr(found, name)) for name in nothing})
 
     return blind
 
 
-def skips_nan_references(logits: Any, output: Any, reference: Any) -> Any:
-    found = _specials(logits, output, reference)
+def skips_nan_references(logits: Any, output: Any, reference: Any, fmt: Any) -> Any:
+    found = _specials(logits, output, reference, fmt)
     return replace(found, nan_mismatch=found.nan_mismatch & ~np.isnan(reference))
 
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from planted import bugs, controls
+from planted import all_bugs, all_controls
 
 from softcheck.errors import SoftcheckError
 from softcheck.toolchain.compile import compile_for
@@ -14,7 +14,7 @@ SHAPE = (5, 781)
 
 def main() -> None:
     compiled = 0
-    for planted in (*bugs(), *controls()):
+    for planted in (*all_bugs(), *all_controls()):
         function = load(planted.spec).function
         try:
             kernels = compile_for(function, TARGET, planted.dtypes[0], SHAPE)

@@ -9,6 +9,7 @@ from oracles.formats import FORMATS
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind
+from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.registry import PROBES
 
 FOLDER = Path(__file__).parent
@@ -39,7 +40,7 @@ class Planted:
     @property
     def spec(self) -> str:
         """The variant, as ``softcheck report --variant`` takes it."""
-        return f"{self.path}:softmax"
+        return f"{self.path}:{self.path.parents[1].name if self.path.parents[1].name in OPERATIONS else 'softmax'}"
 
     @property
     def is_control(self) -> bool:
@@ -52,6 +53,20 @@ class Planted:
     @property
     def probes(self) -> list[str]:
         return [shown.removeprefix(PROBE_PREFIX) for shown in self.shown_by if shown.startswith(PROBE_PREFIX)]
+
+
+FOLDERS = (FOLDER, FOLDER / "log_softmax")
+"""Folders of an operation's kernels, each with ``bugs/`` and ``controls/``."""
+
+
+def all_bugs() -> list[Planted]:
+    """Every wrong kernel, one operation after the other."""
+    return [planted for folder in FOLDERS for planted in bugs(folder)]
+
+
+def all_controls() -> list[Planted]:
+    """Every right kernel, one operation after the other."""
+    return [planted for folder in FOLDERS for planted in controls(folder)]
 
 
 def bugs(folder: Path = FOLDER) -> list[Planted]:
@@ -112,15 +127,20 @@ def read(path: Path) -> Planted:
 
 def table() -> str:
     """The README's lists of wrong and right kernels, in Markdown."""
-    lines = [f"## {len(bugs())} wrong kernels", "", "| kernel | what is wrong | must be found | where it shows |"]
-    lines += ["|---|---|---|---|"]
-    for planted in bugs():
-        kinds = " or ".join(f"`{kind}`" for kind in sorted(planted.expected))
-        where = "GPU" if planted.backends == ("cuda",) else "everywhere"
-        lines.append(f"| [{planted.name}](bugs/{planted.name}.py) | {planted.summary} | {kinds} | {where} |")
-    lines += ["", f"## {len(controls())} right kernels", "", "| kernel | what is unusual |", "|---|---|"]
-    lines += [f"| [{planted.name}](controls/{planted.name}.py) | {planted.summary} |" for planted in controls()]
-    return "\n".join(lines) + "\n"
+    lines: list[str] = []
+    for folder in FOLDERS:
+        of, within = ("", "") if folder == FOLDER else (f" of {folder.name}", f"{folder.name}/")
+        lines += [f"## {len(bugs(folder))} wrong kernels{of}", ""]
+        lines += ["| kernel | what is wrong | must be found | where it shows |", "|---|---|---|---|"]
+        for planted in bugs(folder):
+            kinds = " or ".join(f"`{kind}`" for kind in sorted(planted.expected))
+            where = "GPU" if planted.backends == ("cuda",) else "everywhere"
+            link = f"[{planted.name}]({within}bugs/{planted.name}.py)"
+            lines.append(f"| {link} | {planted.summary} | {kinds} | {where} |")
+        lines += ["", f"## {len(controls(folder))} right kernels{of}", "", "| kernel | what is unusual |", "|---|---|"]
+        lines += [f"| [{each.name}]({within}controls/{each.name}.py) | {each.summary} |" for each in controls(folder)]
+        lines.append("")
+    return "\n".join(lines)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from planted import FOLDER, bugs, controls, saved_cases, table
+from planted import FOLDER, FOLDERS, all_bugs, all_controls, saved_cases, table
 from showing import accusations, kinds_shown
 
 from softcheck.cases.families.provenance import REPORTS
@@ -40,7 +40,7 @@ def _bug(planted):
     return pytest.param(planted, id=planted.name, marks=marks)
 
 
-@pytest.mark.parametrize("planted", [_bug(planted) for planted in bugs()])
+@pytest.mark.parametrize("planted", [_bug(planted) for planted in all_bugs()])
 def test_bug_is_found(session, planted):
     if session.ready.backend not in planted.backends:
         pytest.skip(f"shows on {', '.join(planted.backends)} alone")
@@ -54,14 +54,18 @@ def test_bug_is_found(session, planted):
 
 @pytest.mark.parametrize(
     ("planted", "dtype"),
-    [pytest.param(planted, dtype, id=f"{planted.name}-{dtype}") for planted in controls() for dtype in planted.dtypes],
+    [
+        pytest.param(planted, dtype, id=f"{planted.name}-{dtype}")
+        for planted in all_controls()
+        for dtype in planted.dtypes
+    ],
 )
 def test_control_is_left_alone(session, planted, dtype):
     declaration = session.load(planted.spec, (dtype,))
     assert not isinstance(declaration, str), declaration
     cases = [case for case in saved_cases().values() if case.dtype == dtype and case.shape[1] <= WIDEST]
     # The next part of them in its next dtype, and so for the next control.
-    turn = planted.dtypes.index(dtype) + controls().index(planted)
+    turn = planted.dtypes.index(dtype) + all_controls().index(planted)
     chosen = [case for case in cases[turn % SHARES :: SHARES] if left_out(case, declaration) is None]
     assert len(chosen) > 12
     probes = list(PROBES)[turn % SHARES :: SHARES]
@@ -69,13 +73,13 @@ def test_control_is_left_alone(session, planted, dtype):
 
 
 def test_there_are_as_many_as_the_score_says():
-    assert len(bugs()) >= 44
-    assert len(controls()) >= 12
-    names = [planted.name for planted in (*bugs(), *controls())]
+    assert len(all_bugs()) >= 44
+    assert len(all_controls()) >= 12
+    names = [planted.name for planted in (*all_bugs(), *all_controls())]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("planted", bugs(), ids=lambda planted: planted.name)
+@pytest.mark.parametrize("planted", all_bugs(), ids=lambda planted: planted.name)
 def test_bug_says_where_it_is_known_from(planted):
     known = {report for reports in REPORTS.values() for report in reports.split(", ")} | ELSEWHERE
     cited = re.findall(r"[\w.-]+/[\w.-]+#\d+", planted.reports)
@@ -94,7 +98,7 @@ def test_kernels_compile_for_a_gpu():
     assert done.returncode == 0, done.stderr[-2000:]
     *failed, last = done.stdout.splitlines()
     assert failed == []
-    assert int(last.split()[0]) > len(bugs()) // 2
+    assert int(last.split()[0]) > len(all_bugs()) // 2
 
 
 def test_readme_lists_every_file():
@@ -102,6 +106,6 @@ def test_readme_lists_every_file():
 
 
 def test_folders_hold_nothing_else():
-    known = {planted.path for planted in (*bugs(), *controls())}
-    there = {path for folder in ("bugs", "controls") for path in Path(FOLDER / folder).glob("*.*")}
+    known = {planted.path for planted in (*all_bugs(), *all_controls())}
+    there = {path for of in FOLDERS for folder in ("bugs", "controls") for path in Path(of / folder).glob("*.*")}
     assert there == known

@@ -52,6 +52,15 @@ REPORTS: dict[int, str] = {
     49: "ROCm/rocm-libraries#8426",
     50: "MetaX-MACA/vLLM-metax#270",
     51: "triton-lang/triton#5435",
+    52: "pytorch/pytorch#38839",
+    53: "pytorch/pytorch#158310",
+    54: "tensorflow/tensorflow#86434",
+    55: "pytorch/executorch#20090",
+    76: "google-deepmind/optax#1020",
+    81: "unslothai/unsloth#10713",
+    92: "pytorch/pytorch#187053",
+    97: "flashinfer-ai/flashinfer#4267",
+    108: "linkedin/Liger-Kernel#1252",
 }
 """Report as owner/repository#number, by number of the field report."""
 

@@ -1,0 +1,43 @@
+"""An online sum without a guard: a first tile of -inf alone gives exp(-inf - -inf) = NaN, whatever comes later.
+
+Reports: gabrieldemarmiesse/torch-mojo-backend#319, tracel-ai/burn#4697.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+import softcheck
+
+EXPECTED = ("nan_mismatch",)
+SHOWN_BY = ("padding/leading-512-of-1025",)
+DTYPES = ("float16", "float32")
+BACKENDS = ("interpreter", "cuda")
+
+
+@triton.jit
+def log_softmax_kernel(out, x, stride_row, stride_col, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x += row * stride_row
+    maximum = -float("inf")
+    total = 0.0
+    for start in range(0, n_cols, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        tile = tl.load(x + cols.to(tl.int64) * stride_col, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
+        larger = tl.maximum(maximum, tl.max(tile, axis=0))
+        total = total * tl.exp(maximum - larger) + tl.sum(tl.exp(tile - larger), axis=0)
+        maximum = larger
+    logarithm = tl.log(total)
+    for start in range(0, n_cols, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        tile = tl.load(x + cols.to(tl.int64) * stride_col, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
+        tl.store(out + row * n_cols + cols, tile - maximum - logarithm, mask=cols < n_cols)
+
+
+@softcheck.variant(operation="log_softmax")
+def log_softmax(x):
+    n_rows, n_cols = x.shape
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if out.numel():
+        log_softmax_kernel[(n_rows,)](out, x, *x.stride(), n_cols, 512)
+    return out
