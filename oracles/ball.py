@@ -19,6 +19,7 @@ from oracles.formats import Values
 from oracles.reference import FullyMasked, Reference, RowClass, classify
 
 _PRECISION = 128
+_LEAST_SEEN = 2.0**-990
 _UNLIMITED = Context(prec=MAX_PRECISION)
 _SCALED_FROM = 600.0
 """Distance below the maximum from which results are scaled before their conversion, to keep clear of underflow."""
@@ -112,7 +113,13 @@ def _fill_logarithms(row: Values, reference: Reference, index: int) -> None:
     balls = [(flint.arb(x) - maximum) - logarithm for x in groups.values.tolist()]
     highs = np.array([float(ball) for ball in balls])
     lows = [float(ball - high) if np.isfinite(high) else 0.0 for ball, high in zip(balls, highs.tolist(), strict=True)]
-    accuracy = min((ball.rel_accuracy_bits() for ball in balls if not ball.is_exact()), default=_PRECISION)
+    # Of what is smaller, the absolute error says enough.
+    seen = (
+        ball
+        for ball, high in zip(balls, highs.tolist(), strict=True)
+        if abs(high) > _LEAST_SEEN and not ball.is_exact()
+    )
+    accuracy = min((ball.rel_accuracy_bits() for ball in seen), default=_PRECISION)
     reference.high[index, groups.columns] = highs[groups.member]
     reference.low[index, groups.columns] = np.array(lows)[groups.member]
     is_alone = groups.counts.sum() == 1

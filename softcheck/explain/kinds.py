@@ -46,7 +46,7 @@ def softmax(x):
         declare='for fully masked rows @variant(fully_masked="zero")',
     ),
     Kind.INF_MISMATCH: Explanation(
-        meaning="an output is infinite; a probability never is",
+        meaning="an output is infinite where a number is due, or a number where an infinity is",
         example="""
 def softmax(x):
     e = x.exp()  # exp(12) overflows float16
@@ -58,7 +58,7 @@ def softmax(x):
         declare=_known(Kind.INF_MISMATCH),
     ),
     Kind.OUT_OF_RANGE: Explanation(
-        meaning="an output is below 0 or above 1",
+        meaning="an output is outside its range: below 0 or above 1, or above 0 for a logarithm",
         example="""
 def softmax(x):
     e = (x.float() - x.amax(-1, keepdim=True)).exp()

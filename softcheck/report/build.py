@@ -118,6 +118,7 @@ class _Row:
             name=self.name,
             dtype=self.dtype,
             verdict=verdict,
+            operation=declaration.operation,
             reason=reason,
             cases_run=len(self.results),
             cases_unable=len(self.unable),

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from oracles.formats import FORMATS, decode
+from softcheck.operations.registry import operation
 from softcheck.probes.registry import TELLING
 from softcheck.report import figures
 from softcheck.report.model import Cause, Environment, Finding, Report, VariantResult, Verdict, Witness
@@ -139,11 +140,13 @@ def legend(report: Report) -> list[tuple[str, str]]:
         "≥": any(result.ulp_is == "at least" for result in judged),
         "=": any(result.ulp_is == "exact" for result in judged),
         "sampled": any(result.sampled is not None for result in report.variants),
+        "ULP": any(operation(result.operation).least_scale > 0 for result in judged),
     }
     meanings = {
         "known": "declared defects alone",
         "≥": "largest of those run",
         "=": "largest there is",
+        "ULP": "of max(|r|, 1) for logarithms",
         "error/bound": "above 1 is a finding",
         "flushed": "0 for a subnormal result",
         "special": "NaN, infinity or mask wrong",

@@ -101,6 +101,8 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     dtype: str
     verdict: Verdict
+    operation: str = "softmax"
+    """The operation that the variant computes, as far as it is known."""
     reason: str | None = None
     """The reason why the verdict is unsupported or error."""
     cases_run: int = 0

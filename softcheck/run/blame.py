@@ -24,6 +24,8 @@ from softcheck.run.calls import load, make
 from softcheck.run.pool import Pool
 from softcheck.run.process import Worker, WorkerDiedError, can_check_heap
 from softcheck.run.protocol import Call, Measured, Probed, RunCase, RunProbe, TrialDone
+from softcheck.variants.declaration import Declaration
+from softcheck.variants.registry import BUILTIN_OF
 
 SECONDS = 60.0
 """Seconds within which a culprit must be found."""
@@ -34,8 +36,6 @@ counted."""
 
 _PROBE = "guard_bands"
 _CORRUPTED = "memory was corrupted by an earlier call"
-
-_STAND_IN = "torch"
 
 Answer = TypeVar("Answer", Measured, TrialDone)
 
@@ -282,14 +282,15 @@ class _Search:
             died = shown.died
         if not suspects:
             return self._blame(last, f"{died}; expected an output", command)
-        if any(call.variant != _STAND_IN for call in suspects):
-            end = self._replay(self._fresh, [*map(_by_torch, suspects), last])
+        stand_in = self._stand_in(last.variant)
+        if any(call.variant != stand_in for call in suspects):
+            end = self._replay(self._fresh, [*(_by(stand_in, call) for call in suspects), last])
             if end is not None and end.index == len(suspects):
                 return self._blame(
                     last,
-                    f"{end.died}; alone in a new process it passes, and after the same calls of torch's softmax it crashes too; "
+                    f"{end.died}; alone in a new process it passes, and after the same calls of {stand_in} it crashes too; "
                     "expected a call to use its own tensors alone, whatever memory lies beside them",
-                    msgspec.structs.replace(command, variants=(_STAND_IN, last.variant)),
+                    msgspec.structs.replace(command, variants=(stand_in, last.variant)),
                 )
         named = suspects[0].name if len(suspects) == 1 else f"one of {len(suspects)} from {suspects[0].name} on"
         return self._blame(
@@ -298,6 +299,11 @@ class _Search:
             f"{last.name} crashes in the same process, and alone it passes ({died})",
             command,
         )
+
+    def _stand_in(self, variant: str) -> str:
+        """Torch's own variant of what a variant computes."""
+        declared = self._pool.blames.declarations.get(variant, Declaration())
+        return next(name for name in BUILTIN_OF[declared.operation] if name.startswith("torch"))
 
     def _narrowed(
         self, suspects: Sequence[Call], last: Call, died: WorkerDiedError
@@ -360,12 +366,12 @@ class _Search:
         return min(left, self._pool.seconds)
 
 
-def _by_torch(call: Call) -> Call:
-    """The same call of torch's softmax."""
+def _by(variant: str, call: Call) -> Call:
+    """The same call of another variant."""
     request = call.request
     if isinstance(request, RunCase):
-        return replace(call, variant=_STAND_IN, request=msgspec.structs.replace(request, variants=(_STAND_IN,)))
-    return replace(call, variant=_STAND_IN, request=msgspec.structs.replace(request, variant=_STAND_IN))
+        return replace(call, variant=variant, request=msgspec.structs.replace(request, variants=(variant,)))
+    return replace(call, variant=variant, request=msgspec.structs.replace(request, variant=variant))
 
 
 def _size(call: Call) -> tuple[bool, int, str]:

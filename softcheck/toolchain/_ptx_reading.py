@@ -171,7 +171,10 @@ class Reading:
         """Operations that flush subnormal values to zero, outside libdevice's own."""
         found = set()
         for i in self.code.instructions:
-            if ".ftz" not in i.opcode or i.operation not in _ROUNDING or id(i) in self.inside_libdevice:
+            # The first guess of a float64 division has no other form.
+            if ".ftz" not in i.opcode or i.opcode == "rcp.approx.ftz.f64":
+                continue
+            if i.operation not in _ROUNDING or id(i) in self.inside_libdevice:
                 continue
             # libdevice's logarithm is a polynomial of such operations; only its own small steps are flushed.
             if not self._is_polynomial(i):

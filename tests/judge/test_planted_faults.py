@@ -156,9 +156,9 @@ def takes_no_absolute_value(output: Any, exact: Any) -> Any:
     return np.maximum(ulp.scale(output, -exact.quantum, exact.fmt) - exact.high - exact.low, 0)
 
 
-def rounds_the_reference_first(reference: Any, fmt: Any) -> Any:
+def rounds_the_reference_first(reference: Any, fmt: Any, least_scale: float) -> Any:
     nearest = decode(encode(reference.values, fmt), fmt)
-    return _scaled(replace(reference, high=nearest, low=np.zeros_like(nearest)), fmt)
+    return _scaled(replace(reference, high=nearest, low=np.zeros_like(nearest)), fmt, least_scale)
 
 
 def forgets(**nothing: str) -> Callable[[Any, Any, Any], Any]:

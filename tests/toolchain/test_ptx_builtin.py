@@ -4,7 +4,7 @@ import pytest
 from ptx_helpers import compile_all
 
 from softcheck.toolchain.ptx import contradictions, read_arithmetic
-from softcheck.variants.registry import BUILTIN
+from softcheck.variants.registry import BUILTIN, BUILTIN_OF
 
 WITHOUT_KERNELS = ("eager", "torch", "eager_compiled")
 NAMES = [name for name in BUILTIN if name not in WITHOUT_KERNELS]
@@ -55,3 +55,19 @@ def test_no_declaration_is_contradicted(compiled_all, observed, name):
     for (variant, dtype, _), (declared, _) in compiled_all.items():
         if variant == name:
             assert contradictions(declared, observed[name, dtype], dtype) == [], dtype
+
+
+LOGARITHMS = [name for name in BUILTIN_OF["log_softmax"] if not name.startswith("torch")]
+
+
+@pytest.fixture(scope="module")
+def logarithms(tmp_path_factory):
+    requests = [(name, dtype, COLUMNS) for name in LOGARITHMS for dtype in ("float16", "float32", "float64")]
+    return compile_all(requests, tmp_path_factory.mktemp("logarithm-ptx"))
+
+
+@pytest.mark.parametrize("name", LOGARITHMS)
+def test_no_declaration_of_logarithms_is_contradicted(logarithms, name):
+    for (variant, dtype, _), (declared, kernels) in logarithms.items():
+        if variant == name:
+            assert contradictions(declared, read_arithmetic(kernels), dtype) == [], dtype

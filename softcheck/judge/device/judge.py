@@ -267,10 +267,12 @@ class _Judgement:
         for part in self.read:
             counts[: len(part)] += part
         judged = sum(part.elements for part in self.parts)
-        if (counted := int(counts.sum())) != judged:
+        if int(counts.sum()) != judged:
             raise SoftcheckError(
-                f"the device's histogram holds {counted} elements, expected {judged}; report this as an error of softcheck, "
-                "with the versions of torch and triton"
+                f"the device's histograms hold {' + '.join(str(int(part.sum())) for part in self.read)} elements, expected "
+                f"{' + '.join(str(part.elements) for part in self.parts)}, for {self.constants.fmt.name} "
+                f"{list(self.x.shape)} with strides {self.x.stride()} and {self.y.stride()}; report this as an error of "
+                "softcheck, with the versions of torch and triton"
             )
         used = np.flatnonzero(counts)
         on_device = dict(zip(used.tolist(), counts[used].tolist(), strict=True))
