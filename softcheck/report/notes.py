@@ -15,7 +15,6 @@ from softcheck.report.figures import plural
 from softcheck.report.model import VariantResult
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
-from softcheck.run.session import rows_to_run
 from softcheck.toolchain.ptx import contradictions
 from softcheck.variants.declaration import Declaration, KnownDefect
 from softcheck.variants.forms import call_in_words
@@ -152,11 +151,7 @@ def _unable(run: Run) -> list[str]:
 
 
 def _truncation(run: Run) -> tuple[str, ...]:
-    cut = {
-        r.case.id
-        for r in run.results
-        if r.measurement.skipped is None and rows_to_run(r.case, run.ready.backend) is not None
-    }
+    cut = {r.case.id for r in run.results if r.measurement.skipped is None and 0 < r.measurement.rows < r.case.shape[0]}
     if not cut:
         return ()
     return (f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole",)

@@ -207,3 +207,16 @@ def test_without_a_gpu_nothing_is_timed():
         assert "needs a CUDA device" in session.time(["torch"], "float16", (4, 4), seed=0)
     finally:
         session.close()
+
+
+@pytest.mark.parametrize(("name", "rows"), [("torch", 6000), ("one_block", 40)])
+def test_rows_are_left_out_where_a_kernel_is_interpreted_and_nowhere_else(name, rows):
+    values = np.random.default_rng(3).normal(0, 2, (6000, 5))
+    session = Session("interpreter", jobs=1)
+    try:
+        assert not isinstance(session.load(name, ("float16",)), str)
+        (result,) = session.run_case(case_of(values, "many"), [name])
+    finally:
+        session.close()
+    assert result.measurement.rows == rows
+    assert result.measurement.violations == ()
