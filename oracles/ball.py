@@ -45,10 +45,10 @@ def softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Reference:
 def log_softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Reference:
     """Logarithm of the softmax of each row of a float64 matrix [rows, columns].
 
-    A logit of -inf gives -inf, and so does a row of -inf alone if ``fully_masked`` is "zero"; a value below float64's range is -inf too.
-    ``relative_error`` is that of ``softmax``, and 0 for a row's only finite logit; ``absolute_error`` is 2^-1000, for logarithms that
-    underflow. Next to a power of two an element's side is known within that error: only the row's only finite logit and
-    differences of logits far from all others are known to lie on one exactly.
+    A logit of -inf gives -inf, and so does a row of -inf alone if ``fully_masked`` is "zero"; a value below float64's range
+    is -inf too. ``relative_error`` is that of ``softmax``, and 0 for a row's only finite logit; ``absolute_error`` is
+    2^-1000, for logarithms that underflow. An element's side of a power of two is that of its midpoint: no row is known whose
+    logarithms lie within 2^-100 of one without being one.
 
     Raises ValueError where ``values`` is not a float64 matrix.
     """
@@ -63,8 +63,9 @@ def log_softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Referen
 def log_decimal(row: Values, column: int, digits: int = 20, *, fully_masked: FullyMasked = "nan") -> str:
     """The exact logarithm of the softmax of one element, rounded once to ``digits`` significant decimal digits, half to even.
 
-    A special row gives "nan", or "-inf" where ``softmax`` gives 0, as a masked element does. A value too small for Arb's exponents gives "-0". Raises IndexError for a column that is not
-    there, and ArithmeticError where the precision that the digits need passes ``MAX_PRECISION``.
+    A special row gives "nan", or "-inf" where ``softmax`` gives 0, as a masked element does. A value too small for Arb's
+    exponents gives "-0". Raises IndexError for a column that is not there, and ArithmeticError where the precision that the
+    digits need passes ``MAX_PRECISION``.
     """
     probability = decimal(row, column, 2, fully_masked=fully_masked)
     if probability in ("nan", "0"):

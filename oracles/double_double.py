@@ -21,10 +21,10 @@ error 1.
 The logarithm is r = -(d + L), L = log(1 + T), where T is the sum of all exponentials but one of the maximum's, within
 (13 + 3.1 h) u^2 as above. d is exact.
 
-6. L0 = log1p(T) in float64 is off by 5u relatively. e^L0 - 1 is computed as (2^k 2^(j/64) - 1) + 2^k 2^(j/64) (e^p - 1), whose terms are exact
-   or have relative errors below 2^-97 with a cancellation of at most 3: its relative error is below 2^-94.
-7. The correction c = (T - (e^L0 - 1)) / e^L0 is below 2^-50 L, and is rounded within 2^-102 L; what is left out, c^2, is below 2^-100 L, and the
-   error of e^L0 - 1 costs 2^-94 L, since f / ((1 + f) log(1 + f)) <= 1.
+6. L0 = log1p(T) in float64 is off by 5u relatively. e^L0 - 1 is computed as (2^k 2^(j/64) - 1) + 2^k 2^(j/64) (e^p - 1), whose
+   terms have relative errors below 2^-97 and cancel by a factor of 3 at most: its relative error is below 2^-94.
+7. The correction c = (T - (e^L0 - 1)) / e^L0 is below 2^-50 L, and is rounded within 2^-102 L. What is left out, c^2, is
+   below 2^-96 L for L up to 16, and the error of e^L0 - 1 costs 2^-94 L, since f / ((1 + f) log(1 + f)) <= 1.
 
 So ``relative_error = (56 + 3.2 h) u^2 + 2^-90``. Where T is below 2^-960, products underflow: ``absolute_error`` is 2^-900.
 
@@ -76,7 +76,8 @@ def softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Reference:
 def log_softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Reference:
     """Logarithm of the softmax of each row of a float64 matrix [rows, columns]; see the module's text for the error bound.
 
-    A logit of -inf gives -inf, and so does a row of -inf alone if ``fully_masked`` is "zero"; a value below float64's range is -inf too.
+    A logit of -inf gives -inf, and so does a row of -inf alone if ``fully_masked`` is "zero"; a value below float64's range
+    is -inf too.
 
     Raises ValueError where ``values`` is not a float64 matrix.
     """

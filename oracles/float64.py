@@ -1,4 +1,4 @@
-"""The everyday oracle: softmax and its logarithm in float64 with numpy, for outputs of 16 and 32 bits, with proven error bounds.
+"""The everyday oracle: softmax and its logarithm in float64 with numpy, for outputs of 16 and 32 bits, with error bounds.
 
 Derivation of the bound (u = 2^-53; m the row's maximum; d = m - x >= 0; g the exact softmax; n columns):
 
@@ -22,8 +22,8 @@ The logarithm is r = -(d + L), L = log(1 + T), where T is the sum of all terms b
 6. T is off by u (D' + h + 6) relatively, D' the mean distance of its own terms, weighted by them: steps 1 to 3.
 7. log1p is off by at most 5u relatively (glibc documents 1 unit in the last place, numpy's AVX512 code 4), and enlarges no
    relative error of T: T / ((1 + T) log(1 + T)) <= 1.
-8. Both parts have one sign, and their sum rounds once. So ``relative_error = u (D' + h + 14)``, with one u for all terms of second order;
-   terms that underflow cost at most n 2^-1022, the ``absolute_error``.
+8. Both parts have one sign, and their sum rounds once. So ``relative_error = u (D' + h + 14)``, with one u for all terms of
+   second order; terms that underflow cost at most n 2^-1022, the ``absolute_error``.
 """
 
 import numpy as np

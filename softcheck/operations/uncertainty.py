@@ -61,7 +61,8 @@ def sides(logits: Values, exact: Scaled) -> Sides:
         if flushed.any():
             flushed &= (np.abs(from_floor) <= slack) | (np.abs((exact.high - 0.5) + exact.low) <= slack)
     rows = np.flatnonzero((below | above | flushed).any(axis=1))
-    if len(rows):
+    # Only probabilities have a maximum of 1/c.
+    if len(rows) and exact.of_scale is None:
         unknown = ~_known(logits[rows], exact, rows)
         for flags in (below, above, flushed):
             flags[rows] &= unknown
