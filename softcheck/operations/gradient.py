@@ -4,8 +4,10 @@ Derived in docs/bounds.md, section 18. Errors are in units of ulp(scale), scale 
 difference cancels.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +16,9 @@ from oracles.reference import Reference
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import bounds, model
 from softcheck.operations.ulp import scaled
+
+if TYPE_CHECKING:
+    import torch
 
 _ROUNDINGS = 16
 """Roundings of one element beside those of the sum: of products, differences, quotients and conversions."""
@@ -27,6 +32,20 @@ class GradientErrors:
     """The exact gradient, rounded to float64."""
     errors: Values
     limits: Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradient:
+    """How the gradient of an operation is judged. The functions of tensors take the probabilities p first, [rows, columns]."""
+
+    errors: Callable[..., GradientErrors]
+    """Judges a gradient, as ``gradient_errors`` does."""
+    scale: str
+    """Words for the scale of the errors' unit."""
+    size: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
+    """Returns that scale for p and output gradients."""
+    second: "Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]"
+    """Returns the size of the terms of a second derivative, for p, output gradients, and weights of the gradient."""
 
 
 def gradient_errors(
@@ -43,11 +62,18 @@ def gradient_errors(
     gradients, and ``arithmetic`` computes them, forward and backward. No row may be special.
     """
     probabilities = answer.values
-    exact, differences = _compared(found, grads, answer)
+    exact, differences = compared(found, grads, answer, _of_softmax)
     size = probabilities * (np.abs(grads) + (probabilities * np.abs(grads)).sum(axis=1, keepdims=True))
     forward = _forward(logits, probabilities, answer, fmt, arithmetic)
     allowed = _allowed(probabilities, grads, logits, forward, fmt, arithmetic)
-    allowed += fmt.unit_roundoff * (np.abs(exact) + allowed) + fmt.least_subnormal / 2
+    return in_units(exact, differences, allowed, size, logits, fmt)
+
+
+def in_units(
+    exact: Values, differences: Values, allowed: Values, size: Values, logits: Values, fmt: Format
+) -> GradientErrors:
+    """Returns errors and limits in ulp(size), from what is allowed before the gradient is rounded to its format."""
+    allowed = allowed + (fmt.unit_roundoff * (np.abs(exact) + allowed) + fmt.least_subnormal / 2)
     # A graph of single operations also sends the sum of all gradients through the maximum. Exactly, that sum is 0.
     at_peak = logits == logits.max(axis=1, keepdims=True)
     allowed += np.where(at_peak, 2.0 * allowed.sum(axis=1, keepdims=True), 0.0)
@@ -56,17 +82,39 @@ def gradient_errors(
     return GradientErrors(exact, differences * per_ulp, allowed * per_ulp)
 
 
-def _compared(found: Values, grads: Values, answer: Reference) -> tuple[Values, Values]:
-    """Returns the exact gradient and the distances from it, computed in rational numbers and rounded once."""
+def softmax_size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
+    """The scale p (|g| + sum_k p_k |g_k|)."""
+    return p * (g.abs() + (p * g.abs()).sum(dim=1, keepdim=True))
+
+
+def softmax_second(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "torch.Tensor":
+    """The size of the terms of the gradient of sum w dx."""
+    first, second = ((each.abs() + (p * each.abs()).sum(dim=1, keepdim=True)) for each in (g, w))
+    return 4 * p * first * second
+
+
+def _of_softmax(y: Sequence[Fraction], g: Sequence[Fraction]) -> list[Fraction]:
+    mean = sum((one * other for one, other in zip(y, g, strict=True)), Fraction(0))
+    return [one * (grad - mean) for one, grad in zip(y, g, strict=True)]
+
+
+def compared(
+    found: Values,
+    grads: Values,
+    answer: Reference,
+    formula: Callable[[Sequence[Fraction], Sequence[Fraction]], list[Fraction]],
+) -> tuple[Values, Values]:
+    """Returns the exact gradient and the distances from it, computed in rational numbers and rounded once.
+
+    ``answer`` is the softmax, and ``formula`` gives a row's gradient from it and the output gradients.
+    """
     exact = np.zeros(found.shape)
     differences = np.full(found.shape, np.inf)
     for row in range(found.shape[0]):
         parts = zip(answer.high[row], answer.low[row], answer.exponent[row], strict=True)
         y = [(Fraction(float(high)) + Fraction(float(low))) * Fraction(2) ** int(e) for high, low, e in parts]
         g = [Fraction(float(grad)) for grad in grads[row]]
-        mean = sum((one * other for one, other in zip(y, g, strict=True)), Fraction(0))
-        for column, value in enumerate(found[row]):
-            gradient = y[column] * (g[column] - mean)
+        for column, (value, gradient) in enumerate(zip(found[row], formula(y, g), strict=True)):
             exact[row, column] = float(gradient)
             if np.isfinite(value):
                 differences[row, column] = float(abs(Fraction(float(value)) - gradient))

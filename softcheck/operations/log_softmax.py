@@ -10,14 +10,18 @@ Errors are counted in ulp(max(|r|, 1)): the sum is at least 1, and whoever round
 and no better, however small it is.
 """
 
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from oracles import ball, double_double, float64
-from oracles.formats import FLOAT64, Format, Values
+from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
-from softcheck.operations.bounds import LARGEST_EXPONENT, Bounds, Model, logarithmic_errors
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.bounds import LARGEST_EXPONENT, Bounds, Model, logarithmic_errors, model
+from softcheck.operations.gradient import Gradient, GradientErrors, compared, in_units
 from softcheck.operations.operation import Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
@@ -28,10 +32,14 @@ from softcheck.operations.rules import (
     in_range,
 )
 from softcheck.operations.softmax import SOFTMAX
-from softcheck.operations.ulp import Scaled
+from softcheck.operations.ulp import Scaled, scaled
 
 if TYPE_CHECKING:
     import torch
+
+LEAST_SCALE = 1.0
+_ROUNDINGS = 16
+"""Roundings of an element of a gradient beside those of the sum: of products, differences and conversions."""
 
 _LOGARITHM, _NEXT_TO_ONE = 6.0, 3.0
 """Relative and absolute error of a logarithm in rho. lg2.approx is within 2^-22 absolutely for arguments from 0.5 to 2 and relatively
@@ -59,27 +67,71 @@ def _decimal(row: Values, column: int, fully_masked: FullyMasked) -> str:
     return ball.log_decimal(row, column, fully_masked=fully_masked)
 
 
-def _bounds(values: Values, exact: Scaled, logarithms: Values, model: Model) -> Bounds:
+def _bounds(values: Values, exact: Scaled, logarithms: Values, constants: Model) -> Bounds:
     fmt, columns = exact.fmt, values.shape[1]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         probabilities = np.exp(logarithms)
-        _, weighted = logarithmic_errors(values, probabilities, model)
+        _, weighted = logarithmic_errors(values, probabilities, constants)
         top = values.max(axis=1, keepdims=True)
-        of_exponent = model.exponent * (top - values)
-        if model.rounds_logits:
-            of_exponent += model.per_logit * (np.abs(values) + np.abs(top))
-        of_sum = (weighted + model.summing(columns))[:, None]
-        of_logarithm = model.roundoff * (_NEXT_TO_ONE + _LOGARITHM * -logarithms.max(axis=1, keepdims=True))
+        of_exponent = constants.exponent * (top - values)
+        if constants.rounds_logits:
+            of_exponent += constants.per_logit * (np.abs(values) + np.abs(top))
+        of_sum = (weighted + constants.summing(columns))[:, None]
+        of_logarithm = constants.roundoff * (_NEXT_TO_ONE + _LOGARITHM * -logarithms.max(axis=1, keepdims=True))
         size = np.abs(logarithms)
-        error = (of_exponent + of_logarithm + 2 * model.roundoff * size) * _SECOND_ORDER + of_sum + model.underflow
+        error = (
+            (of_exponent + of_logarithm + 2 * constants.roundoff * size) * _SECOND_ORDER + of_sum + constants.underflow
+        )
         masked = np.isneginf(values)
         rounding = np.where(masked, 0.0, _half_ulp(size + error, fmt))
-        total = error + rounding if model.rounds_result else error
+        total = error + rounding if constants.rounds_result else error
         total[masked] = 0.0
         sums = (probabilities * np.expm1(np.minimum(total, LARGEST_EXPONENT))).sum(axis=1) + _SUMMED
         np.minimum(sums, columns + 1.0, out=sums)
         elements = np.minimum(total / exact.ulp, np.finfo(np.float64).max)
-    return Bounds(elements, rounding / exact.ulp, model.rounds_result, sums)
+    return Bounds(elements, rounding / exact.ulp, constants.rounds_result, sums)
+
+
+def _of_log_softmax(y: Sequence[Fraction], g: Sequence[Fraction]) -> list[Fraction]:
+    total = sum(g, Fraction(0))
+    return [grad - one * total for one, grad in zip(y, g, strict=True)]
+
+
+def _gradient_errors(
+    found: Values, grads: Values, logits: Values, answer: Reference, fmt: Format, arithmetic: Arithmetic
+) -> GradientErrors:
+    """Returns the errors of a gradient g - p sum g, as ``softcheck.operations.gradient.gradient_errors`` does.
+
+    Derived in docs/bounds.md, section 20. ``answer`` is the exact log-softmax of ``logits``.
+    """
+    exact, differences = compared(found, grads, ball.softmax(logits), _of_log_softmax)
+    logarithms = answer.values
+    probabilities = np.exp(logarithms)
+    unit = scaled(answer, fmt, LEAST_SCALE)
+    with np.errstate(invalid="ignore"):
+        of_output = np.where(
+            np.isneginf(logits), 0.0, _bounds(logits, unit, logarithms, model(arithmetic, fmt)).elements * unit.ulp
+        )
+    inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
+    narrow = inner if arithmetic.intermediate != "input" else fmt
+    total = inner if arithmetic.accumulation != "input" else fmt
+    each = _ROUNDINGS * narrow.unit_roundoff
+    # A backward takes e^y of the output y, or computes the softmax again, which is off by less.
+    off = probabilities * np.expm1(np.minimum(of_output, LARGEST_EXPONENT)) + each * probabilities
+    sums = np.abs(grads).sum(axis=1, keepdims=True)
+    of_sum = (each + logits.shape[1] * total.unit_roundoff) * sums
+    size = np.abs(grads) + probabilities * sums
+    allowed = off * sums + (probabilities + off) * of_sum + each * (size + off * sums) + _ROUNDINGS * inner.least_normal
+    return in_units(exact, differences, allowed, size, logits, fmt)
+
+
+def _gradient_size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
+    return g.abs() + p * g.abs().sum(dim=1, keepdim=True)
+
+
+def _second_size(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "torch.Tensor":
+    weights = w.abs() + (p * w.abs()).sum(dim=1, keepdim=True)
+    return 4 * p * g.abs().sum(dim=1, keepdim=True) * weights
 
 
 def _half_ulp(size: Values, fmt: Format) -> Values:
@@ -107,6 +159,7 @@ LOG_SOFTMAX = Operation(
     bounds=_bounds,
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, in_range(-np.inf, 0.0), ORDERED, POWERS_SUM_TO_ONE),
     yardstick=_yardstick,
-    least_scale=1.0,
+    least_scale=LEAST_SCALE,
     probabilities=np.exp,
+    gradient=Gradient(errors=_gradient_errors, scale="|g| + p sum |g|", size=_gradient_size, second=_second_size),
 )

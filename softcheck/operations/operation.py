@@ -10,7 +10,7 @@ from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.contract import FindingKind
 from softcheck.operations.bounds import Bounds, Model
-from softcheck.operations.gradient import GradientErrors
+from softcheck.operations.gradient import Gradient
 from softcheck.operations.rules import Rule
 from softcheck.operations.ulp import Scaled
 
@@ -87,8 +87,8 @@ class Operation:
     the way, where r itself may be as small as you like."""
     probabilities: Callable[[Values], Values] = _as_they_are
     """Returns the probabilities of outputs, whose sum is 1 where ``rules`` has such a rule."""
-    gradient_errors: Callable[..., GradientErrors] | None = None
-    """Judges a gradient, as ``softcheck.operations.gradient.gradient_errors`` does; None if gradients are not looked at."""
+    gradient: Gradient | None = None
+    """How a gradient is judged; None if gradients are not looked at."""
     on_device: OnDevice | None = None
     """Returns exact values and limits where a tensor lies. Without it there is no search for the worst row."""
     accelerator: str | None = None

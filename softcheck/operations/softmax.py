@@ -11,7 +11,7 @@ from oracles import ball, double_double, float64
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations import bounds
-from softcheck.operations.gradient import gradient_errors
+from softcheck.operations.gradient import Gradient, gradient_errors, softmax_second, softmax_size
 from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
@@ -96,7 +96,7 @@ SOFTMAX = Operation(
     bounds=_bounds,
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, ZERO_WHERE_MASKED, in_range(0.0, 1.0), ORDERED, SUMS_TO_ONE),
     yardstick=_yardstick,
-    gradient_errors=gradient_errors,
+    gradient=Gradient(errors=gradient_errors, scale="y (|g| + sum y |g|)", size=softmax_size, second=softmax_second),
     on_device=_on_device,
     accelerator="softcheck.judge.device",
 )

@@ -14,7 +14,8 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import contract_of
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.gradient import GradientErrors
+from softcheck.operations.gradient import Gradient, GradientErrors
+from softcheck.operations.operation import Operation
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import differing, ordinary_rows, wrong_values
 from softcheck.probes.outcome import Outcome
@@ -120,7 +121,7 @@ def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.T
     """Judges a gradient against the exact one for an output gradient. ``words`` say how the backward was called."""
     fmt = subject.setting.fmt
     found, grads = to_bits(gradient, fmt), to_bits(grad, fmt)
-    rows = _worst_rows(one.bits, found, grads, fmt)
+    rows = _worst_rows(subject.setting.operation, one.bits, found, grads, fmt)
     errors = _errors(subject, one.bits[rows], decode(found[rows], fmt), decode(grads[rows], fmt), one.arithmetic)
     broken = ~(errors.errors <= errors.limits)
     if not broken.any():
@@ -131,7 +132,7 @@ def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.T
     message = (
         f"output gradient {one.words}, {words}: row {row}, column {column}: "
         f"{decode(found, fmt)[row, column]:.9g} (bits {bits_hex(found[row, column], fmt)}), expected "
-        f"{errors.exact[place, column]:.17g}: {errors.errors[place, column]:.6g} ULP of y (|g| + sum y |g|), "
+        f"{errors.exact[place, column]:.17g}: {errors.errors[place, column]:.6g} ULP of {judged_by(subject.setting.operation).scale}, "
         f"bound {errors.limits[place, column]:.6g} ULP"
     )
     return Violation(
@@ -154,21 +155,28 @@ def changed(subject: Subject, one: Forward) -> Violation | None:
     )
 
 
-def _worst_rows(bits: Bits, found: Bits, grads: Bits, fmt: Format) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def judged_by(computed: Operation) -> Gradient:
+    """Returns how an operation's gradients are judged, where they are."""
+    assert computed.gradient is not None
+    return computed.gradient
+
+
+def _worst_rows(
+    computed: Operation, bits: Bits, found: Bits, grads: Bits, fmt: Format
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Returns the numbers of the rows to judge: those furthest from float64's gradient, if there are many."""
     if len(bits) <= _MOST_ROWS:
         return np.arange(len(bits))
     x, g, dx = (torch.from_numpy(decode(each, fmt)) for each in (bits, grads, found))
-    y = torch.softmax(x, dim=1)
-    off = (dx - y * (g - (y * g).sum(dim=1, keepdim=True))).abs()
-    size = y * (g.abs() + (y * g.abs()).sum(dim=1, keepdim=True))
-    share = (off / (size + fmt.least_normal)).nan_to_num(nan=torch.inf).amax(dim=1)
+    x.requires_grad_()
+    (exact,) = torch.autograd.grad(computed.yardstick(x), x, g)
+    size = judged_by(computed).size(torch.softmax(x.detach(), dim=1), g)
+    share = ((dx - exact).abs() / (size + fmt.least_normal)).nan_to_num(nan=torch.inf).amax(dim=1)
     return np.sort(share.argsort(descending=True)[:_MOST_ROWS].numpy())
 
 
 def _errors(subject: Subject, bits: Bits, found: Values, grads: Values, arithmetic: Arithmetic) -> GradientErrors:
     fmt, computed = subject.setting.fmt, subject.setting.operation
-    assert computed.gradient_errors is not None
     logits = decode(bits, fmt)
     answer = computed.prove(logits, subject.setting.declaration.fully_masked)
-    return computed.gradient_errors(found, grads, logits, answer, fmt, arithmetic)
+    return judged_by(computed).errors(found, grads, logits, answer, fmt, arithmetic)

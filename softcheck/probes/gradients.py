@@ -44,7 +44,7 @@ _SECONDS = 1.0
 
 class _Gradients(GroupedProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        if setting.operation.gradient_errors is None or setting.declaration.backward is False:
+        if setting.operation.gradient is None or setting.declaration.backward is False:
             return []
         shapes = [(3, 129), (2, 1100)] if not setting.on_gpu else [(3, 129), (33, 64), (2, 2050)]
         found = {f"packed-{rows}x{columns}": GradientRequest(rows=rows, columns=columns) for rows, columns in shapes}

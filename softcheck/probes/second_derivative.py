@@ -10,7 +10,8 @@ from softcheck.calling import activity
 from softcheck.calling.call import is_usable, synchronize, to_bits, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.backward import Forward, GradientRequest, forward
+from softcheck.operations.operation import Operation
+from softcheck.probes.backward import Forward, GradientRequest, forward, judged_by
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.outcome import Outcome
@@ -52,19 +53,19 @@ def of_second_derivative(subject: Subject) -> Outcome:
             violations=() if words is None else (Violation(FindingKind.WRONG_GRADIENT, words),),
             skipped=None if words else _MISSING,
         )
-    message = _wrong(one.bits, to_bits(grad, fmt), to_bits(weights, fmt), second, fmt)
+    message = _wrong(subject.setting.operation, one.bits, to_bits(grad, fmt), to_bits(weights, fmt), second, fmt)
     return Outcome(violations=() if message is None else (Violation(FindingKind.WRONG_GRADIENT, message),))
 
 
-def _wrong(bits: Bits, grads: Bits, weights: Bits, second: torch.Tensor, fmt: Format) -> str | None:
+def _wrong(
+    computed: Operation, bits: Bits, grads: Bits, weights: Bits, second: torch.Tensor, fmt: Format
+) -> str | None:
     """Compares a second derivative with torch's in float64, in units of its terms."""
     x, g, w = (torch.from_numpy(decode(each, fmt)) for each in (bits, grads, weights))
     x.requires_grad_()
-    y = torch.softmax(x, dim=1)
-    dx = y * (g - (y * g).sum(dim=1, keepdim=True))
+    (dx,) = torch.autograd.grad(computed.yardstick(x), x, g, create_graph=True)
     (exact,) = torch.autograd.grad(dx, x, w)
-    sizes = [each.abs() + (y * each.abs()).sum(dim=1, keepdim=True) for each in (g, w)]
-    size = (4 * y * sizes[0] * sizes[1]).amax(dim=1, keepdim=True).detach()
+    size = judged_by(computed).second(torch.softmax(x.detach(), dim=1), g, w).amax(dim=1, keepdim=True)
     inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
     allowed = size * (_ROUNDINGS * fmt.unit_roundoff + x.shape[1] * inner.unit_roundoff)
     found = to_bits(second, fmt)

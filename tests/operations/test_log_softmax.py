@@ -10,6 +10,7 @@ from oracles.formats import FLOAT16, FLOAT32, FORMATS, decode, encode
 from softcheck.cli.main import cli
 from softcheck.errors import UsageError
 from softcheck.judge.judge import judge
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation
 
@@ -130,3 +131,24 @@ def test_a_function_is_judged_as_the_operation_that_is_given(tmp_path):
 
 def test_operations_are_listed_with_their_variants():
     assert "torch_log_softmax, log_softmax_one_block" in CliRunner().invoke(cli, ["list", "operations"]).output
+
+
+def gradient_share(backward, fmt, spread):
+    """The largest error over its limit of a backward from the rounded output, in float32."""
+    random = np.random.default_rng(2)
+    logits, grads = (decode(encode(random.normal(0, size, (4, 63)), fmt), fmt) for size in (spread, 1.0))
+    output = decode(encode(in_float32(logits).astype(np.float64), fmt), fmt).astype(np.float32)
+    found = decode(encode(backward(np.exp(output), grads.astype(np.float32)).astype(np.float64), fmt), fmt)
+    assert LOG_SOFTMAX.gradient is not None
+    answer = LOG_SOFTMAX.prove(logits, "nan")
+    errors = LOG_SOFTMAX.gradient.errors(found, grads, logits, answer, fmt, Arithmetic())
+    return float((errors.errors / errors.limits).max())
+
+
+@pytest.mark.parametrize("fmt", [FLOAT16, FLOAT32, FORMATS["bfloat16"]], ids=lambda fmt: fmt.name)
+@pytest.mark.parametrize("spread", [0.1, 1.0, 10.0, 40.0])
+def test_gradients_are_judged_by_their_own_formula(fmt, spread):
+    assert gradient_share(lambda p, g: g - p * g.sum(1, keepdims=True), fmt, spread) <= 1
+    assert gradient_share(lambda p, g: g - 1.3 * p * g.sum(1, keepdims=True), fmt, spread) > 1
+    assert gradient_share(lambda p, g: p * (g - (p * g).sum(1, keepdims=True)), fmt, spread) > 1
+    assert gradient_share(lambda p, g: np.where(p > 0.9, g, g - p * g.sum(1, keepdims=True)), fmt, 40.0) > 1
