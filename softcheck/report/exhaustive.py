@@ -42,6 +42,7 @@ def _row(result: Exhausted, ready: Ready) -> VariantResult:
         name=result.variant,
         dtype=result.domain.dtype,
         verdict=verdict,
+        operation=result.declaration.operation,
         cases_run=1,
         ulp_is=_ulp_is(result),
         witness=_witness(result, m.max_ulp) if m.max_ulp else None,

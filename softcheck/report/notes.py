@@ -9,6 +9,7 @@ from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
+from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
 from softcheck.report.figures import plural
@@ -29,6 +30,7 @@ def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Sequence[str]) -> l
     """All notes of a run; ``of_rows`` are those of single variants in single dtypes."""
     return [
         *_calls(run),
+        *_other_operations(run, rows),
         *_truncation(run),
         *_unable(run),
         *run.notes,
@@ -46,6 +48,22 @@ def _calls(run: Run) -> list[str]:
         for name, declaration in run.declarations.items()
         if declaration.call and not split_call(name)[1]
     ]
+
+
+def _other_operations(run: Run, rows: Sequence[VariantResult]) -> list[str]:
+    """One line per variant that fails and whose name speaks of another operation than the one it was judged by."""
+    failing = {row.name for row in rows if row.verdict == "fail"}
+    found = []
+    for name, declaration in run.declarations.items():
+        words = split_call(name)[0].partition("@")[0].rpartition(":")[2].lower().replace("_", "")
+        # The longest name that it holds: log_softmax holds softmax too.
+        named = max((each for each in OPERATIONS if each.replace("_", "") in words), key=len, default=None)
+        if name in failing and named is not None and named != declaration.operation:
+            found.append(
+                f"{name} was judged as {declaration.operation}; if it computes {named}, add --operation {named}, or declare "
+                f"@variant(operation='{named}')"
+            )
+    return found
 
 
 def never_run(coverage: Coverage | None) -> str | None:

@@ -152,3 +152,24 @@ def test_gradients_are_judged_by_their_own_formula(fmt, spread):
     assert gradient_share(lambda p, g: g - 1.3 * p * g.sum(1, keepdims=True), fmt, spread) > 1
     assert gradient_share(lambda p, g: p * (g - (p * g).sum(1, keepdims=True)), fmt, spread) > 1
     assert gradient_share(lambda p, g: np.where(p > 0.9, g, g - p * g.sum(1, keepdims=True)), fmt, 40.0) > 1
+
+
+def test_the_unit_of_errors_is_told_below_every_table():
+    told = "ULP: of max(|r|, 1) for logarithms"
+    exhausted = ["exhaust", "torch_log_softmax", "--dtype", "float16", "--columns", "2", "--sample-first", "256"]
+    reported = ["report", "torch_log_softmax", "--dtype", "float32", "--family", "ties"]
+    for arguments in (exhausted, reported):
+        done = CliRunner().invoke(cli, [*arguments, "--device", "interpreter", "--format", "summary"])
+        assert told in done.output
+    softmax = CliRunner().invoke(cli, ["report", "torch", *reported[2:], "--device", "interpreter"])
+    assert told not in softmax.output
+
+
+def test_a_name_of_another_operation_is_noted_where_its_variant_fails(tmp_path):
+    module = tmp_path / "mine.py"
+    module.write_text("import torch\n\ndef LogSoftmax_forward(x):\n    return torch.log_softmax(x, -1)\n")
+    arguments = ["report", f"{module}:LogSoftmax_forward", "--dtype", "float32", "--family", "normal"]
+    done = CliRunner().invoke(cli, [*arguments, "--device", "interpreter"])
+    assert "was judged as softmax; if it computes log_softmax, add --operation log_softmax" in done.output
+    right = CliRunner().invoke(cli, [*arguments, "--operation", "log_softmax", "--device", "interpreter"])
+    assert (right.exit_code, "was judged as" in right.output) == (0, False)
