@@ -59,7 +59,7 @@ def variant_options(*, built_in: bool = False, required: bool = True) -> Callabl
         click.option(
             "--operation",
             metavar="NAME",
-            callback=lambda _context, _option, value: _checked(value),
+            callback=_checked,
             help="What functions compute that do not say so themselves: softmax if left out; see softcheck list operations.",
         ),
         click.option(
@@ -93,7 +93,7 @@ def variant_options(*, built_in: bool = False, required: bool = True) -> Callabl
             **others: Any,
         ) -> object:
             otherwise = tuple(BUILTIN_OF.get(operation or "softmax", ())) if built_in else ()
-            chosen = _chosen(click.get_current_context(), specs, variant, call, _with(declare, operation), otherwise)
+            chosen = _chosen(click.get_current_context(), specs, variant, operation, call, declare, otherwise)
             if required and not chosen:
                 raise click.UsageError(
                     "name a variant to judge: a built-in name, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION",
@@ -109,22 +109,17 @@ def variant_options(*, built_in: bool = False, required: bool = True) -> Callabl
     return decorate
 
 
-def _checked(operation: str | None) -> str | None:
-    if operation is not None:
-        check_name(operation)
-    return operation
-
-
-def _with(declare: str | None, operation: str | None) -> str | None:
-    """The promises with the operation, where it is given."""
-    given = [f"operation={operation}"] if operation is not None else []
-    return ",".join([*given, *([declare] if declare else [])]) or None
+def _checked(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        check_name(value)
+    return value
 
 
 def _chosen(
     context: click.Context,
     specs: Sequence[str],
     variant: Sequence[str],
+    operation: str | None,
     call: str | None,
     declare: str | None,
     otherwise: Sequence[str],
@@ -137,19 +132,21 @@ def _chosen(
     if specs:
         typed = context.get_parameter_source("variant") is click.core.ParameterSource.COMMANDLINE
         variant = (*specs, *(variant if typed else ()))
-    if (backward := context.meta.get(_BACKWARD)) is not None:
-        declare = f"{declare},backward={backward}" if declare else f"backward={backward}"
     if call is not None:
         variant = tuple(with_call(spec, call) for spec in variant)
-    if declare is not None:
-        # Built-in variants say themselves what they compute.
-        said = declare.partition(",")[2] if not variant and declare.startswith("operation=") else declare
-        variant = tuple(with_declared(spec, said) if said else spec for spec in (variant or otherwise))
-    if specs or call is not None or declare is not None:
+    # Built-in variants say themselves what they compute.
+    promises = [f"operation={operation}"] if operation is not None and variant else []
+    promises += [declare] if declare else []
+    if (backward := context.meta.get(_BACKWARD)) is not None:
+        promises.append(f"backward={backward}")
+    variant = variant or otherwise
+    if promises:
+        variant = tuple(with_declared(spec, ",".join(promises)) for spec in variant)
+    if specs or call is not None or promises or operation is not None:
         # A journal keeps them with the other options.
         context.params["variant"] = variant
         context.set_parameter_source("variant", click.core.ParameterSource.COMMANDLINE)
-    return variant or otherwise
+    return variant
 
 
 def save_case(case: Case, target: Path) -> None:

@@ -17,7 +17,19 @@ from softcheck.errors import UsageError
 from softcheck.run.journal import read_header
 from softcheck.run.record import Keeping, RunHeader
 
-_NOT_KEPT = ("output", "output_format", "scripts", "journal", "resume", "jobs", "save", "specs", "call", "declare")
+_NOT_KEPT = (
+    "output",
+    "output_format",
+    "scripts",
+    "journal",
+    "resume",
+    "jobs",
+    "save",
+    "specs",
+    "call",
+    "declare",
+    "operation",
+)
 """Options on which no figure depends."""
 
 DAYS_KEPT = 30

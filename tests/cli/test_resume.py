@@ -125,6 +125,15 @@ def test_killed_run_goes_on_and_gives_the_same_report(kernel, tmp_path):
     assert repeated <= 2 * 3 * 3, "only what was under way, loading included, is done again"
 
 
+def test_killed_run_of_a_named_operation_goes_on(kernel, tmp_path):
+    journal = tmp_path / "j"
+    killed([*arguments(kernel), "--operation", "softmax", "--journal", str(journal)], journal, at=8)
+    done = softcheck("report", "--resume", str(journal), "--format", "json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    rows = json.loads(done.stdout)["variants"]
+    assert [(row["name"].count("@operation="), row["verdict"]) for row in rows] == [(1, "fail"), (1, "pass")]
+
+
 def test_ctrl_c_names_the_command_that_goes_on(kernel, tmp_path):
     running = subprocess.Popen(
         [sys.executable, "-m", "softcheck.cli.main", *arguments(kernel)],
