@@ -45,8 +45,10 @@ def group(row: Values) -> Groups:
     return Groups(values, counts.astype(np.int64), columns, member)
 
 
-def start(values: Values, fully_masked: FullyMasked) -> tuple[Reference, NDArray[np.intp]]:
-    """A reference of zeros with the special rows filled in, and the indices of the rows that are left to compute.
+def start(values: Values, fully_masked: FullyMasked, of_zero: float = 0.0) -> tuple[Reference, NDArray[np.intp]]:
+    """A reference with the special rows filled in, and the indices of the rows that are left to compute.
+
+    Every other element holds ``of_zero``, the result for a probability of 0.
 
     Raises ValueError where ``values`` is not a float64 matrix or ``fully_masked`` is neither "nan" nor "zero".
     """
@@ -59,7 +61,7 @@ def start(values: Values, fully_masked: FullyMasked) -> tuple[Reference, NDArray
         raise ValueError(f"fully_masked is {fully_masked!r}; expected 'nan' or 'zero'")
     classes = classify(values)
     reference = Reference(
-        high=np.zeros(values.shape),
+        high=np.full(values.shape, of_zero),
         low=np.zeros(values.shape),
         exponent=np.zeros(values.shape, dtype=np.int64),
         relative_error=np.zeros(values.shape),

@@ -52,8 +52,7 @@ def log_softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Referen
 
     Raises ValueError where ``values`` is not a float64 matrix.
     """
-    reference, ordinary = start(values, fully_masked)
-    reference.high[reference.high == 0.0] = -np.inf
+    reference, ordinary = start(values, fully_masked, -np.inf)
     with flint.ctx.workprec(_PRECISION):
         for row in ordinary:
             _fill_logarithms(values[row], reference, int(row))
@@ -109,7 +108,6 @@ def _logarithm(groups: Groups) -> Ball:
 
 def _fill_logarithms(row: Values, reference: Reference, index: int) -> None:
     groups = group(row)
-    reference.high[index] = -np.inf
     logarithm, maximum = _logarithm(groups), flint.arb(groups.maximum)
     balls = [(flint.arb(x) - maximum) - logarithm for x in groups.values.tolist()]
     highs = np.array([float(ball) for ball in balls])

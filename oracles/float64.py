@@ -75,8 +75,7 @@ def log_softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Referen
 
     Raises ValueError where ``values`` is not a float64 matrix.
     """
-    reference, ordinary = start(values, fully_masked)
-    reference.high[reference.high == 0.0] = -np.inf
+    reference, ordinary = start(values, fully_masked, -np.inf)
     columns = values.shape[1]
     step = max(1, _BLOCK_ELEMENTS // max(1, columns))
     for first in range(0, len(ordinary), step):

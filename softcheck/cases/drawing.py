@@ -17,19 +17,24 @@ def call_with_each(
     def judged(example: Any) -> None:
         function(example)
 
-    chosen = hypothesis.settings(
-        max_examples=examples,
+    with no_constants():
+        given: Any = hypothesis.given(strategy)
+        chosen = quiet(max_examples=examples, database=None, **settings)
+        hypothesis.seed(seed)(chosen(given(judged)))()
+
+
+def quiet(**settings: Any) -> Any:
+    """Returns hypothesis.settings without deadline, health checks or output, and with others as they are given."""
+    import hypothesis
+
+    return hypothesis.settings(
         deadline=None,
-        database=None,
         suppress_health_check=list(hypothesis.HealthCheck),
         print_blob=False,
         report_multiple_bugs=False,
         verbosity=hypothesis.Verbosity.quiet,
         **settings,
     )
-    with no_constants():
-        given: Any = hypothesis.given(strategy)
-        hypothesis.seed(seed)(chosen(given(judged)))()
 
 
 @contextmanager

@@ -14,13 +14,13 @@ import numpy as np
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import Reference
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import bounds, model
-from softcheck.operations.ulp import scaled
+from softcheck.operations.bounds import Bounds, Model, bounds, model
+from softcheck.operations.ulp import Scaled, scaled
 
 if TYPE_CHECKING:
     import torch
 
-_ROUNDINGS = 16
+ROUNDINGS = 16
 """Roundings of one element beside those of the sum: of products, differences, quotients and conversions."""
 
 
@@ -36,7 +36,7 @@ class GradientErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient:
-    """How the gradient of an operation is judged. The functions of tensors take the probabilities p first, [rows, columns]."""
+    """Judges the gradients of an operation. The functions of tensors take the probabilities p first, [rows, columns]."""
 
     errors: Callable[..., GradientErrors]
     """Judges a gradient, as ``gradient_errors`` does."""
@@ -64,7 +64,7 @@ def gradient_errors(
     probabilities = answer.values
     exact, differences = compared(found, grads, answer, _of_softmax)
     size = probabilities * (np.abs(grads) + (probabilities * np.abs(grads)).sum(axis=1, keepdims=True))
-    forward = _forward(logits, probabilities, answer, fmt, arithmetic)
+    forward = output_errors(bounds, logits, answer, fmt, arithmetic)
     allowed = _allowed(probabilities, grads, logits, forward, fmt, arithmetic)
     return in_units(exact, differences, allowed, size, logits, fmt)
 
@@ -84,13 +84,16 @@ def in_units(
 
 def softmax_size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
     """The scale p (|g| + sum_k p_k |g_k|)."""
-    return p * (g.abs() + (p * g.abs()).sum(dim=1, keepdim=True))
+    return p * _with_mean(p, g)
 
 
 def softmax_second(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "torch.Tensor":
     """The size of the terms of the gradient of sum w dx."""
-    first, second = ((each.abs() + (p * each.abs()).sum(dim=1, keepdim=True)) for each in (g, w))
-    return 4 * p * first * second
+    return 4 * p * _with_mean(p, g) * _with_mean(p, w)
+
+
+def _with_mean(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
+    return g.abs() + (p * g.abs()).sum(dim=1, keepdim=True)
 
 
 def _of_softmax(y: Sequence[Fraction], g: Sequence[Fraction]) -> list[Fraction]:
@@ -121,12 +124,26 @@ def compared(
     return exact, differences
 
 
-def _forward(logits: Values, probabilities: Values, answer: Reference, fmt: Format, arithmetic: Arithmetic) -> Values:
-    """Returns the largest absolute error of the probabilities; a masked one is exactly 0."""
-    exact = scaled(answer, fmt)
-    limits = bounds(logits, exact, probabilities, model(arithmetic, fmt))
+def output_errors(
+    bound: Callable[[Values, Scaled, Values, Model], Bounds],
+    logits: Values,
+    answer: Reference,
+    fmt: Format,
+    arithmetic: Arithmetic,
+    least_scale: float = 0.0,
+) -> Values:
+    """Returns the largest absolute error of the outputs by an operation's bound; a masked one is exact."""
+    exact = scaled(answer, fmt, least_scale)
+    limits = bound(logits, exact, answer.values, model(arithmetic, fmt))
     either = limits.elements if limits.below is None else np.maximum(limits.elements, limits.below)
     return np.where(np.isneginf(logits), 0.0, np.ldexp(either, exact.quantum))
+
+
+def computed_in(arithmetic: Arithmetic, fmt: Format) -> tuple[Format, Format, Format]:
+    """Returns the widest format that a backward computes in, that of its products, and that of its sums."""
+    inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
+    narrow = inner if arithmetic.intermediate != "input" else fmt
+    return inner, narrow, inner if arithmetic.accumulation != "input" else fmt
 
 
 def _allowed(
@@ -134,10 +151,8 @@ def _allowed(
 ) -> Values:
     """Returns the largest absolute error before the gradient is rounded to its format."""
     columns = logits.shape[1]
-    inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
-    narrow = inner if arithmetic.intermediate != "input" else fmt
-    total = inner if arithmetic.accumulation != "input" else fmt
-    each = _ROUNDINGS * narrow.unit_roundoff
+    _, narrow, total = computed_in(arithmetic, fmt)
+    each = ROUNDINGS * narrow.unit_roundoff
     gamma = each + columns * total.unit_roundoff
     gamma = gamma / (1 - gamma) if gamma < 1 else np.inf
     size = np.abs(grads)
@@ -145,7 +160,7 @@ def _allowed(
     sums = (y * size).sum(axis=1, keepdims=True)
     of_mean = ((forward + gamma * y) * size).sum(axis=1, keepdims=True)
     least = narrow.least_normal if arithmetic.flush_to_zero else narrow.least_subnormal
-    underflow = (columns + _ROUNDINGS) * least * np.maximum(size.max(axis=1, keepdims=True), 1.0)
+    underflow = (columns + ROUNDINGS) * least * np.maximum(size.max(axis=1, keepdims=True), 1.0)
     # torch's CUDA kernel takes the products g y rounded to the format, both for the sum and for the difference.
     product = fmt.unit_roundoff * y * size + fmt.least_subnormal / 2
     of_products = product + y * product.sum(axis=1, keepdims=True)

@@ -17,11 +17,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oracles import ball, double_double, float64
-from oracles.formats import FLOAT32, FLOAT64, Format, Values
+from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import LARGEST_EXPONENT, Bounds, Model, logarithmic_errors, model
-from softcheck.operations.gradient import Gradient, GradientErrors, compared, in_units
+from softcheck.operations.bounds import LARGEST_EXPONENT, Bounds, Model, logarithmic_errors
+from softcheck.operations.gradient import (
+    ROUNDINGS,
+    Gradient,
+    GradientErrors,
+    compared,
+    computed_in,
+    in_units,
+    output_errors,
+    softmax_size,
+)
 from softcheck.operations.operation import Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
@@ -32,14 +41,12 @@ from softcheck.operations.rules import (
     in_range,
 )
 from softcheck.operations.softmax import SOFTMAX
-from softcheck.operations.ulp import Scaled, scaled
+from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
     import torch
 
 LEAST_SCALE = 1.0
-_ROUNDINGS = 16
-"""Roundings of an element of a gradient beside those of the sum: of products, differences and conversions."""
 
 _LOGARITHM, _NEXT_TO_ONE = 6.0, 3.0
 """Relative and absolute error of a logarithm in rho. lg2.approx is within 2^-22 absolutely for arguments from 0.5 to 2 and relatively
@@ -105,23 +112,16 @@ def _gradient_errors(
     Derived in docs/bounds.md, section 20. ``answer`` is the exact log-softmax of ``logits``.
     """
     exact, differences = compared(found, grads, ball.softmax(logits), _of_log_softmax)
-    logarithms = answer.values
-    probabilities = np.exp(logarithms)
-    unit = scaled(answer, fmt, LEAST_SCALE)
-    with np.errstate(invalid="ignore"):
-        of_output = np.where(
-            np.isneginf(logits), 0.0, _bounds(logits, unit, logarithms, model(arithmetic, fmt)).elements * unit.ulp
-        )
-    inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
-    narrow = inner if arithmetic.intermediate != "input" else fmt
-    total = inner if arithmetic.accumulation != "input" else fmt
-    each = _ROUNDINGS * narrow.unit_roundoff
+    probabilities = np.exp(answer.values)
+    of_output = output_errors(_bounds, logits, answer, fmt, arithmetic, LEAST_SCALE)
+    inner, narrow, total = computed_in(arithmetic, fmt)
+    each = ROUNDINGS * narrow.unit_roundoff
     # A backward takes e^y of the output y, or computes the softmax again, which is off by less.
     off = probabilities * np.expm1(np.minimum(of_output, LARGEST_EXPONENT)) + each * probabilities
     sums = np.abs(grads).sum(axis=1, keepdims=True)
     of_sum = (each + logits.shape[1] * total.unit_roundoff) * sums
     size = np.abs(grads) + probabilities * sums
-    allowed = off * sums + (probabilities + off) * of_sum + each * (size + off * sums) + _ROUNDINGS * inner.least_normal
+    allowed = off * sums + (probabilities + off) * of_sum + each * (size + off * sums) + ROUNDINGS * inner.least_normal
     return in_units(exact, differences, allowed, size, logits, fmt)
 
 
@@ -130,8 +130,7 @@ def _gradient_size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
 
 
 def _second_size(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "torch.Tensor":
-    weights = w.abs() + (p * w.abs()).sum(dim=1, keepdim=True)
-    return 4 * p * g.abs().sum(dim=1, keepdim=True) * weights
+    return 4 * softmax_size(p, w) * g.abs().sum(dim=1, keepdim=True)
 
 
 def _half_ulp(size: Values, fmt: Format) -> Values:

@@ -88,7 +88,7 @@ class Operation:
     probabilities: Callable[[Values], Values] = _as_they_are
     """Returns the probabilities of outputs, whose sum is 1 where ``rules`` has such a rule."""
     gradient: Gradient | None = None
-    """How a gradient is judged; None if gradients are not looked at."""
+    """The judge of its gradients; None if they are not looked at."""
     on_device: OnDevice | None = None
     """Returns exact values and limits where a tensor lies. Without it there is no search for the worst row."""
     accelerator: str | None = None

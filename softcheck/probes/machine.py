@@ -8,7 +8,7 @@ from hypothesis import strategies
 from hypothesis.database import ExampleDatabase, choices_to_bytes
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from softcheck.cases.drawing import no_constants
+from softcheck.cases.drawing import no_constants, quiet
 from softcheck.probes.steps import Code
 
 _STEPS = 30
@@ -70,16 +70,8 @@ def _run(begin: Callable[[], Playable], changes: int, seed: int, **settings: obj
             if not self._is_broken:
                 self._played.end()
 
-    chosen = hypothesis.settings(
-        deadline=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-        report_multiple_bugs=False,
-        print_blob=False,
-        verbosity=hypothesis.Verbosity.quiet,
-        **settings,  # type: ignore[arg-type]
-    )
     with no_constants():
-        run_state_machine_as_test(hypothesis.seed(seed)(History), settings=chosen)
+        run_state_machine_as_test(hypothesis.seed(seed)(History), settings=quiet(**settings))
 
 
 class _Remembered(ExampleDatabase):

@@ -138,8 +138,8 @@ class Server:
 
     def _run(self, request: RunCase) -> Iterator[Reply]:
         case = request.case
-        check_layout(case.bits(request.first_rows), case)
         answers = _Answers(case)
+        check_layout(answers.bits(request.first_rows), case)
         for name in request.variants:
             variant = self._variant(name)
             self._settle()
@@ -184,16 +184,19 @@ class _Answers:
         self._bits: dict[int | None, Bits] = {}
         self._found: dict[tuple[str, FullyMasked, int | None], Reference] = {}
 
-    def of(self, variant: LoadedVariant, rows: int | None) -> tuple[Bits, Reference]:
-        """The bits of so many rows, of all for None, and what the variant declares to compute of them."""
-        declared, fmt = variant.declaration, self.case.format
-        asked = (declared.operation, declared.fully_masked, rows)
+    def bits(self, rows: int | None) -> Bits:
+        """The bits of so many rows, of all for None."""
         if rows not in self._bits:
             self._bits[rows] = self.case.bits(rows)
+        return self._bits[rows]
+
+    def of(self, variant: LoadedVariant, rows: int | None) -> tuple[Bits, Reference]:
+        """The bits of so many rows, and what the variant declares to compute of them."""
+        declared, fmt, bits = variant.declaration, self.case.format, self.bits(rows)
+        asked = (declared.operation, declared.fully_masked, rows)
         if asked not in self._found:
-            values = decode(self._bits[rows], fmt)
-            self._found[asked] = reference(values, fmt, declared.fully_masked, variant.operation)
-        return self._bits[rows], self._found[asked]
+            self._found[asked] = reference(decode(bits, fmt), fmt, declared.fully_masked, variant.operation)
+        return bits, self._found[asked]
 
 
 def _more_rows(case: Case) -> int:

@@ -43,7 +43,7 @@ class GridSize(NamedTuple):
     of: str = ""
     """The rule by which it follows a size of the input, such as "rows / "; "" for a number that follows none."""
     per: str | int = 1
-    """What the size is divided by: a number, or the name of a constant of the launch."""
+    """The divisor of the size: a number, or the name of a constant of the launch."""
 
     def __str__(self) -> str:
         if not self.of:

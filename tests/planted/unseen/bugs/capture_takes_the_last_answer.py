@@ -1,4 +1,4 @@
-"""Whether a shift is needed is read from the device; while a graph is captured that can't be, and the last call's answer is taken.
+"""Reads from the device whether a shift is needed; while a graph is captured that can't be, and the last call's answer is taken.
 
 Wrong on: a graph captured after a warm-up with small logits and replayed with logits of 89 and more: exp overflows.
 """

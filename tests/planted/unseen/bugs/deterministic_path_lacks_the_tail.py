@@ -1,4 +1,4 @@
-"""Where deterministic algorithms are asked for, a path without atomics stands in: its number of tiles is rounded down.
+"""A path without atomics stands in where deterministic algorithms are asked for: its number of tiles is rounded down.
 
 Wrong on: ``torch.use_deterministic_algorithms(True)`` and more than 1024 columns that are no multiple of it; up to 1024 it is right.
 """

@@ -1,4 +1,4 @@
-"""Whether logits are large is copied to pinned memory without blocking and read at once: the answer is the last call's.
+"""A flag for large logits is copied to pinned memory without blocking and read at once: the answer is the last call's.
 
 Wrong on: logits of 89 and more in a call behind one with small ones: the flag still says small, and exp overflows.
 """

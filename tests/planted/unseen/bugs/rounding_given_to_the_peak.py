@@ -1,4 +1,4 @@
-"""What rounding to 16 bits takes from the other columns is given to the largest, so that rows sum to one: it may be most of it.
+"""The largest probability is given what rounding to 16 bits takes from the other columns, so that rows sum to one: it may be most of it.
 
 Wrong on: from 512 columns on, rows of nearly equal logits, whose roundings all go one way: the largest is up to twice what it should be.
 """

@@ -1,4 +1,4 @@
-"""Where a gradient is asked for, the result stays in float32, in which the backward wants it: the caller gets another type.
+"""The result stays in float32 where a gradient is asked for, in which the backward wants it: the caller gets another type.
 
 Wrong on: float16 or bfloat16 input that requires a gradient and has more than 64 columns.
 """

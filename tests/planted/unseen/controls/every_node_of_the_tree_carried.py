@@ -17,7 +17,7 @@ def leaf(tile):
 
 
 def shift(top):
-    """What may be subtracted from logits up to ``top``, also where all are masked."""
+    """The number that may be subtracted from logits up to ``top``, also where all are masked."""
     return torch.where(top == -float("inf"), torch.zeros_like(top), top)
 
 
