@@ -28,3 +28,9 @@ def new_output(x: torch.Tensor) -> torch.Tensor:
 def compute_type(x: torch.Tensor) -> tl.dtype:
     """The type a kernel computes in: float64 for float64 input, else float32."""
     return tl.float64 if x.dtype == torch.float64 else tl.float32
+
+
+def block_and_warps(columns: int) -> tuple[int, int]:
+    """The power of two that holds a row, and the warps of its program."""
+    block: int = triton.next_power_of_2(columns)
+    return block, 16 if block >= 4096 else 8 if block >= 2048 else 4

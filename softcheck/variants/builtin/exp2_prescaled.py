@@ -1,12 +1,11 @@
 """Multiplies the logits by log2(e) before it subtracts the maximum, as many attention kernels do."""
 
 import torch
-import triton
 import triton.language as tl
 
 from softcheck.contract import FindingKind
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK, compute_type, jit, new_output
+from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK, block_and_warps, compute_type, jit, new_output
 from softcheck.variants.declaration import KnownDefect, Traffic, variant
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
@@ -67,8 +66,7 @@ def exp2_prescaled(x: torch.Tensor) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        block = triton.next_power_of_2(columns)
-        warps = 16 if block >= 4096 else 8 if block >= 2048 else 4
+        block, warps = block_and_warps(columns)
         # Fusion is asked for because Triton 3.10 changes its default, and the declared defects depend on it.
         _exp2_prescaled_kernel[(rows,)](
             output, x, *x.stride(), columns, block, compute_type(x), num_warps=warps, enable_fp_fusion=True

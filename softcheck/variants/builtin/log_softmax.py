@@ -1,15 +1,13 @@
 """Log-softmax: torch's own, one block per row, and two passes with a running maximum and sum."""
 
 import torch
-import triton
 import triton.language as tl
 
 from softcheck.contract import FindingKind
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK, compute_type, jit, new_output
+from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK, block_and_warps, compute_type, jit, new_output
+from softcheck.variants.builtin._online import running_sum, tile_and_warps
 from softcheck.variants.declaration import KnownDefect, Traffic, variant
-
-_LARGEST_TILE = 4096
 
 
 @variant(
@@ -67,8 +65,7 @@ def log_softmax_one_block(x: torch.Tensor) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        block = triton.next_power_of_2(columns)
-        warps = 16 if block >= 4096 else 8 if block >= 2048 else 4
+        block, warps = block_and_warps(columns)
         _one_block_kernel[(rows,)](output, x, *x.stride(), columns, block, compute_type(x), num_warps=warps)
     return output
 
@@ -84,18 +81,8 @@ def _online_kernel(
     COMPUTE: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
+    maximum, total = running_sum(x + row * row_stride, column_stride, columns, BLOCK, COMPUTE)
     lane = tl.arange(0, BLOCK)
-    maximum = tl.full([], -float("inf"), COMPUTE)
-    total = tl.zeros([], COMPUTE)
-    for start in range(0, columns, BLOCK):
-        column = start + lane
-        pointers = x + row * row_stride + column.to(tl.int64) * column_stride
-        logits = tl.load(pointers, mask=column < columns, other=-float("inf")).to(COMPUTE)
-        larger = tl.maximum(maximum, tl.max(logits, axis=0))
-        # A shift by 0 gives exp(-inf) = 0 while every logit so far is -inf.
-        shift = tl.where(larger == -float("inf"), 0.0, larger)
-        total = total * tl.exp(maximum - shift) + tl.sum(tl.exp(logits - shift), axis=0)
-        maximum = larger
 
     logarithm = tl.log(total)
     for start in range(0, columns, BLOCK):
@@ -119,8 +106,6 @@ def log_softmax_online(x: torch.Tensor) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        # Half the row, so that short rows rescale too.
-        block = min(max(triton.next_power_of_2(columns) // 2, 16), _LARGEST_TILE)
-        warps = 8 if block >= 2048 else 4
+        block, warps = tile_and_warps(columns)
         _online_kernel[(rows,)](output, x, *x.stride(), columns, block, compute_type(x), num_warps=warps)
     return output

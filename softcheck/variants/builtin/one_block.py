@@ -10,6 +10,7 @@ from softcheck.variants.builtin._common import (
     ALL_DTYPES,
     MAX_BLOCK,
     MAX_BLOCK_OF_FOUR_WARPS,
+    block_and_warps,
     compute_type,
     jit,
     new_output,
@@ -59,8 +60,7 @@ def one_block(x: torch.Tensor) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        block = triton.next_power_of_2(columns)
-        warps = 16 if block >= 4096 else 8 if block >= 2048 else 4
+        block, warps = block_and_warps(columns)
         _one_block_kernel[(rows,)](output, x, *x.stride(), columns, block, compute_type(x), num_warps=warps)
     return output
 

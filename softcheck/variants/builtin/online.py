@@ -1,14 +1,12 @@
 """Two passes over a row, the first with one running maximum and one running sum."""
 
 import torch
-import triton
 import triton.language as tl
 
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output
+from softcheck.variants.builtin._online import running_sum, tile_and_warps
 from softcheck.variants.declaration import Traffic, variant
-
-_LARGEST_TILE = 4096
 
 
 @jit
@@ -22,18 +20,8 @@ def _online_kernel(
     COMPUTE: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
+    maximum, total = running_sum(x + row * row_stride, column_stride, columns, BLOCK, COMPUTE)
     lane = tl.arange(0, BLOCK)
-    maximum = tl.full([], -float("inf"), COMPUTE)
-    total = tl.zeros([], COMPUTE)
-    for start in range(0, columns, BLOCK):
-        column = start + lane
-        pointers = x + row * row_stride + column.to(tl.int64) * column_stride
-        logits = tl.load(pointers, mask=column < columns, other=-float("inf")).to(COMPUTE)
-        larger = tl.maximum(maximum, tl.max(logits, axis=0))
-        # While every logit so far is -inf, any finite shift gives exp(-inf) = 0 where -inf - -inf would give NaN.
-        shift = tl.where(larger == -float("inf"), 0.0, larger)
-        total = total * tl.exp(maximum - shift) + tl.sum(tl.exp(logits - shift), axis=0)
-        maximum = larger
 
     for start in range(0, columns, BLOCK):
         column = start + lane
@@ -55,8 +43,6 @@ def online(x: torch.Tensor) -> torch.Tensor:
     output = new_output(x)
     if output.numel():
         rows, columns = x.shape
-        # Half the row, so that short rows rescale too.
-        block = min(max(triton.next_power_of_2(columns) // 2, 16), _LARGEST_TILE)
-        warps = 8 if block >= 2048 else 4
+        block, warps = tile_and_warps(columns)
         _online_kernel[(rows,)](output, x, *x.stride(), columns, block, compute_type(x), num_warps=warps)
     return output
