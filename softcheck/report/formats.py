@@ -12,6 +12,9 @@ FORMATS: dict[str, str] = {
     "summary": "softcheck.report.table:render_summary",
     "json": "softcheck.report.json_format:render",
     "markdown": "softcheck.report.markdown:render",
+    "github": "softcheck.report.github:render",
+    "sarif": "softcheck.report.sarif:render",
+    "junit": "softcheck.report.junit:render",
 }
 """The formats of a report, and the functions that draw it."""
 

@@ -169,11 +169,12 @@ def _finding_lines(report: Report) -> list[str]:
     for name, groups in groupby(content.finding_groups(report, known=False), lambda g: content.subject(g.result)):
         lines.append(name)
         for group in groups:
-            lines += [f"  {text}" for text in _group_lines(group)]
+            lines += [f"  {text}" for text in group_lines(group)]
     return lines
 
 
-def _group_lines(group: FindingGroup) -> list[str]:
+def group_lines(group: FindingGroup) -> list[str]:
+    """What is wrong, one finding that shows it, and the command that shows it again."""
     lines = [
         *(
             [f"{group.extent}: {content.one_line(group.first.message)}"]
