@@ -18,9 +18,10 @@ from softcheck.cli.options import INTERRUPTED, device_option, output_option, sav
 from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
+from softcheck.report import step_summary
 from softcheck.report.build import build, command_line, exit_code
 from softcheck.report.compare import Tolerances, compare
-from softcheck.report.compare_text import render_table as render_comparison
+from softcheck.report.compare_text import FORMATS as COMPARISON_FORMATS
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Report, SpeedReport
@@ -222,6 +223,7 @@ def command(
         run = check(options, events, keeping)
     report = build(run, command=command_line(), corpora=corpus)
     write(render(report, output_format, display_of(output)), output)
+    step_summary.add(lambda: render(report, "markdown"))
     if scripts is not None:
         _save_scripts(report, scripts)
     if save:
@@ -230,7 +232,7 @@ def command(
         _say_timings(report)
     if not run.is_complete:
         resuming.say_how_to_go_on(keeping)
-    worse = before is not None and _is_worse(before, report, limits)
+    worse = before is not None and _is_worse(before, report, limits, output_format)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report) or int(worse))
 
 
@@ -250,10 +252,15 @@ def _save_scripts(report: Report, folder: Path) -> None:
         click.echo("softcheck: --scripts: no finding comes with a script", err=True)
 
 
-def _is_worse(before: Report | SpeedReport, report: Report, limits: Tolerances) -> bool:
-    """Compares a report with its baseline on standard error, since standard output may be the report's."""
+def _is_worse(before: Report | SpeedReport, report: Report, limits: Tolerances, output_format: str) -> bool:
+    """Compares a report with its baseline on standard error, since standard output may be the report's.
+
+    Where the report is drawn as annotations, so is the comparison.
+    """
     comparison = compare(before, report, limits)
-    click.echo(render_comparison(comparison), err=True, nl=False)
+    drawn = COMPARISON_FORMATS["github" if output_format == "github" else "table"](comparison)
+    click.echo(drawn, err=True, nl=False)
+    step_summary.add(lambda: COMPARISON_FORMATS["markdown"](comparison))
     return bool(comparison.regressions)
 
 
