@@ -51,13 +51,7 @@ def render(report: Report, display: Display = PLAIN, *, details: bool = True) ->
     console = _console(drawn, display)
     for line in content.heading(report):
         _print(console, line)
-    for dtype, results in content.by_dtype(report).items():
-        _print(console)
-        _print(console, content.one_line(dtype), style="bold")
-        for i, table in enumerate(_fitting(console, report, results, details=details)):
-            if i:
-                _print(console)
-            console.print(table)
+    _print_tables(console, report, details=details)
     if legend := content.legend(report):
         _print(console)
         console.print(Text("; ".join(f"{word}: {meaning}" for word, meaning in legend), style="dim"))
@@ -68,6 +62,30 @@ def render(report: Report, display: Display = PLAIN, *, details: bool = True) ->
             _print(console, f"  {line}")
     _print(console)
     _print(console, content.summary(report), style="bold")
+    return _stripped(drawn)
+
+
+def render_tables(report: Report, display: Display = PLAIN) -> str:
+    """Renders the tables of verdicts alone, and the closing line."""
+    drawn = StringIO()
+    console = _console(drawn, display)
+    _print_tables(console, report, details=False)
+    _print(console)
+    _print(console, content.summary(report), style="bold")
+    return _stripped(drawn)
+
+
+def _print_tables(console: Console, report: Report, *, details: bool) -> None:
+    for dtype, results in content.by_dtype(report).items():
+        _print(console)
+        _print(console, content.one_line(dtype), style="bold")
+        for i, table in enumerate(_fitting(console, report, results, details=details)):
+            if i:
+                _print(console)
+            console.print(table)
+
+
+def _stripped(drawn: StringIO) -> str:
     return "".join(line.rstrip() + "\n" for line in drawn.getvalue().splitlines())
 
 
