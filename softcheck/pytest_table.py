@@ -45,10 +45,12 @@ class SuiteTable:
         self._judged += getattr(report, _ATTRIBUTE, ())
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Writes the page and the summary of a GitHub step, whether or not there is a terminal."""
         if not self._judged:
             return
+        from msgspec.structs import replace
+
         from softcheck.errors import UsageError
         from softcheck.report import step_summary
         from softcheck.report.formats import render
@@ -56,6 +58,7 @@ class SuiteTable:
         from softcheck.report.suite import decoded
 
         report = self._draw([decoded(text) for text in self._judged], time.monotonic() - self._begun)
+        report = replace(report, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
         self._report, self._why_no_page = report, ""
         step_summary.add(lambda: render(report, "markdown"))
         if self._page is not None:

@@ -16,6 +16,7 @@ FORMATS: dict[str, str] = {
     "github": "softcheck.report.github:render",
     "sarif": "softcheck.report.sarif:render",
     "junit": "softcheck.report.junit:render",
+    "gitlab": "softcheck.report.gitlab:render",
 }
 """The formats of a report, and the functions that draw it."""
 

@@ -198,7 +198,7 @@ PIECES = ["::error::", "::", ",", "%0A", "%", "\r", "\n", "]]>", "<", "&", '"', 
 TEXTS = st.lists(st.sampled_from([*PIECES, "\udcff", "](x)", "../", "a", " ", "=", "line=9"]), min_size=1).map("".join)
 
 
-@pytest.mark.parametrize("name", ["github", "sarif", "junit"])
+@pytest.mark.parametrize("name", ["github", "sarif", "junit", "gitlab"])
 @given(TEXTS, TEXTS, TEXTS)
 def test_no_name_file_or_message_breaks_a_format(name, hostile, message, file):
     found = msgspec.structs.replace(FAILING.findings[0], case=hostile, message=message, reproduce=message)
@@ -220,6 +220,9 @@ def test_no_name_file_or_message_breaks_a_format(name, hostile, message, file):
     elif name == "sarif":
         (result,) = sarif(report)["results"]
         assert result["properties"]["variant"] == content.one_line(hostile)
+    elif name == "gitlab":
+        (entry,) = json.loads(text)
+        assert entry["description"].startswith(f"{content.one_line(hostile)} float16: ")
     else:
         case, error = suite(report).findall("testsuite/testcase")
         assert case.get("line") == "7"
@@ -231,3 +234,14 @@ def test_a_file_keeps_its_name_in_a_uri():
     row = msgspec.structs.replace(FAILING, place=SourcePlace("a folder/ß#1?.py", 7))
     uri = sarif(with_variants(row))["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert unquote(urlsplit(uri).path) == "a folder/ß#1?.py"
+
+
+def test_code_quality_has_an_entry_for_each_cause_in_the_repository_and_tells_defects_apart():
+    outside = msgspec.structs.replace(FAILING, name="outside", place=SourcePlace("/tmp/kernels.py", 3))
+    found = json.loads(formats.render(with_variants(FAILING, outside, PASSING), "gitlab"))
+    groups = content.finding_groups(with_variants(FAILING), known=False)
+    severities = [entry["severity"] for entry in found]
+    assert severities == ["major"] * len(groups) + ["info"]
+    assert len({entry["fingerprint"] for entry in found}) == len(found)
+    assert all(entry["location"] == {"path": "kernels/my_kernels.py", "lines": {"begin": 17}} for entry in found)
+    assert groups[0].extent in found[0]["description"]
