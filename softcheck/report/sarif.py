@@ -74,10 +74,11 @@ def _result(result: VariantResult, finding: Finding, rule: int) -> dict[str, Any
 
 
 def _location(result: VariantResult) -> dict[str, Any]:
-    """The line of the variant's code; code scanning takes no result without a file, so one that has none is named all the same."""
+    """The line of the variant's code. Code scanning takes no result without a file and a line, so unknown ones are stood in for."""
     name = {"logicalLocations": [{"fullyQualifiedName": content.one_line(result.name), "kind": "function"}]}
     if result.place is None:
-        return {"physicalLocation": {"artifactLocation": {"uri": quote(content.one_line(result.name))}}, **name}
+        unknown = {"artifactLocation": {"uri": quote(content.one_line(result.name))}, "region": {"startLine": 1}}
+        return {"physicalLocation": unknown, **name}
     path = PurePosixPath(content.one_line(result.place.file, 4096))
     artifact = {"uri": path.as_uri()} if path.is_absolute() else {"uri": quote(str(path)), "uriBaseId": _ROOT}
     return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": result.place.line}}, **name}

@@ -119,6 +119,7 @@ def sarif(report):
         (place,) = result["locations"]
         uri = urlsplit(place["physicalLocation"]["artifactLocation"]["uri"])
         assert uri.scheme in {"", "file"}
+        assert place["physicalLocation"]["region"]["startLine"] >= 1
         assert ".." not in uri.path.split("/")
     return run
 
