@@ -21,6 +21,7 @@ SPEED_FORMATS: dict[str, str] = {
     "json": "softcheck.report.json_format:render",
     "csv": "softcheck.report.speed_text:render_csv",
     "markdown": "softcheck.report.speed_text:render_markdown",
+    "html": "softcheck.report.page.speed_page:render",
 }
 """The formats of what ``softcheck bench`` measured, and the functions that draw it."""
 

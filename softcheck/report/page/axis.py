@@ -70,7 +70,7 @@ def number(value: float) -> str:
 def power(base: int, exponent: int) -> str:
     """A power on an axis: ``0.01``, ``1``, ``4096``; as ``10⁶`` or ``2¹⁷`` where the digits would be many."""
     value = float(base) ** exponent
-    if (base == 10 and -3 <= exponent <= 4) or (base == 2 and 0 <= exponent <= 12):
+    if (base == 10 and -3 <= exponent <= 4) or (base == 2 and -2 <= exponent <= 12):
         return number(value)
     return f"{base}{str(exponent).translate(_SUPERSCRIPTS)}"
 
