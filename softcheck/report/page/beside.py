@@ -15,4 +15,4 @@ def contents(report: Report) -> Mapping[str, object] | None:
         "arithmetic": [content.one_line(line, 1000) for line in content.arithmetic_lines(report)],
     }
     parts = [(title, found) for title, found in lines.items() if found]
-    return {"parts": parts} if parts else None
+    return {"parts": parts, "folded": True} if parts else None

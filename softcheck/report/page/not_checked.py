@@ -1,6 +1,6 @@
 """The limits of a report: probes, dtypes, cases and sizes that were not run, and the reason for each."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from oracles.formats import FORMATS
 from softcheck.probes.registry import PROBES
@@ -14,15 +14,20 @@ def contents(report: Report) -> Mapping[str, object] | None:
     judged = {result.dtype for result in report.variants}
     lines = {
         "in general": _in_general(report),
-        "dtypes": [dtype for dtype in FORMATS if dtype not in judged],
-        "probes without a trial": [name for name in PROBES if name not in ran],
+        "dtypes": _joined(dtype for dtype in FORMATS if dtype not in judged),
+        "probes without a trial": _joined(name for name in PROBES if name not in ran),
         "unsupported or in error": [
             f"{content.subject(r)}: {r.verdict}: {content.one_line(r.reason)}" for r in report.variants if r.reason
         ],
         "cases that could not be run": [content.one_line(error) for error in report.errors],
         "notes of the run": [content.one_line(note, 1000) for note in report.notes],
     }
-    return {"parts": [(title, found) for title, found in lines.items() if found]}
+    return {"parts": [(title, found) for title, found in lines.items() if found], "folded": False}
+
+
+def _joined(names: Iterable[str]) -> list[str]:
+    """The names as one line; none without names."""
+    return [line] if (line := ", ".join(names)) else []
 
 
 def _in_general(report: Report) -> list[str]:

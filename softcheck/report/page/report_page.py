@@ -33,7 +33,7 @@ SECTIONS: tuple[Section[Report], ...] = (
 
 def render(report: Report, _display: Display = PLAIN, baseline: Comparison | None = None) -> str:
     """The report as a page; with a comparison with its baseline, the changes stand first."""
-    changed = comparison_page.SECTION.drawn(baseline) if baseline is not None else None
+    changed = comparison_page.BASELINE.drawn(baseline) if baseline is not None else None
     return document(
         title="softcheck report",
         lead=content.summary(report),

@@ -3,19 +3,31 @@
 from collections.abc import Mapping
 
 from softcheck.report import speed_text
+from softcheck.report.figures import TIMES
 from softcheck.report.model import SpeedReport
+
+_FEW = 3
+"""Shapes up to which each has a table of its own."""
 
 
 def contents(report: SpeedReport) -> Mapping[str, object] | None:
-    """The tables as the terminal has them; None where no shape was timed."""
+    """The tables as the terminal has them, those of many shapes joined to one; None where no shape was timed."""
     if not report.shapes:
         return None
-    *shapes, last = speed_text.tables(report)
-    means = last if len(report.shapes) > 1 else None
-    return {"means": means, "tables": shapes if means else [last]}
+    tables = speed_text.tables(report)
+    means = tables.pop() if len(report.shapes) > 1 else None
+    if len(tables) <= _FEW:
+        return {"means": means, "tables": tables, "every": None}
+    rows = [
+        [f"{shape.dtype} {shape.rows}{TIMES}{shape.columns}", *row]
+        for shape, table in zip(report.shapes, tables, strict=True)
+        for row in table.rows
+    ]
+    every = speed_text.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
+    return {"means": means, "tables": [], "every": every}
 
 
 def remarks(report: SpeedReport) -> Mapping[str, object] | None:
     """What makes a figure doubtful, or why there is none; None where there is nothing to say."""
     lines = speed_text.remarks(report)
-    return {"parts": [("", lines)]} if lines else None
+    return {"parts": [("", lines)], "folded": False} if lines else None

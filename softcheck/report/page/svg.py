@@ -86,12 +86,14 @@ class Chart:
             tag("rect", *said, class_=f"box {cls}", x=min(x1, x2), y=min(y1, y2), width=wide, height=high)
         )
 
-    def rule(self, label: str, *, x: float | None = None, y: float | None = None, cls: str = "muted") -> None:
-        """A line across the chart at a figure of one axis, with its label at the end."""
+    def rule(
+        self, label: str, *, x: float | None = None, y: float | None = None, cls: str = "muted", before: bool = False
+    ) -> None:
+        """A line across the chart at a figure of one axis, with its label at the end, left of the line if ``before``."""
         if x is not None:
             at, _ = self.place(x, self._y.low)
             self._marks.append(tag("line", class_=f"rule {cls}", x1=at, x2=at, y1=_TOP, y2=self.height - _BOTTOM))
-            beyond = at + _LETTER * len(label) > self.width - _RIGHT
+            beyond = before or at + _LETTER * len(label) > self.width - _RIGHT
             self.write(at + (-3 if beyond else 3), _TOP - 6, label, cls=cls, anchor="end" if beyond else "start")
         if y is not None:
             _, down = self.place(self._x.low, y)
