@@ -1,6 +1,7 @@
 """The tables of a benchmark: one for each shape, the geometric means over shapes first, and the remarks on them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from softcheck.report import speed_text
 from softcheck.report.figures import TIMES
@@ -14,7 +15,9 @@ def contents(report: SpeedReport) -> Mapping[str, object] | None:
     """The tables as the terminal has them, those of many shapes joined to one; None where no shape was timed."""
     if not report.shapes:
         return None
-    tables = speed_text.tables(report)
+    tables = [
+        replace(table, heading=[title or "verdict" for title in table.heading]) for table in speed_text.tables(report)
+    ]
     means = tables.pop() if len(report.shapes) > 1 else None
     if len(tables) <= _FEW:
         return {"means": means, "tables": tables, "every": None}
