@@ -67,6 +67,7 @@ def scripts(document):
 
 def calls(script):
     """Arguments of each call of softcheck in a shell script, its variables replaced by the settings."""
+    script = script.replace(' "$@"', "")
     for name, value in SETTINGS.items():
         script = re.sub(rf"\${name}\b", value, script)
     lines = [line for line in re.sub(r"\\\n\s*", "", script).splitlines() if re.search(r"\bsoftcheck [a-z]", line)]
@@ -182,7 +183,8 @@ def test_the_action_keeps_every_file_and_ends_with_1_where_a_baseline_was_better
     assert report.startswith("::notice title=softcheck::1 variant: 1 pass;")
     assert worse.startswith("::error file=softcheck/variants/builtin/torch_native.py,line=")
     assert compared.startswith("::notice title=softcheck compare::1 regression")
-    assert "REGRESSION" in (tmp_path / "results" / "comparison.md").read_text()
+    for name in ("comparison.md", "report.html"):
+        assert "REGRESSION" in (tmp_path / "results" / name).read_text()
     assert [line for line in summary.splitlines() if line.startswith("## ")] == ["## softcheck", "## softcheck compare"]
 
 

@@ -11,6 +11,9 @@ Result = Report | SpeedReport
 
 COPY = "device copy"
 
+_MOST_FIELDS = 6
+"""Fields per dtype of which each is drawn."""
+
 SAME_ULP = 0.01
 """ULPs by which two maxima may differ and still count as the same."""
 
@@ -143,6 +146,15 @@ def fields(results: Iterable[Result]) -> list[Field]:
                 cases = None if report is None else len(report.cases)
                 found[name] = Field(shape.dtype, shape.rows, shape.columns, shape.copy_gb_per_s, points, cases, name)
     return list(found.values())
+
+
+def chosen(fields: Sequence[Field]) -> list[Field]:
+    """The fields to draw: all of a dtype that has few, else the first, the middle and the last of its sweep."""
+    found: list[Field] = []
+    for dtype in dict.fromkeys(field.dtype for field in fields):
+        of = [field for field in fields if field.dtype == dtype]
+        found += of if len(of) <= _MOST_FIELDS else [of[0], of[len(of) // 2], of[-1]]
+    return found
 
 
 def _point(speed: SpeedFigures, shape: ShapeSpeed, report: Report | None) -> Point | None:
