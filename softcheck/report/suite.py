@@ -1,14 +1,14 @@
 """The report of a test suite: what each test has judged, sent between processes as text and put together at the end."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
 from softcheck.report.build import build
-from softcheck.report.model import Report
+from softcheck.report.model import Report, VariantResult
 from softcheck.run.model import GivenUp, Run, RunOptions
 from softcheck.run.patience import Over
 from softcheck.run.probing import ProbeResult
@@ -52,7 +52,8 @@ def suite_report(
     # The whole of a probe says more than its quick trials, which a failing test makes.
     probed = {(p.task.variant, p.task.dtype, p.task.probe): p for p in _quick_first(tests)}
     judged = {(test.variant, test.dtype) for test in tests}
-    given_up = {(test.variant, test.dtype): test.given_up for test in tests if test.given_up is not None}
+    # A variant may be loaded in one dtype and be refused in another.
+    refused = {(test.variant, test.dtype): test.refused for test in tests if test.refused is not None}
     run = Run(
         options=RunOptions(
             variants=tuple(sorted({variant for variant, _ in judged})),
@@ -65,18 +66,40 @@ def suite_report(
         ),
         ready=tests[0].ready,
         declarations={test.variant: test.declaration for test in tests if test.declaration is not None},
-        refused={test.variant: test.refused for test in tests if test.refused is not None},
         results=sorted(results.values(), key=lambda each: (each.variant, each.case.id)),
         probed=sorted(probed.values(), key=lambda each: (each.task.variant, each.task.dtype, each.task.probe)),
-        given_up=[
-            GivenUp(variant=variant, dtype=dtype, over=over, cases=cases, probes=probes)
-            for (variant, dtype), (over, cases, probes) in sorted(given_up.items(), key=lambda item: item[0])
-        ],
+        given_up=[found for each in sorted(judged) if (found := _given_up(tests, *each, results, probed)) is not None],
         seconds=seconds,
     )
     report = build(run, command=command)
-    rows = tuple(row for row in report.variants if (row.name, row.dtype) in judged)
-    return msgspec.structs.replace(report, variants=rows)
+    rows = (
+        row
+        if (reason := refused.get((row.name, row.dtype))) is None
+        else VariantResult(name=row.name, dtype=row.dtype, verdict="error", reason=reason, place=row.place)
+        for row in report.variants
+        if (row.name, row.dtype) in judged
+    )
+    return msgspec.structs.replace(report, variants=tuple(rows))
+
+
+def _given_up(
+    tests: Sequence[JudgedTest],
+    variant: str,
+    dtype: str,
+    results: Mapping[tuple[str, str], CaseMeasurement],
+    probed: Mapping[tuple[str, str, str], ProbeResult],
+) -> GivenUp | None:
+    """The cases and probes that no test has run because the variant had been given up; None if it was not."""
+    given_up = [t.given_up for t in tests if (t.variant, t.dtype) == (variant, dtype) and t.given_up is not None]
+    if not given_up:
+        return None
+    cases = {case.id: case for _, left, _ in given_up for case in left if (variant, case.id) not in results}
+    probes = dict.fromkeys(name for *_, left in given_up for name in left if (variant, dtype, name) not in probed)
+    return (
+        GivenUp(variant=variant, dtype=dtype, over=given_up[0][0], cases=tuple(cases.values()), probes=tuple(probes))
+        if cases or probes
+        else None
+    )
 
 
 def _quick_first(tests: Sequence[JudgedTest]) -> list[ProbeResult]:

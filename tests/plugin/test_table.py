@@ -1,6 +1,7 @@
 """The table, the page and the fixture of figures, in a stranger's project, with and without pytest-xdist."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +130,11 @@ def test_figures_are_of_what_the_test_has_judged(pytester):
     result = run(pytester, "right", suite=FIGURES, arguments=(*APART, "--softcheck-generate=10"))
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["*softcheck_report: this test has judged nothing yet; call accuracy.check()*"])
+
+
+def test_the_example_of_the_docs_passes(pytester):
+    text = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    pytester.makepyfile(my_kernels=KERNELS.replace("def right", "def softmax"))
+    pytester.makepyfile(test_mine=example)
+    pytester.runpytest_inprocess(*APART).assert_outcomes(passed=1)
