@@ -45,7 +45,6 @@ def contents(report: Report) -> Mapping[str, object] | None:
         "dtypes": dtypes,
         "verdicts": list(dict.fromkeys(result.verdict for result in report.variants)),
         "legend": content.legend(report),
-        "summary": content.summary(report),
     }
 
 
