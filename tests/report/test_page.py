@@ -169,6 +169,15 @@ def test_a_chart_marks_findings_and_the_front_and_the_copy():
     assert 'class="circle' not in bench.partition('id="accuracy"')[2].partition("</section>")[0]
 
 
+def test_a_long_sweep_draws_three_shapes_and_one_table_of_all():
+    page = PAGES["long sweep"]()
+    accuracy = page.partition('id="accuracy"')[2].partition("</section>")[0]
+    assert Elements(f"<i>{accuracy.partition('>')[2]}</i>").inside("h3") == [
+        f"float32 4096\N{MULTIPLICATION SIGN}{columns}" for columns in (256, 6528, 12672)
+    ]
+    assert "<summary>all 98 shapes</summary>" in page
+
+
 def test_a_report_without_speed_or_histograms_has_no_such_section():
     assert 'id="speed"' not in formats.render(INTERPRETED, "html")
     assert 'id="histograms"' not in formats.render(INTERPRETED, "html")
