@@ -13,7 +13,7 @@ _LEAST, _MOST = 0.7, 1.5
 """Ends of the axis of slowdowns; beyond them a figure stands beside its dot."""
 
 _MOST_ROWS = 40
-"""Slowdowns that are drawn, the largest of them."""
+"""Slowdowns that are drawn, those whose intervals reach highest."""
 
 _ROW = 20
 """Pixels from one interval to the next."""
@@ -41,7 +41,7 @@ def _slowdowns(comparison: Comparison) -> Markup | None:
     if not found:
         return None
     if len(found) > _MOST_ROWS:
-        found = sorted(found, key=lambda pair: -pair[1].mid)[:_MOST_ROWS]
+        found = sorted(found, key=lambda pair: -pair[1].high)[:_MOST_ROWS]
     limit = 1 + comparison.limits.max_slowdown
     low = max(min(0.95, *(slowdown.low for _, slowdown in found)), _LEAST)
     high = min(max(limit * 1.05, *(slowdown.high for _, slowdown in found)), max(limit * 1.05, _MOST))
