@@ -70,6 +70,11 @@ def test_every_page_is_well_formed_and_its_links_lead_somewhere(name):
         ET.fromstring(chart)
 
 
+@pytest.mark.parametrize(("name", "command"), [("timed", "report"), ("searched", "search"), ("all pairs", "exhaust")])
+def test_a_page_is_named_after_its_command(name, command):
+    assert Elements(PAGES[name]()).inside("title")[0] == f"softcheck {command}"
+
+
 def policy_of(page):
     return next(a["content"] for _, a in Elements(page).found if a.get("http-equiv") == "Content-Security-Policy")
 
