@@ -20,10 +20,11 @@ from softcheck.report import content, formats
 from softcheck.report.compare import Tolerances, compare
 from softcheck.report.compare_text import render_html
 from softcheck.report.json_format import load_any
-from softcheck.report.model import Bin
+from softcheck.report.model import Bin, Stage
 from softcheck.report.page.document import templates
 
 RESULTS = Path(__file__).resolve().parents[2] / "results" / "h200"
+SEARCHED = load_any(RESULTS / "search-float16.json")
 BINS = (Bin(below=2.0**-10, elements=10), Bin(below=0.25, elements=80), Bin(below=0.5, elements=10))
 
 
@@ -211,9 +212,32 @@ def renamed(text):
         for shape in timed_report().timings
     )
     environment = msgspec.structs.replace(MEASURED.environment, device=text, command=text, git_commit=text, torch=text)
+    sets = tuple(msgspec.structs.replace(found, name=text, domain=text) for found in MEASURED.exhaustive)
+    searched = msgspec.structs.replace(SEARCHED.searches[0], name=text, save=text)
     return msgspec.structs.replace(
-        MEASURED, environment=environment, variants=tuple(rows), timings=timings, notes=(text,), errors=(text,)
+        MEASURED,
+        environment=environment,
+        variants=tuple(rows),
+        exhaustive=sets,
+        searches=(searched,),
+        timings=timings,
+        notes=(text,),
+        errors=(text,),
+        stages=(Stage(name=text, seconds=1.0),),
     )
+
+
+def benchmark(text):
+    """A benchmark with the same texts."""
+    report = renamed(text)
+    return msgspec.structs.replace(
+        sample_speed.SWEEP, environment=report.environment, shapes=report.timings, reference=text, errors=(text,)
+    )
+
+
+@pytest.fixture(scope="module")
+def plain_pages():
+    return pages_of("plain")
 
 
 HOSTILE = st.sampled_from(
@@ -237,17 +261,20 @@ TEXTS = st.lists(HOSTILE | st.text(st.characters(codec="utf-8"), min_size=1, max
 )
 
 
-@settings(max_examples=40)
+def pages_of(text):
+    """The three kinds of pages with a text in all places."""
+    report = renamed(text)
+    return [
+        Elements(formats.render(report, "html")),
+        Elements(formats.render_speed(benchmark(text), "html")),
+        Elements(render_html(compare(report, report, Tolerances()))),
+    ]
+
+
+@settings(max_examples=25)
 @given(TEXTS)
-def test_no_text_of_a_result_makes_an_element_or_an_attribute(text):
-    for drawn, plain in (
-        (formats.render(renamed(text), "html"), formats.render(renamed("plain"), "html")),
-        (
-            render_html(compare(renamed(text), renamed(text), Tolerances())),
-            render_html(compare(renamed("plain"), renamed("plain"), Tolerances())),
-        ),
-    ):
-        found, expected = Elements(drawn), Elements(plain)
+def test_no_text_of_a_result_makes_an_element_or_an_attribute(plain_pages, text):
+    for found, expected in zip(pages_of(text), plain_pages, strict=True):
         assert found.outline == expected.outline
         assert found.inside("script") == expected.inside("script")
         assert found.inside("style") == expected.inside("style")
