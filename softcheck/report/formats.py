@@ -12,6 +12,7 @@ FORMATS: dict[str, str] = {
     "summary": "softcheck.report.table:render_summary",
     "json": "softcheck.report.json_format:render",
     "markdown": "softcheck.report.markdown:render",
+    "html": "softcheck.report.page.report_page:render",
 }
 """The formats of a report, and the functions that draw it."""
 

@@ -1,0 +1,54 @@
+"""The table of figures: a row for each variant and dtype, in the columns of the terminal's table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from softcheck.report import content
+from softcheck.report.content import Column, FindingGroup
+from softcheck.report.model import Report, VariantResult
+from softcheck.report.page.verdicts import row_anchor
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRow:
+    """One row: the result, its cells by column, and the declared defects that show, by reason."""
+
+    result: VariantResult
+    anchor: str
+    cells: tuple[str, ...]
+    defects: tuple[tuple[str, tuple[FindingGroup, ...]], ...]
+
+
+def contents(report: Report) -> Mapping[str, object] | None:
+    """The columns and rows, the dtypes and verdicts that a reader may filter by, and the legend."""
+    if not report.variants:
+        return None
+    # The columns' order is the terminal's; the dtype, by which that has a table each, is a column of its own.
+    variant, *others = content.columns(report)
+    columns = [variant, Column("dtype", lambda r: content.one_line(r.dtype), "both", numeric=False), *others]
+    known = content.finding_groups(report, known=True)
+    rows = [
+        FigureRow(
+            result,
+            row_anchor(result),
+            tuple(column.cell(result) for column in columns),
+            _by_reason([group for group in known if group.result is result]),
+        )
+        for result in report.variants
+    ]
+    return {
+        "columns": [(column.title.replace("/ ", "/"), column.numeric) for column in columns],
+        "rows": rows,
+        "dtypes": list(content.by_dtype(report)),
+        "verdicts": list(dict.fromkeys(result.verdict for result in report.variants)),
+        "legend": content.legend(report),
+        "summary": content.summary(report),
+    }
+
+
+def _by_reason(groups: list[FindingGroup]) -> tuple[tuple[str, tuple[FindingGroup, ...]], ...]:
+    ordered = sorted(groups, key=lambda group: group.first.known or "")
+    return tuple(
+        (content.one_line(reason or ""), tuple(of)) for reason, of in groupby(ordered, lambda group: group.first.known)
+    )
