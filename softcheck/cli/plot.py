@@ -30,7 +30,7 @@ def command(results: tuple[str, ...], output_dir: Path) -> None:
     """
     style.require()
     loaded = [load_any(path) for path in results]
-    sweeps = data.sweeps(data.shapes_of(loaded))
+    sweeps = data.sweeps(loaded)
     fields = _chosen(data.fields(loaded))
     histograms = data.histograms(loaded)
     if not (sweeps or fields or histograms):
