@@ -18,6 +18,7 @@ smartquotes = False
 html_theme = "furo"
 html_title = f"softcheck {release}"
 html_copy_source = False
+html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 myst_heading_anchors = 3
@@ -52,7 +53,7 @@ def read_page(app: Sphinx, page: str, source: list[str]) -> None:
         app.env.note_dependency(str(file))
         text = file.read_text(encoding="utf-8")
         source[0] = re.sub(r"\]\((?![a-z]+:|#)", "](../", text).replace("](../docs/", "](") + source[0]
-    source[0] = re.sub(r"\[([^\]]*)\]\((\.\./[^)\s]+\.md)\)", r"{download}`\1 <\2>`", source[0])
+    source[0] = re.sub(r"\[([^\]]*)\]\((\.\./[^)\s]+\.md)\)", r"[\1](path:\2)", source[0])
 
 
 def without_signature(_app: Sphinx, what: str, *_others: object) -> tuple[str, None] | None:
