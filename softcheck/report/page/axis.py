@@ -35,6 +35,8 @@ class Axis:
             step = _round_step((self.high - self.low) / _MOST_TICKS)
             first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
             return [(k * step, number(k * step)) for k in range(first, last + 1)]
+        if self.base == 10 and self.high < 100 * self.low * (1 - 1e-9):
+            return [(value, number(value)) for value in _ones_twos_fives(self.low, self.high)]
         first = math.ceil(math.log(self.low, self.base) - 1e-9)
         last = math.floor(math.log(self.high, self.base) + 1e-9)
         every = max(1, math.ceil((last - first + 1) / _MOST_TICKS))
@@ -52,8 +54,12 @@ def linear(title: str, values: Iterable[float], *, zero: bool = True) -> Axis:
 
 
 def logarithmic(title: str, values: Iterable[float], base: Literal[2, 10] = 10) -> Axis:
-    """A logarithmic axis that holds all positive values, between powers of its base."""
+    """A logarithmic axis that holds all positive values, between powers of its base, or 2 or 5 times a power of ten."""
     found = [v for v in values if math.isfinite(v) and v > 0] or [1.0]
+    if base == 10 and max(found) < 20 * min(found):
+        around = _ones_twos_fives(min(found) / 10, max(found) * 10)
+        below, above = max(v for v in around if v <= 0.9 * min(found)), min(v for v in around if v > max(found))
+        return Axis(title, below, above, base)
     low = math.floor(math.log(min(found), base) + 1e-9)
     high = max(math.ceil(math.log(max(found), base) - 1e-9), low + 1)
     return Axis(title, float(base) ** low, float(base) ** high, base)
@@ -70,9 +76,16 @@ def number(value: float) -> str:
 def power(base: int, exponent: int) -> str:
     """A power on an axis: ``0.01``, ``1``, ``4096``; as ``10⁶`` or ``2¹⁷`` where the digits would be many."""
     value = float(base) ** exponent
-    if (base == 10 and -3 <= exponent <= 4) or (base == 2 and 0 <= exponent <= 12):
+    if (base == 10 and -3 <= exponent <= 4) or (base == 2 and -2 <= exponent <= 12):
         return number(value)
     return f"{base}{str(exponent).translate(_SUPERSCRIPTS)}"
+
+
+def _ones_twos_fives(low: float, high: float) -> list[float]:
+    """All 1, 2 and 5 times powers of ten from ``low`` to ``high``."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = [m * 10.0**k for k in range(first, last + 1) for m in (1, 2, 5)]
+    return [step for step in steps if low * (1 - 1e-9) <= step <= high * (1 + 1e-9)]
 
 
 def _round_step(least: float) -> float:

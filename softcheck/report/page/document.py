@@ -46,7 +46,7 @@ class Section(Generic[Subject]):
         values = self.contents(subject)
         if values is None:
             return None
-        body = _templates().get_template(self.template).render(anchor=self.anchor, **values)
+        body = templates().get_template(self.template).render(anchor=self.anchor, **values)
         return Drawn(self.anchor, self.title, Markup(body), self.script)  # noqa: S704 - a template's output is escaped
 
 
@@ -78,7 +78,7 @@ def document(*, title: str, lead: str, heading: Iterable[str], sections: Iterabl
             "form-action 'none'",
         ]
     )
-    template = _templates().get_template("page.html")
+    template = templates().get_template("page.html")
     page = template.render(
         title=title,
         lead=lead,
@@ -92,7 +92,8 @@ def document(*, title: str, lead: str, heading: Iterable[str], sections: Iterabl
 
 
 @cache
-def _templates() -> Templates:
+def templates() -> Templates:
+    """The templates of this package, which escape all that they print but Markup."""
     made = Templates(
         loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,

@@ -7,7 +7,7 @@ from itertools import groupby
 from softcheck.report import content
 from softcheck.report.content import Column, FindingGroup
 from softcheck.report.model import Report, VariantResult
-from softcheck.report.page.verdicts import row_anchor
+from softcheck.report.page.verdicts import row_anchors
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +24,27 @@ def contents(report: Report) -> Mapping[str, object] | None:
     """The columns and rows, the dtypes and verdicts that a reader may filter by, and the legend."""
     if not report.variants:
         return None
-    # The columns' order is the terminal's; the dtype, by which that has a table each, is a column of its own.
+    dtypes = list(content.by_dtype(report))
     variant, *others = content.columns(report)
-    columns = [variant, Column("dtype", lambda r: content.one_line(r.dtype), "both", numeric=False), *others]
+    # The terminal has a table for each dtype, the page one for all.
+    dtype = Column("dtype", lambda r: content.one_line(r.dtype), "both", numeric=False)
+    columns = [variant, *([dtype] if len(dtypes) > 1 else []), *others]
     known = content.finding_groups(report, known=True)
     rows = [
         FigureRow(
             result,
-            row_anchor(result),
+            anchor,
             tuple(column.cell(result) for column in columns),
             _by_reason([group for group in known if group.result is result]),
         )
-        for result in report.variants
+        for result, anchor in zip(report.variants, row_anchors(report), strict=True)
     ]
     return {
         "columns": [(column.title.replace("/ ", "/"), column.numeric) for column in columns],
         "rows": rows,
-        "dtypes": list(content.by_dtype(report)),
+        "dtypes": dtypes,
         "verdicts": list(dict.fromkeys(result.verdict for result in report.variants)),
         "legend": content.legend(report),
-        "summary": content.summary(report),
     }
 
 

@@ -13,11 +13,12 @@ from markupsafe import Markup, escape
 from softcheck.report.page.axis import Axis
 
 Point = tuple[float, float]
+Mark = Literal["circle", "ring", "cross"]
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 22.0, 46.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 30.0, 46.0
 """Margins in pixels, with room for the ticks' labels and the axes' titles."""
 
-_LETTER = 6.3
+_LETTER = 7.2
 """Width of a letter of a label in pixels, at the 12 pixels of ``page.css``, rather too wide than too narrow."""
 _LINE = 14.0
 
@@ -38,17 +39,20 @@ def tag(name: str, *children: str, **attributes: object) -> Markup:
 
 
 class Chart:
-    """A chart with two axes. Marks are given in the axes' figures and drawn in the order of the calls."""
+    """A chart with two axes. Marks are given in the axes' figures and drawn in the order of the calls.
 
-    def __init__(self, x: Axis, y: Axis, *, width: float = 640, height: float = 340) -> None:
-        self._x, self._y = x, y
+    ``width``, ``height`` and ``left``, the margin for the labels of the vertical axis, are in pixels.
+    """
+
+    def __init__(self, x: Axis, y: Axis, *, width: float = 640, height: float = 340, left: float = _LEFT) -> None:
+        self._x, self._y, self._left = x, y, left
         self.width, self.height = width, height
         self._marks: list[Markup] = []
 
     def place(self, x: float, y: float) -> Point:
         """The pixels of a point; a point beyond the axes is put on their ends."""
         right, bottom = self.width - _RIGHT, self.height - _BOTTOM
-        return _LEFT + self._x.share(x) * (right - _LEFT), bottom - self._y.share(y) * (bottom - _TOP)
+        return self._left + self._x.share(x) * (right - self._left), bottom - self._y.share(y) * (bottom - _TOP)
 
     def line(self, points: Iterable[Point], cls: str, *, step: bool = False) -> None:
         """A line through points, or with ``step`` one that keeps each height up to the next point."""
@@ -58,9 +62,7 @@ class Chart:
         path = "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in placed)
         self._marks.append(tag("path", class_=f"line {cls}", d=path))
 
-    def dot(
-        self, x: float, y: float, cls: str, *, mark: Literal["circle", "ring", "cross"] = "circle", title: str = ""
-    ) -> None:
+    def dot(self, x: float, y: float, cls: str, *, mark: Mark = "circle", title: str = "") -> None:
         """A point as a disc, a ring or a cross; ``title`` shows where the pointer rests on it."""
         at, down = self.place(x, y)
         said = [tag("title", title)] if title else []
@@ -84,16 +86,20 @@ class Chart:
             tag("rect", *said, class_=f"box {cls}", x=min(x1, x2), y=min(y1, y2), width=wide, height=high)
         )
 
-    def rule(self, label: str, *, x: float | None = None, y: float | None = None, cls: str = "muted") -> None:
-        """A line across the chart at a figure of one axis, with its label at the end."""
+    def rule(
+        self, label: str, *, x: float | None = None, y: float | None = None, cls: str = "muted", before: bool = False
+    ) -> None:
+        """A line across the chart at a figure of one axis, with its label at the end, left of the line if ``before``."""
         if x is not None:
             at, _ = self.place(x, self._y.low)
             self._marks.append(tag("line", class_=f"rule {cls}", x1=at, x2=at, y1=_TOP, y2=self.height - _BOTTOM))
-            beyond = at + _LETTER * len(label) > self.width - _RIGHT
-            self.write(at + (-3 if beyond else 3), _TOP - 6, label, cls=cls, anchor="end" if beyond else "start")
+            beyond = before or at + _LETTER * len(label) > self.width - _RIGHT
+            self.write(at + (-3 if beyond else 3), _TOP - 12, label, cls=cls, anchor="end" if beyond else "start")
         if y is not None:
             _, down = self.place(self._x.low, y)
-            self._marks.append(tag("line", class_=f"rule {cls}", x1=_LEFT, x2=self.width - _RIGHT, y1=down, y2=down))
+            self._marks.append(
+                tag("line", class_=f"rule {cls}", x1=self._left, x2=self.width - _RIGHT, y1=down, y2=down)
+            )
             self.write(self.width - _RIGHT - 2, down - 4, label, cls=cls, anchor="end")
 
     def write(self, x: float, y: float, text: str, *, cls: str = "", anchor: str = "start") -> None:
@@ -118,10 +124,11 @@ class Chart:
             if max(abs(near - x), abs(middle - y)) > 12:
                 end = middle + (6 if middle < y else -6) if near == x else middle
                 self._marks.append(tag("line", class_="leader", x1=x, y1=y, x2=near, y2=end))
-            self.write(box[0], middle + 4, text, cls=cls)
+            is_left = box[2] <= x
+            self.write(box[2 if is_left else 0], middle + 4, text, cls=cls, anchor="end" if is_left else "start")
 
     def _has_inside(self, box: "_Box") -> bool:
-        return box[0] >= _LEFT and box[2] <= self.width and box[1] >= _TOP - 8 and box[3] <= self.height - _BOTTOM
+        return box[0] >= self._left and box[2] <= self.width and box[1] >= _TOP - 8 and box[3] <= self.height - _BOTTOM
 
     def svg(self, title: str, description: str = "") -> Markup:
         """The chart as an element that a screen reader reads as its title and description."""
@@ -145,13 +152,13 @@ class Chart:
             drawn.append(tag("text", text, class_="tick", x=at, y=bottom + 16, text_anchor="middle"))
         for value, text in self._y.ticks():
             _, down = self.place(self._x.low, value)
-            drawn.append(tag("line", class_="grid", x1=_LEFT, x2=right, y1=down, y2=down))
-            drawn.append(tag("text", text, class_="tick", x=_LEFT - 7, y=down + 4, text_anchor="end"))
-        drawn.append(tag("line", class_="axis", x1=_LEFT, x2=right, y1=bottom, y2=bottom))
+            drawn.append(tag("line", class_="grid", x1=self._left, x2=right, y1=down, y2=down))
+            drawn.append(tag("text", text, class_="tick", x=self._left - 7, y=down + 4, text_anchor="end"))
+        drawn.append(tag("line", class_="axis", x1=self._left, x2=right, y1=bottom, y2=bottom))
         drawn.append(
-            tag("text", self._x.title, class_="title", x=(_LEFT + right) / 2, y=bottom + 36, text_anchor="middle")
+            tag("text", self._x.title, class_="title", x=(self._left + right) / 2, y=bottom + 36, text_anchor="middle")
         )
-        drawn.append(tag("text", self._y.title, class_="title", x=4, y=_TOP - 8))
+        drawn.append(tag("text", self._y.title, class_="title", x=4, y=_TOP - 12))
         return drawn
 
 

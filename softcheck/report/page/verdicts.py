@@ -1,19 +1,21 @@
 """The strip of verdicts: one line for each variant, a verdict for each dtype, and its cause in one sentence."""
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from softcheck.explain import of_kind
 from softcheck.report import content, figures
-from softcheck.report.model import Finding, Report, VariantResult
+from softcheck.report.model import Finding, Report, VariantResult, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictLine:
-    """One variant: its result in each dtype of the report, None where it has none, and the sentences on them."""
+    """One variant: its verdicts in each dtype of the report with the anchors of their rows, and the sentences on them."""
 
     name: str
-    results: tuple[VariantResult | None, ...]
+    verdicts: tuple[tuple[tuple[Verdict, str], ...], ...]
     sentences: tuple[tuple[str, str], ...]
     """Sentences with the dtypes that they hold for; these are empty if the sentence holds for all."""
 
@@ -23,15 +25,21 @@ def contents(report: Report) -> Mapping[str, object] | None:
     if not report.variants:
         return None
     dtypes = list(content.by_dtype(report))
-    lines = []
-    for name in dict.fromkeys(result.name for result in report.variants):
-        found = {result.dtype: result for result in report.variants if result.name == name}
-        said: dict[str, list[str]] = {}
-        for dtype, result in found.items():
-            said.setdefault(sentence(result), []).append(dtype)
-        sentences = tuple((text, "" if len(said) == 1 else ", ".join(of)) for text, of in said.items())
-        lines.append(VerdictLine(content.one_line(name), tuple(found.get(d) for d in dtypes), sentences))
-    return {"dtypes": dtypes, "lines": lines, "row_anchor": row_anchor}
+    of_name: dict[str, list[tuple[VariantResult, str]]] = {}
+    for result, anchor in zip(report.variants, row_anchors(report), strict=True):
+        of_name.setdefault(result.name, []).append((result, anchor))
+    return {"dtypes": dtypes, "lines": [_line(name, found, dtypes) for name, found in of_name.items()]}
+
+
+def _line(name: str, found: Sequence[tuple[VariantResult, str]], dtypes: Sequence[str]) -> VerdictLine:
+    said: dict[str, list[str]] = {}
+    for result, _ in found:
+        said.setdefault(sentence(result), []).append(result.dtype)
+    return VerdictLine(
+        content.one_line(name),
+        tuple(tuple((result.verdict, anchor) for result, anchor in found if result.dtype == d) for d in dtypes),
+        tuple((text, "" if len(said) == 1 else ", ".join(dict.fromkeys(of))) for text, of in said.items()),
+    )
 
 
 def sentence(result: VariantResult) -> str:
@@ -61,8 +69,15 @@ def _of_kinds(findings: list[Finding]) -> str:
     return of_kind(kinds[0]).meaning + (f"; and {figures.plural(more, 'more kind')}" if more else "")
 
 
-def row_anchor(result: VariantResult) -> str:
-    """The id of a variant's row in the table, made of letters that need no escape in a link."""
-    return "row-" + "".join(
-        c if c.isascii() and c.isalnum() else f"-{ord(c):x}-" for c in f"{result.name} {result.dtype}"
-    )
+def row_anchors(report: Report) -> list[str]:
+    """The id of each result's row in the table of figures, in the report's order: ``row-one_block-float16``.
+
+    A second row of the same name and dtype, as of a second search, ends in its number.
+    """
+    seen: Counter[str] = Counter()
+    anchors = []
+    for result in report.variants:
+        slug = re.sub(r"[^a-z0-9_.]+", "-", f"{result.name} {result.dtype}".lower()).strip("-")
+        seen[slug] += 1
+        anchors.append(f"row-{slug}" + (f"-{seen[slug]}" if seen[slug] > 1 else ""))
+    return anchors

@@ -154,6 +154,19 @@ def fields(results: Iterable[Result]) -> list[Field]:
     return list(found.values())
 
 
+_MOST_FIELDS = 6
+"""Fields per dtype of which each is drawn."""
+
+
+def chosen(fields: Sequence[Field]) -> list[Field]:
+    """The fields to draw: all of a dtype that has few, else the first, the middle and the last of its sweep."""
+    found: list[Field] = []
+    for dtype in dict.fromkeys(field.dtype for field in fields):
+        of = [field for field in fields if field.dtype == dtype]
+        found += of if len(of) <= _MOST_FIELDS else [of[0], of[len(of) // 2], of[-1]]
+    return found
+
+
 def _point(speed: SpeedFigures, shape: ShapeSpeed, report: Report | None) -> Point | None:
     """A variant's point; None if it was not timed, or not judged."""
     rows = () if report is None else report.variants
