@@ -11,19 +11,25 @@ A test suite uses it so::
         generated_accuracy.search()
 
 which become one test per variant, dtype and case family and one per variant, dtype and probe; and one per variant and dtype.
-A test that passes without having called ``check()`` or ``search()`` has judged nothing, and fails.
+A test that passes without having called ``check()`` or ``search()`` has judged nothing, and fails. At the end stands one table of
+all that the tests have judged. A test that wants figures asks for ``softcheck_report`` beside one of these fixtures.
 """
 
 import os
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from softcheck.pytest_table import SuiteTable, attach
+
 if TYPE_CHECKING:
     from softcheck.cases.case import Case
+    from softcheck.report.model import Report
+    from softcheck.report.suite import JudgedTest
     from softcheck.run.session import Session
     from softcheck.testing import Accuracy, GeneratedAccuracy, ProbedAccuracy, Told
 
@@ -93,6 +99,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         default=None,
         help="fail, rather than skip, where a variant refuses a case for its size",
+    )
+    group.addoption(
+        "--softcheck-html", metavar="FILE", help="also write what was judged as a page that a browser shows, offline"
     )
 
 
@@ -171,8 +180,44 @@ def _seed(config: pytest.Config, written: str, where: str) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the marker with its arguments."""
+    """Registers the marker with its arguments, and the table in the process that reports."""
     config.addinivalue_line("markers", _MARKER)
+    if not hasattr(config, "workerinput"):
+
+        def draw(judged: "list[JudgedTest]", seconds: float) -> "Report":
+            return _report(config, judged, seconds)
+
+        config.pluginmanager.register(SuiteTable(draw, _page(config)), "softcheck_table")
+
+
+def _page(config: pytest.Config) -> Path | None:
+    """The file of ``--softcheck-html``, found out to be writable before anything runs; None if it was left out."""
+    written = config.getoption("--softcheck-html")
+    if written is None:
+        return None
+    from softcheck.errors import UsageError
+    from softcheck.report.output import check_writable
+
+    path = config.invocation_params.dir / str(written)
+    try:
+        check_writable(str(path))
+    except UsageError as error:
+        raise pytest.UsageError(f"softcheck: {error}".replace("--output", "--softcheck-html", 1)) from None
+    return path
+
+
+def _report(config: pytest.Config, judged: "list[JudgedTest]", seconds: float) -> "Report":
+    """The report of what tests have judged, one at least, in so many seconds."""
+    from softcheck.report.suite import suite_report
+
+    settings = _settings(config)
+    return suite_report(
+        judged,
+        command=["pytest", *map(str, config.invocation_params.args)],
+        seed=settings.seed,
+        require_all_sizes=settings.require_all_sizes,
+        seconds=seconds,
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -260,6 +305,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
             "the test has the accuracy marker and asks for none of its fixtures; write def test(accuracy): "
             "accuracy.check()"
         )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Sends with a test's report what the test has judged."""
+    report = yield
+    if call.when == "call":
+        attach(report, [subject.judged for subject in item.stash.get(_SUBJECTS, {}).values() if subject.has_judged])
+    return report
 
 
 def _fail_unjudged(why: str) -> NoReturn:
@@ -431,3 +485,24 @@ def generated_accuracy(request: pytest.FixtureRequest, softcheck_session: "Sessi
     subject = GeneratedAccuracy(softcheck_session, variant, dtype, settings.examples, **_common(request))
     request.node.stash.setdefault(_SUBJECTS, {})["generated_accuracy"] = subject
     return subject
+
+
+@pytest.fixture
+def softcheck_report(request: pytest.FixtureRequest) -> "Callable[[], Report]":
+    """A function that gives the report of what this test has judged so far, for those who want figures.
+
+    A test asks for it beside ``accuracy`` or ``generated_accuracy`` and calls it once that has judged. The report has one row,
+    of the test's variant and dtype: ``softcheck_report().variants[0].max_ulp``.
+    """
+    from softcheck.errors import UsageError
+
+    begun = time.monotonic()
+
+    def report() -> "Report":
+        subjects = request.node.stash.get(_SUBJECTS, {}).values()
+        judged = [subject.judged for subject in subjects if subject.has_judged]
+        if not judged:
+            raise UsageError("softcheck_report: this test has judged nothing yet; call accuracy.check() before it")
+        return _report(request.config, judged, time.monotonic() - begun)
+
+    return report
