@@ -6,16 +6,14 @@ import re
 import shlex
 import shutil
 from pathlib import Path
-from unittest.mock import patch
 
 import click
 import numpy as np
 import pytest
 import readme_blocks
-from command import softcheck
+from command import parse, softcheck
 from variants.test_adapt import LAUNCHES, RECOGNISED
 
-from softcheck.cli.main import cli
 from softcheck.operations.registry import operation
 from softcheck.variants.forms import Form
 from softcheck.variants.recognise import Vocabulary, guesses
@@ -57,12 +55,6 @@ def folder(tmp_path_factory, device):
     shutil.copy(ROOT / "examples" / "padded_with_zero.py", made / "my_kernels.py")
     np.save(made / "logits.npy", np.random.default_rng(0).normal(size=(4, 100)).astype(np.float16))
     return made
-
-
-def parse(arguments):
-    """Lets click parse a command line, subcommands and options included, without running the command."""
-    with patch.object(click.Command, "invoke", return_value=None):
-        cli.main(args=arguments, prog_name="softcheck", standalone_mode=False)
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
