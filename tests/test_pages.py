@@ -14,6 +14,7 @@ import readme_blocks
 from command import parse, softcheck
 from variants.test_adapt import LAUNCHES, RECOGNISED
 
+from softcheck.contract import FindingKind
 from softcheck.operations.registry import operation
 from softcheck.variants.forms import Form
 from softcheck.variants.recognise import Vocabulary, guesses
@@ -99,6 +100,10 @@ def test_there_are_enough_signatures_and_commands():
     assert len(ROWS) >= 30
     assert len(BLOCKS) >= 8
     assert len(CHECKED) >= 4
+
+
+def test_the_contract_names_every_kind_of_finding():
+    assert {str(kind) for kind in FindingKind} <= set(re.findall(r"`(\w+)`", PAGES["docs/contract.md"]))
 
 
 def test_signatures_are_called_as_the_table_says():
