@@ -104,6 +104,13 @@ def test_a_page_of_nothing_is_not_written_and_one_that_can_not_be_is_refused_at_
     refused.stderr.fnmatch_lines(["*softcheck: --softcheck-html '*page.html': there is no folder*"])
 
 
+def test_a_run_that_was_ended_early_says_so(pytester):
+    ended = SUITE + "\ndef test_end():\n    pytest.exit('enough')\n"
+    result = run(pytester, "right", suite=ended)
+    assert verdicts(result) == {"right": "pass"}
+    result.stdout.fnmatch_lines(["1 variant: 1 pass; *; INTERRUPTED"])
+
+
 FIGURES = """
 import pytest
 
