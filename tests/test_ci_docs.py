@@ -82,6 +82,10 @@ CALLS = {
     for name, text in {**BLOCKS, "action.yml": ACTION}.items()
     for script in scripts(YAML(typ="safe").load(text))
     for call in calls(script)
+} | {
+    f"prose: {words}": call
+    for words in re.findall(r"`(softcheck [^`]+)`", re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL))
+    for call in calls(words)
 }
 
 

@@ -35,6 +35,11 @@ def test_a_report_is_annotated_and_its_saved_json_is_annotated_alike(repository)
     errors = [line for line in done.stdout.splitlines() if line.startswith("::error")]
     assert [line for line in drawn.stdout.splitlines() if line.startswith("::error")] == errors
     assert summary.read_text().count("## softcheck") == 1
+    again = softcheck(
+        "report", "kernels.py:zero", *ARGUMENTS, "--format", "github", "--baseline", "result.json", cwd=folder
+    )
+    assert again.stdout.startswith("::error file=src/kernels.py,line=5,")
+    assert "::notice title=softcheck compare::0 regressions" in again.stderr
 
 
 @pytest.mark.parametrize("name", ["exhaust", "search"])
