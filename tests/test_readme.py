@@ -9,6 +9,8 @@ import pytest
 import readme_blocks
 from command import softcheck
 
+from softcheck.operations.registry import OPERATIONS
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EVIDENCE = " ".join((ROOT / "docs" / "evidence.md").read_text(encoding="utf-8").split())
@@ -35,6 +37,10 @@ def test_the_readme_starts_from_nothing_with_two_commands():
         "pip install -c constraints.txt -e . && softcheck report --dtype float16",
         "pip install -c constraints.txt -e '.[test]' && pytest",
     ]
+
+
+def test_the_readme_names_every_operation():
+    assert [name for name in OPERATIONS if name not in README] == []
 
 
 def test_the_readme_quotes_what_its_second_command_prints():
