@@ -8,7 +8,6 @@ Errors are counted in ulp(max(|m| + L + |x_t|, 1)), since most kernels subtract 
 """
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.log_softmax import LOG_SOFTMAX
-from softcheck.operations.logsumexp import added, decimal_sum, largest, of_logarithms, row_bounds
+from softcheck.operations.logsumexp import added, largest, of_logarithms, row_bounds, shown
 from softcheck.operations.operation import Operand, Operation
 from softcheck.operations.row_gradient import gradient_of_rows
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
@@ -33,7 +32,7 @@ NO_INDEX = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
-class _CrossEntropy:
+class _RowLosses:
     ignored: int | None
 
     def at_target(self, values: Values) -> tuple[Values, Flags]:
@@ -59,10 +58,7 @@ class _CrossEntropy:
         return self.from_logarithms(values, LOG_SOFTMAX.prove(values, "nan"))
 
     def decimal(self, row: Values, _column: int, masked: FullyMasked) -> str:
-        exact = float(self.prove(row[None], masked).values[0, 0])
-        if not np.isfinite(exact) or exact == 0:
-            return f"{exact:g}"
-        return decimal_sum(row, Fraction(float(row.max())) - Fraction(float(self.at_target(row[None])[0][0, 0])))
+        return shown(self.prove(row[None], masked))
 
     def scale(self, values: Values, answers: Values) -> Values:
         picked, left_out = self.at_target(values)
@@ -94,7 +90,7 @@ def _of(*, ignore_index: float = NO_INDEX) -> Operation:
         raise UsageError(
             f"the ignore_index is {ignore_index:g}; expected a negative integer, such as -100, which is no column"
         )
-    of_rows = _CrossEntropy(ignored)
+    of_rows = _RowLosses(ignored)
     return Operation(
         name="cross_entropy",
         operands=(Operand("x", ("rows", "columns")), Operand("target", ("rows",))),

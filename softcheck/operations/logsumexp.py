@@ -8,13 +8,11 @@ Errors are counted in ulp(max(|m| + L, 1)): the sum of m and L cancels where the
 rounded to float32 is at least 1.
 """
 
-from decimal import Decimal
-from fractions import Fraction
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oracles import ball
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations.bounds import Bounds, Model
@@ -88,16 +86,14 @@ def _prove(values: Values, _masked: FullyMasked) -> Reference:
     return of_logarithms(values, LOG_SOFTMAX.prove(values, "nan"), largest(values))
 
 
-def decimal_sum(row: Values, number: Fraction, digits: int = 20) -> str:
-    """``number + L`` of an ordinary row in decimal, to ``digits`` significant digits of its larger term or better."""
-    logarithm = -Fraction(Decimal(ball.log_decimal(row, int(row.argmax()), 2 * digits)))
-    exact = number + logarithm
-    return f"{float(exact):.17g}" if exact else "0"
+def shown(answer: Reference) -> str:
+    """The one number of a reference in decimal, to 20 significant digits: a proven one is known to more, unless it cancels."""
+    high, low = float(answer.high[0, 0]), float(answer.low[0, 0])
+    return f"{Context(prec=20).add(Decimal(high), Decimal(low)):g}" if np.isfinite(high) else f"{high:g}"
 
 
-def _decimal(row: Values, _column: int, _masked: FullyMasked) -> str:
-    top = float(largest(row[None])[0, 0])
-    return decimal_sum(row, Fraction(top)) if np.isfinite(top) else f"{top:g}"
+def _decimal(row: Values, _column: int, masked: FullyMasked) -> str:
+    return shown(_prove(row[None], masked))
 
 
 def _scale(values: Values, answers: Values) -> Values:

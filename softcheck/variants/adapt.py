@@ -110,7 +110,8 @@ class Adapted:
         if likeliest.sure and not form.names & _TOLD_APART:
             return self._first(form, x, options)
         # What a call writes into its output shows on an output of NaN alone.
-        self._form = self._found_on_trial(x)
+        # A function of operands that gives something else is judged all the same, and found to give it.
+        self._form = self._found_on_trial(x) or (form if form.names & OPERANDS else None)
         if self._form is None:
             raise UsageError(self._refusal)
         return self._form(self._function, x, options)
@@ -289,7 +290,7 @@ def _unknown_call(function: Callable[..., Any]) -> str:
         signature = "(...)"
     name = getattr(function, "__name__", type(function).__name__)
     return (
-        f"{name}{signature} can't be called with one matrix, and no other call of it was found to give a softmax; "
+        f"{name}{signature} can't be called with one matrix, and no other call of it was found to give an answer; "
         "say how it is called by --call, as in --call 'f(x, dim=-1)' or --call 'f(out, x)', or write a wrapper."
     )
 

@@ -176,7 +176,7 @@ class Form:
 
         if self._operation is None or not isinstance(x, torch.Tensor):
             return None
-        given |= self._operation.parameters
+        given |= {name: _plain(value) for name, value in self._operation.parameters.items()}
         if "scale" in given:
             given["temperature"] = 1.0 / given["scale"]
         if self._operation.arguments is None:
@@ -199,6 +199,11 @@ class Form:
         if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
             return given["out"]
         return given["copy"] if value is None and "copy" in self.names else value
+
+
+def _plain(number: float) -> float:
+    """The number, as an integer if it is one: ``ignore_index`` is an int."""
+    return int(number) if math.isfinite(number) and number == int(number) and abs(number) > 1 else number
 
 
 def _parts(value: Any) -> dict[str, Any]:
