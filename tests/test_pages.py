@@ -28,7 +28,7 @@ COMMANDS = [(page, c) for page, text in PAGES.items() for c in readme_blocks.com
 CHECKED = [(page, block) for page, text in PAGES.items() for block in readme_blocks.blocks(text) if block.checked]
 BLOCKS = [
     re.findall(r"\$ softcheck (.*)\n((?:[^$].*\n|\n)*)", block)
-    for page in ("tutorial", "own_kernel", "corpora")
+    for page in ("tutorial", "own_kernel", "operations", "corpora")
     for block in re.findall(r"```console\n([^`]*…[^`]*)```", PAGES[f"docs/{page}.md"])
 ]
 """Commands of a block, each with the lines that it prints. `…` stands for what is left out, so a block with one is run."""
@@ -50,7 +50,7 @@ def device(request):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, device):
     made = tmp_path_factory.mktemp("session")
-    kernels = (ROOT / "tests" / "kernels" / name for name in ("signatures.py", "masked.py"))
+    kernels = (ROOT / "tests" / "kernels" / name for name in ("signatures.py", "masked.py", "row_answers.py"))
     for file in (*(ROOT / "examples").glob("*.py"), *kernels):
         shutil.copy(file, made)
     shutil.copy(ROOT / "examples" / "padded_with_zero.py", made / "my_kernels.py")
