@@ -78,7 +78,7 @@ def judge(
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             doubtful = block.doubtful_rows()
             if len(doubtful):
-                block = block.with_reference(doubtful, operation.prove(logits[doubtful], fully_masked))
+                block = block.with_reference(doubtful, operation.prove(logits[doubtful], fmt, fully_masked))
             summary.add(block, len(doubtful), None if standard is None else block.largest_share(standard))
     measured = summary.measurement(rows, columns)
     return measured if standard is None else msgspec.structs.replace(measured, contract=arithmetic)
