@@ -50,7 +50,9 @@ def device(request):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, device):
     made = tmp_path_factory.mktemp("session")
-    kernels = (ROOT / "tests" / "kernels" / name for name in ("signatures.py", "masked.py", "row_answers.py"))
+    kernels = (
+        ROOT / "tests" / "kernels" / name for name in ("signatures.py", "masked.py", "row_answers.py", "backwards.py")
+    )
     for file in (*(ROOT / "examples").glob("*.py"), *kernels):
         shutil.copy(file, made)
     shutil.copy(ROOT / "examples" / "padded_with_zero.py", made / "my_kernels.py")
