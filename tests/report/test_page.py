@@ -185,7 +185,12 @@ def test_a_long_sweep_draws_three_shapes_and_one_table_of_all():
 
 
 def test_a_histogram_stands_over_torchs_own_of_the_same_operation():
-    names = {"torch": "softmax", "mine": "softmax", "torch_log_softmax": "log_softmax", "mine_too": "log_softmax"}
+    names = {
+        "torch": "softmax",
+        "mine": "softmax",
+        "torch_log_softmax@operation=log_softmax": "log_softmax",
+        "mine_too": "log_softmax",
+    }
     rows = [
         msgspec.structs.replace(PASSING, name=name, operation=operation, histogram=BINS)
         for name, operation in names.items()
