@@ -72,6 +72,8 @@ class _Planned:
     """The way, and the shapes that take the path."""
     bits: Callable[[], Bits]
     """Makes the input: telling rows take time."""
+    path: CallPath | None = None
+    """The path that exploration found for the call."""
 
 
 def try_circumstances(
@@ -176,7 +178,9 @@ def _on_paths(
         some = [shapes[i] for i in rng.integers(0, len(shapes), _PER_PATH)]
         for shape in dict.fromkeys([shapes[0], max(shapes, key=lambda s: s.columns), max(shapes), *some]):
             if space.fits(shape):
-                yield _Planned(way, words, partial(_rows_of, shape, source, subject.setting.fmt, rng, way))
+                yield _Planned(
+                    way, words, partial(_rows_of, shape, source, subject.setting.fmt, rng, way), found[shape]
+                )
 
 
 def _rows_of(shape: Shape, source: Source, fmt: Format, rng: np.random.Generator, way: _Variation) -> Bits:
@@ -232,6 +236,7 @@ def _judged(subject: Subject, planned: Iterator[_Planned]) -> Outcome:
     failing: dict[tuple[str, FindingKind], list[Shape]] = defaultdict(list)
     first: dict[tuple[str, FindingKind], Violation] = {}
     fatal, skipped = False, None
+    taken: set[CallPath] = set()
     for each in planned:
         bits = each.bits()
         words, shape = each.words, Shape(*bits.shape)
@@ -243,6 +248,7 @@ def _judged(subject: Subject, planned: Iterator[_Planned]) -> Outcome:
             continue
         [(_, found)] = calls.settle()
         tried[words].append(shape)
+        taken |= {each.path} if each.path is not None else set()
         for violation in found.violations:
             if violation.kind in _WRONG:
                 key = words, violation.kind
@@ -260,6 +266,8 @@ def _judged(subject: Subject, planned: Iterator[_Planned]) -> Outcome:
             )
             for (words, kind), violation in first.items()
         ),
+        lines=tuple(sorted(set().union(*(path.lines for path in taken)))),
+        arcs=tuple(sorted(set().union(*(path.arcs for path in taken)))),
         fatal=fatal,
         skipped=skipped,
     )

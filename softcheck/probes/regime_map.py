@@ -162,7 +162,7 @@ def _following(group: _Group) -> int:
 
 def _explains(model: CallPath, shape: Shape, path: CallPath) -> bool:
     """True if a path of this shape is what the model's path would be for the shape."""
-    if len(model.launches) != len(path.launches) or model._replace(launches=()) != path._replace(launches=()):
+    if len(model.launches) != len(path.launches) or model._replace(launches=()).key != path._replace(launches=()).key:
         return False
     return all(map(partial(_explains_launch, shape), model.launches, path.launches))
 

@@ -79,7 +79,7 @@ class Tour:
         self._limits = limits
         self._rng = rng
         self._source = source
-        self._recorder = Recorder(source.files)
+        self._recorder = Recorder(source.files, conditions=source.condition_lines)
         self._calls = Calls(subject, self._traced, most=MOST if subject.setting.on_gpu else 1)
         self._fatal = False
         self._skipped: str | None = None
@@ -188,6 +188,7 @@ class Tour:
             shapes=tuple((shape.rows, shape.columns) for shape in shapes),
             paths=tuple(paths[shape].name if shape in paths else "" for shape in shapes),
             lines=tuple(sorted(lines)),
+            arcs=tuple(sorted(self._recorder.arcs.union(*(path.arcs for path in paths.values())))),
             failing_shapes={
                 kind: tuple(dict.fromkeys((shape.rows, shape.columns) for shape in broken))
                 for kind, broken in self._failing.items()
