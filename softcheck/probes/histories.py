@@ -15,7 +15,7 @@ from typing import NoReturn
 import hypothesis
 import msgspec
 
-from softcheck.contract import VALUE_KINDS, FindingKind, Violation
+from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.probes import at_once
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe
@@ -35,7 +35,6 @@ _RANDOM, _RANDOM_IF_QUICK = 5, 2
 """Random histories, the first of them of ordinary steps alone."""
 _TOLD = 4
 """Calls at the beginning and at the end of a long history that a message tells."""
-_WRONG = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT, FindingKind.WRONG_LAYOUT}
 
 
 class _Histories(GroupedProbe):
@@ -201,7 +200,7 @@ class _InTurn:
     def _told(self, shortest: _ShownError, *, varies: bool) -> Violation:
         """Returns the violation of a history, with the history in its words."""
         shown = shortest.violation
-        is_wrong = shown.kind in _WRONG
+        is_wrong = shown.kind in WRONG_KINDS
         *before, last = map(str, shortest.steps[-1:] if varies else shortest.steps)
         words = f"{last} is wrong, and right alone" if is_wrong else last
         if varies:
@@ -262,4 +261,4 @@ def _in_order(steps: Sequence[str]) -> str:
 
 def _is_like(one: Violation, other: Violation) -> bool:
     """True if two violations say the same: a wrong value, or the same other kind."""
-    return one.kind is other.kind or (one.kind in _WRONG and other.kind in _WRONG)
+    return one.kind is other.kind or (one.kind in WRONG_KINDS and other.kind in WRONG_KINDS)

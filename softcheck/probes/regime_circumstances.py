@@ -21,7 +21,7 @@ from oracles.formats import Bits, Format, Values, encode
 from softcheck.calling.call import place
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.telling import telling_batch
-from softcheck.contract import VALUE_KINDS, FindingKind, Violation
+from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.errors import UninterpretableError
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.judged import Calls
@@ -35,9 +35,6 @@ from softcheck.probes.sweep import merged
 from softcheck.variants.exploration import explore
 from softcheck.variants.signatures import CallPath
 from softcheck.variants.source import Source
-
-_WRONG = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT, FindingKind.WRONG_LAYOUT}
-"""Kinds of findings here. Whether a circumstance is refused is for other probes."""
 
 _STRIDED = ("transposed", "row-step", "every-second-column", "expanded-rows", "column-slice", "transposed-slice")
 _ROWS, _COLUMNS = (1, 2, 3, 17, 33, 65, 129), (1, 2, 8, 17, 40, 129, 257, 1025)
@@ -250,7 +247,7 @@ def _judged(subject: Subject, planned: Iterator[_Planned]) -> Outcome:
         tried[words].append(shape)
         taken |= {each.path} if each.path is not None else set()
         for violation in found.violations:
-            if violation.kind in _WRONG:
+            if violation.kind in WRONG_KINDS:
                 key = words, violation.kind
                 first[key] = merged(first.get(key), violation, first=False)
                 failing[key].append(shape)

@@ -9,6 +9,9 @@ from itertools import chain
 from softcheck.probes.predicate import describe
 from softcheck.probes.shape_plan import Shape
 
+LISTED = "rows x columns = "
+"""The beginning of a list of shapes, which stands where no predicate holds."""
+
 _SHOWN = 4
 _LONGEST = 70
 """Characters of a predicate, beyond which a list of shapes says more."""
@@ -38,7 +41,7 @@ def describe_shapes(tried: Collection[Shape], failing: Collection[Shape]) -> str
             return words
     shown = sorted(failing, key=lambda shape: shape.elements)[:_SHOWN]
     more = f" and {len(failing) - _SHOWN} more" if len(failing) > _SHOWN else ""
-    return f"rows x columns = {', '.join(map(str, shown))}{more}"
+    return f"{LISTED}{', '.join(map(str, shown))}{more}"
 
 
 def _alone(tried: Collection[Shape], failing: Collection[Shape]) -> Iterator[str]:
