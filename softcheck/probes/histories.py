@@ -180,7 +180,7 @@ class _InTurn:
 
     def player(self) -> Player:
         """Returns a player on a fresh copy."""
-        return Player(self._subject, self._copies.one())
+        return Player(self._subject, self._copies)
 
     def is_new(self, violation: Violation, step: Step) -> bool:
         """True if the step's circumstances cause a violation: the same values keep the promise alone."""

@@ -6,6 +6,7 @@ Every output is judged when it comes, and compared with itself at the end.
 import gc
 import inspect
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -19,6 +20,7 @@ from softcheck.errors import UninterpretableError, UsageError
 from softcheck.judge.by_contract import judge_call
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
+from softcheck.probes.clock import StandInClock
 from softcheck.probes.helpers import differing
 from softcheck.probes.modes import REQUIRES_GRAD, Function, in_mode
 from softcheck.probes.poison import nan_filled
@@ -31,6 +33,9 @@ _LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUND
 
 
 _MANY_ELEMENTS = 1 << 13
+
+_SLEPT = 0.1
+"""Seconds of the longest pause that is slept through; of a longer one a stand-in clock alone tells."""
 
 _INFERENCE_TENSOR = "nference tensor"
 """A part of torch's messages about tensors made in inference mode."""
@@ -53,7 +58,8 @@ class Copies:
         if not self.are_fresh:
             return function
         try:
-            copy = load_anew(self._subject.variant.name).function
+            with StandInClock().shown():
+                copy = load_anew(self._subject.variant.name).function
         except UsageError:
             self.are_fresh = False
             return function
@@ -66,9 +72,12 @@ class Copies:
 class Player:
     """Makes the steps of one history. Every violation that a step shows is returned; none is judged twice."""
 
-    def __init__(self, subject: Subject, function: Function) -> None:
+    def __init__(self, subject: Subject, copies: Copies) -> None:
         self._subject = subject
-        self._function = function
+        function = copies.one()
+        # What outlives a history must not have seen another time.
+        self._clock = StandInClock() if copies.are_fresh else None
+        self._function = function if self._clock is None else self._clock.showing(function)
         self._last: dict[tuple[int, int, str, str], Placed] = {}
         self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
         self.fatal = False
@@ -81,6 +90,7 @@ class Player:
         if step.act != "call":
             self._act(step)
             return ()
+        self._pause(step.later)
         bits = step.bits()
         placed = self._placed(step, bits)
         if step.failing:
@@ -135,6 +145,12 @@ class Player:
             self._last.pop(key, None)
         self._last[key] = place(bits, fmt, step.placing(), device)
         return self._last[key]
+
+    def _pause(self, seconds: float) -> None:
+        if seconds <= _SLEPT:
+            time.sleep(seconds)
+        if self._clock is not None:
+            self._clock.move(seconds)
 
     def _act(self, step: Step) -> None:
         device = self._subject.device

@@ -26,7 +26,7 @@ import numpy, torch
 from torch.overrides import TorchFunctionMode
 
 torch.set_deterministic_debug_mode("warn")  # New memory is filled with NaN.
-sys.path.insert(0, {folder!r})
+{clock}sys.path.insert(0, {folder!r})
 {imported}
 
 def values(seed, rows, columns, dtype):
@@ -47,6 +47,17 @@ class failing(TorchFunctionMode):
             raise torch.OutOfMemoryError("out of memory")
         return func(*args, **(kwargs or {}))
 '''
+
+_CLOCK = """
+import time
+passed = 0.0  # Seconds by which Python's clocks are ahead.
+def ahead(read, units):
+    return lambda: read() + type(read())(passed * units)
+for name in ("time", "monotonic", "perf_counter"):
+    setattr(time, name, ahead(getattr(time, name), 1))
+    setattr(time, name + "_ns", ahead(getattr(time, name + "_ns"), 10**9))
+"""
+"""What goes before the variant's import where time passes in a history."""
 
 _LAYOUTS = {
     "packed": "{new}",
@@ -80,7 +91,12 @@ def with_script(violation: Violation, subject: Subject, steps: Sequence[Step]) -
     folder, line = imported
     words = "\n".join(textwrap.wrap(violation.message.partition(": row ")[0].replace("\\", "/").replace('"', "'"), 100))
     text = _HEAD.format(
-        words=words, interpreted=not subject.setting.on_gpu, folder=folder, imported=line, device=subject.device.type
+        words=words,
+        clock=_CLOCK * any(step.later for step in steps),
+        interpreted=not subject.setting.on_gpu,
+        folder=folder,
+        imported=line,
+        device=subject.device.type,
     )
     text += _FAILING * any(step.failing for step in steps) + "\n"
     lines: list[str] = []
@@ -145,6 +161,7 @@ def _step(step: Step, number: int, tensors: dict[tuple[int, int, str, str], str]
             "except Exception:",
             "    pass",
         ]
+    lines += [f"passed += {step.later:g}"] * bool(step.later)
     return [*lines, *_call(step.mode, x, f"y{number}")]
 
 

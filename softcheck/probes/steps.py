@@ -42,6 +42,8 @@ class Step:
     """Number of the allocation at which a first attempt at this call runs out of memory; 0 for no such attempt."""
     mode: str = ""
     """One of ``softcheck.probes.modes``; empty for none."""
+    later: float = 0.0
+    """Seconds that pass before the call; the time of other steps all but stands still."""
     seed: int = 0
 
     def __str__(self) -> str:
@@ -53,12 +55,13 @@ class Step:
             self.memory, []
         )
         told += [f"at a second attempt, since allocation {self.failing} of the first one failed"] * bool(self.failing)
-        return f"softmax({', '.join(told)}){f' with {self.mode}' if self.mode else ''}"
+        words = f"softmax({', '.join(told)}){f' with {self.mode}' if self.mode else ''}"
+        return f"{words} {self.later:g} s later" if self.later else words
 
     @property
     def alone(self) -> "Step":
         """The same values in the same layout, in fresh memory and in no special mode."""
-        return replace(self, memory="new", mode="", failing=0)
+        return replace(self, memory="new", mode="", failing=0, later=0.0)
 
     def placing(self) -> Layout:
         """Strides and offset of the input."""
@@ -83,6 +86,9 @@ class Step:
 
 _WIDTHS = 36
 """Widths in a row: more than most caches hold."""
+_PAUSES = (2.0, 3700.0, 30.0, 0.06)
+"""Seconds after which what a variant keeps for a moment, for ten seconds, a minute or an hour is too old."""
+
 Change = Mapping[str, Any]
 """Fields that make a circumstance of an ordinary step."""
 
@@ -153,6 +159,7 @@ def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) 
         _each("contents", ("nan", "masked-row", "infinity", "peak")),
         [{"memory": "same"}],
         [{"memory": "freed"}],
+        _each("later", _PAUSES),
         # A width of its own each time: what is kept for a width is made in the attempt that fails.
         [{"failing": 1 + n % 3, "columns": max(columns - 2 - 2 * n, 1)} for n in range(6)],
         _each("act", [act for act in BESIDE if act != "undeclared-dtype" or "float64" not in declared.dtypes]),
