@@ -22,8 +22,9 @@ from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
 from softcheck.probes.clock import StandInClock
 from softcheck.probes.helpers import differing
-from softcheck.probes.modes import REQUIRES_GRAD, Function, in_mode
+from softcheck.probes.modes import GRAPH, REQUIRES_GRAD, Function, in_mode
 from softcheck.probes.poison import nan_filled
+from softcheck.probes.replays import Replays
 from softcheck.probes.steps import Step
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.registry import load_anew
@@ -78,6 +79,7 @@ class Player:
         # What outlives a history must not have seen another time.
         self._clock = StandInClock() if copies.are_fresh else None
         self._function = function if self._clock is None else self._clock.showing(function)
+        self._replays = Replays()
         self._last: dict[tuple[int, int, str, str], Placed] = {}
         self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
         self.fatal = False
@@ -90,6 +92,7 @@ class Player:
         if step.act != "call":
             self._act(step)
             return ()
+        self._replays.note(step.rows, step.columns, step.dtype, step.layout)
         self._pause(step.later)
         bits = step.bits()
         placed = self._placed(step, bits)
@@ -97,9 +100,11 @@ class Player:
             with handing_out(_failing(step.failing)):
                 self._call_in_vain(placed.view)
         placed.view.requires_grad_(step.mode == REQUIRES_GRAD)
+        is_graph = step.mode == GRAPH
+        function = self._replays.replaying(self._function) if is_graph else in_mode(self._function, step.mode)
         try:
             with nan_filled():
-                returned = call_on_device(in_mode(self._function, step.mode), placed)
+                returned = call_on_device(function, placed)
         except UninterpretableError as error:
             self.unable = str(error)
             return ()
@@ -160,6 +165,7 @@ class Player:
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             return
+        self._replays.note(step.act)
         x = place(step.bits(), FORMATS[step.dtype], step.placing(), device).view
         if step.act == "one-dimensional":
             x = x.flatten()

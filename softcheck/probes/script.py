@@ -10,7 +10,7 @@ import torch
 from softcheck.calling.call import TORCH_DTYPES
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.probes.base import Subject
-from softcheck.probes.modes import REQUIRES_GRAD, STREAM, THREAD
+from softcheck.probes.modes import GRAPH, REQUIRES_GRAD, STREAM, STREAMS, THREAD
 from softcheck.probes.steps import Step
 from softcheck.variants.registry import resolve
 
@@ -47,6 +47,27 @@ class failing(TorchFunctionMode):
             raise torch.OutOfMemoryError("out of memory")
         return func(*args, **(kwargs or {}))
 '''
+
+_REPLAYED = """
+kept = {}
+def replayed(x):
+    key = x.shape, x.dtype, x.stride()
+    if key not in kept:
+        static, graph, side = torch.zeros_like(x), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                softmax(static)
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.cuda.graph(graph):
+            y = softmax(static)
+        kept.clear()
+        kept[key] = static, graph, y
+    static, graph, y = kept[key]
+    static.copy_(x)
+    graph.replay()
+    return y.clone()
+"""
 
 _CLOCK = """
 import time
@@ -98,7 +119,9 @@ def with_script(violation: Violation, subject: Subject, steps: Sequence[Step]) -
         imported=line,
         device=subject.device.type,
     )
-    text += _FAILING * any(step.failing for step in steps) + "\n"
+    text += (
+        _FAILING * any(step.failing for step in steps) + _REPLAYED * any(step.mode == GRAPH for step in steps) + "\n"
+    )
     lines: list[str] = []
     tensors: dict[tuple[int, int, str, str], str] = {}
     for number, step in enumerate(steps):
@@ -175,21 +198,28 @@ def _call(mode: str, x: str, y: str) -> list[str]:
     if mode == THREAD:
         call = f"threading.Thread(target=lambda: globals().update({y}=softmax({x})))"
         return [f"thread = {call}", "thread.start()", "thread.join()"]
-    if mode == STREAM:
-        wait = "stream.wait_stream(torch.cuda.current_stream())"
-        return [
-            "stream = torch.cuda.Stream()",
-            wait,
-            "with torch.cuda.stream(stream):",
-            f"    {plain}",
-            "stream.synchronize()",
-        ]
+    if mode in {STREAM, STREAMS, GRAPH}:
+        return [f"{y} = replayed({x})"] if mode == GRAPH else _on_streams(x, y, beside=mode == STREAMS)
     if "set_default_dtype" in mode:
         return ["before = torch.get_default_dtype()", mode, plain, "torch.set_default_dtype(before)"]
     context = mode.replace("torch.autocast(", f"torch.autocast({x}.device.type, ").replace(
         "torch.set_default_device(x.device)", f"torch.device({x}.device)"
     )
     return [f"with {context}:", f"    {plain}"]
+
+
+def _on_streams(x: str, y: str, *, beside: bool) -> list[str]:
+    """The lines of a call on another stream, which a call on other values on a third stream runs beside."""
+    streams = ["stream", "beside"] if beside else ["stream"]
+    lines = [f"{name} = torch.cuda.Stream()" for name in streams]
+    if beside:
+        lines += [f"other = -{x}", "work = torch.ones(4096, 4096, dtype=torch.bfloat16, device=other.device)"]
+        lines += ["for _ in range(9):", "    work @ work"]
+    lines += [f"{name}.wait_stream(torch.cuda.current_stream())" for name in streams]
+    lines += ["with torch.cuda.stream(stream):", f"    {y} = softmax({x})"]
+    if beside:
+        lines += ["with torch.cuda.stream(beside):", "    softmax(other)"]
+    return [*lines, "torch.cuda.synchronize()"]
 
 
 def _compared(step: Step, subject: Subject, y: str, tensors: dict[tuple[int, int, str, str], str]) -> list[str]:
