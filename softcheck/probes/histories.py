@@ -42,7 +42,10 @@ class _Histories(GroupedProbe):
         shapes = [(3, 129), (34, 1032)] if setting.on_gpu else [(2, 129)]
         chosen = [(rows, columns) for rows, columns in shapes if setting.takes(columns)] or [(2, 1)]
         found = [
-            Trial(f"in-turn-{rows}x{columns}", Step(rows=rows, columns=columns, dtype=setting.dtype))
+            Trial(
+                f"in-turn-{rows}x{columns}",
+                Step(rows=rows, columns=columns, dtype=setting.dtype, function=setting.operation.name),
+            )
             for rows, columns in (chosen[:1] if setting.quick else chosen)
         ]
         return [*found, *(Trial(label, act) for label, act in at_once.trials(setting).items())]

@@ -105,9 +105,17 @@ _BESIDE = {
 
 
 def with_script(violation: Violation, subject: Subject, steps: Sequence[Step]) -> Violation:
-    """Adds the script of these steps, of which the last breaks the promise, if one can be written."""
-    imported = _imported(subject)
-    if imported is None or violation.kind not in _COMPARED | {FindingKind.OUTPUT_REUSED, FindingKind.RAISED}:
+    """Adds the script of these steps, of which the last breaks the promise, if one can be written.
+
+    What is written for softmax here becomes another operation by its name, which is that of torch's function too.
+    """
+    name = subject.setting.operation.name
+    imported = _imported(subject, name)
+    if (
+        imported is None
+        or not hasattr(torch, name)
+        or violation.kind not in _COMPARED | {FindingKind.OUTPUT_REUSED, FindingKind.RAISED}
+    ):
         return violation
     folder, line = imported
     words = "\n".join(textwrap.wrap(violation.message.partition(": row ")[0].replace("\\", "/").replace('"', "'"), 100))
@@ -119,9 +127,7 @@ def with_script(violation: Violation, subject: Subject, steps: Sequence[Step]) -
         imported=line,
         device=subject.device.type,
     )
-    text += (
-        _FAILING * any(step.failing for step in steps) + _REPLAYED * any(step.mode == GRAPH for step in steps) + "\n"
-    )
+    body = _FAILING * any(step.failing for step in steps) + _REPLAYED * any(step.mode == GRAPH for step in steps)
     lines: list[str] = []
     tensors: dict[tuple[int, int, str, str], str] = {}
     for number, step in enumerate(steps):
@@ -137,11 +143,12 @@ def with_script(violation: Violation, subject: Subject, steps: Sequence[Step]) -
             f"assert torch.equal(y{n}.nan_to_num(), came{n}.nan_to_num()), 'y{n} changed after it was returned'"
             for n in called
         ]
-    return msgspec.structs.replace(violation, script=text + "\n".join(lines) + "\n")
+    body += "\n" + "\n".join(lines) + "\n"
+    return msgspec.structs.replace(violation, script=text + body.replace("softmax", name))
 
 
-def _imported(subject: Subject) -> tuple[str, str] | None:
-    """Returns the folder to import from and the lines that define ``softmax``; None for a call with other names."""
+def _imported(subject: Subject, name: str) -> tuple[str, str] | None:
+    """Returns the folder to import from and the lines that define the operation; None for a call with other names."""
     where = resolve(subject.variant.name)
     call = subject.variant.call or "f(x)"
     names = {node.id for node in ast.walk(ast.parse(call, mode="eval")) if isinstance(node, ast.Name)}
@@ -150,7 +157,7 @@ def _imported(subject: Subject) -> tuple[str, str] | None:
     folder, _, file = where.location.rpartition("/")
     module = file.removesuffix(".py") if where.kind == "file" else where.location
     lines = f"f = importlib.import_module({module!r}).{where.function}\n"
-    return folder, lines + ("softmax = f" if call == "f(x)" else f"def softmax(x):\n    return {call}")
+    return folder, lines + (f"{name} = f" if call == "f(x)" else f"def {name}(x):\n    return {call}")
 
 
 def _step(step: Step, number: int, tensors: dict[tuple[int, int, str, str], str]) -> list[str]:
@@ -228,7 +235,10 @@ def _compared(step: Step, subject: Subject, y: str, tensors: dict[tuple[int, int
     x = tensors[step.rows, step.columns, step.dtype, step.layout]
     tolerance = info.eps * (16 if info.bits < 32 else 256)
     lines = ["", f"expected = torch.softmax({x}.detach().double(), dim=-1)"]
+    operation = subject.setting.operation
     if step.contents == "masked-row" and subject.setting.declaration.fully_masked == "zero":
-        lines.append("expected = expected.nan_to_num(0.0)")
+        masked = "0.0" if operation.least_scale == 0.0 else "float('-inf')"
+        lines.append(f"expected = torch.where(expected.isnan(), {masked}, expected)")
     compare = f"torch.testing.assert_close({y}.detach().double(), expected, rtol={tolerance:.1e}"
-    return [*lines, f"{compare}, atol={2 * info.smallest_normal * info.eps:.1e}, equal_nan=True)"]
+    least = max(2 * info.smallest_normal * info.eps, tolerance * operation.least_scale)
+    return [*lines, f"{compare}, atol={least:.1e}, equal_nan=True)"]

@@ -18,9 +18,9 @@ BESIDE = ("collect", "one-dimensional", "integers", "undeclared-dtype")
 
 _WORDS = {
     "collect": "gc.collect() and torch.cuda.empty_cache()",
-    "one-dimensional": "softmax(one dimension), whatever it gives",
-    "integers": "softmax(int64), whatever it gives",
-    "undeclared-dtype": "softmax(float64, which is not declared), whatever it gives",
+    "one-dimensional": "{function}(one dimension), whatever it gives",
+    "integers": "{function}(int64), whatever it gives",
+    "undeclared-dtype": "{function}(float64, which is not declared), whatever it gives",
 }
 
 
@@ -45,17 +45,19 @@ class Step:
     later: float = 0.0
     """Seconds that pass before the call; the time of other steps all but stands still."""
     seed: int = 0
+    function: str = "softmax"
+    """The operation's name, for words."""
 
     def __str__(self) -> str:
         if self.act != "call":
-            return _WORDS[self.act]
+            return _WORDS[self.act].format(function=self.function)
         told = [f"{self.dtype} [{self.rows}, {self.columns}]"]
         told += [words for words in (self.layout, self.contents) if words not in {"packed", "ordinary"}]
         told += {"same": ["the same tensor with new values"], "freed": ["where a freed tensor lay"]}.get(
             self.memory, []
         )
         told += [f"at a second attempt, since allocation {self.failing} of the first one failed"] * bool(self.failing)
-        words = f"softmax({', '.join(told)}){f' with {self.mode}' if self.mode else ''}"
+        words = f"{self.function}({', '.join(told)}){f' with {self.mode}' if self.mode else ''}"
         return f"{words} {self.later:g} s later" if self.later else words
 
     @property

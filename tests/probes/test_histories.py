@@ -316,24 +316,35 @@ def softmax(x):
     assert "after softmax(float32 [2, 129]): " in shown.violation.message
 
 
-@pytest.mark.parametrize("seconds", [0.05, 3600.0])
-def test_what_goes_wrong_after_a_pause_is_found_and_told_with_a_script(tmp_path, seconds):
-    source = f"""
+AFTER_A_PAUSE = """
 import time
+from softcheck.variants.declaration import variant
 last = None
+@variant(operation="{operation}")
 def softmax(x):
     global last
     now, before, last = time.perf_counter(), last, time.perf_counter()
-    return torch.softmax(x, dim=-1) * (2 if before is not None and now - before > {seconds} else 1)
+    return torch.{operation}(x, dim=-1) * (2 if before is not None and now - before > {seconds} else 1)
 """
-    [shown] = probed(tmp_path, source).findings
+
+
+@pytest.mark.parametrize("seconds", [0.05, 1.0, 20.0])
+def test_what_goes_wrong_after_a_pause_is_found(tmp_path, seconds):
+    [shown] = probed(tmp_path, AFTER_A_PAUSE.format(operation="softmax", seconds=seconds)).findings
     assert " s later is wrong, and right alone, after softmax(float32 [2, 129]): " in shown.violation.message
-    if seconds > 1000:
-        assert "\npassed += 3700\n" in shown.violation.script
-        ran = subprocess.run(
-            [sys.executable, "-c", shown.violation.script], capture_output=True, text=True, check=False
-        )
-        assert "AssertionError: Tensor-likes are not close" in ran.stderr
+
+
+def test_the_script_lets_time_pass_and_compares_with_the_operation(tmp_path):
+    source = AFTER_A_PAUSE.format(operation="log_softmax", seconds=3600)
+    [shown] = probed(tmp_path, source).findings
+    assert " s later is wrong, and right alone, after log_softmax(float32 [2, 129]): " in shown.violation.message
+    assert "\npassed += 3700\n" in shown.violation.script
+    script = [sys.executable, "-c", shown.violation.script]
+    assert (
+        b"AssertionError: Tensor-likes are not close" in subprocess.run(script, capture_output=True, check=False).stderr
+    )
+    (tmp_path / "kernels.py").write_text(f"import torch\n{source.replace('(2 if', '(1 if')}", encoding="utf-8")
+    subprocess.run(script, check=True)
 
 
 def test_time_goes_on_for_a_variant_that_waits_and_is_the_real_one_afterwards(tmp_path):
