@@ -8,8 +8,8 @@ from typing import Any
 
 from softcheck.probes.modes import Function
 
-_TICK = 1000
-"""Nanoseconds by which each reading is later than the one before, so that a loop that waits comes to its end."""
+TICK = 1e-6
+"""Seconds between two readings. A loop that waits comes to its end."""
 
 _REAL: dict[str, Callable[[], Any]] = {
     name: getattr(time, name)
@@ -23,6 +23,8 @@ class StandInClock:
     def __init__(self) -> None:
         self._begun = {name: read() for name, read in _REAL.items()}
         self._passed = 0
+        self.tick = TICK
+        """Seconds by which each reading is later than the one before."""
 
     def move(self, seconds: float) -> None:
         """Lets so much time pass."""
@@ -30,7 +32,7 @@ class StandInClock:
 
     def read(self, name: str) -> Any:
         """The reading of one of the functions of ``time``."""
-        self._passed += _TICK
+        self.move(self.tick)
         return self._begun[name] + (self._passed if name.endswith("_ns") else self._passed / 1e9)
 
     def showing(self, function: Function) -> Function:

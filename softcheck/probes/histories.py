@@ -20,7 +20,7 @@ from softcheck.probes import at_once
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe
 from softcheck.probes.machine import OverError, play_random, shorten
-from softcheck.probes.modes import modes
+from softcheck.probes.modes import modes, together
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.playing import Copies, Player
 from softcheck.probes.script import with_script
@@ -167,6 +167,8 @@ class _InTurn:
         first, second = code
         number = (times * len(self._changes) + first) * len(self._changes) + second
         fields = {**self._changes[first], **self._changes[second]}
+        if "mode" in fields:
+            fields["mode"] = together(self._changes[first].get("mode", ""), fields["mode"])
         return replace(self._circumstances.base, **fields, seed=(self._subject.setting.seed + number) % 2**32)
 
     def check_time(self) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -15,6 +15,8 @@ STREAM = "torch.cuda.stream(s)"
 STREAMS = "torch.cuda.stream(s) while another call runs on another stream"
 GRAPH = "torch.cuda.graph(g) and g.replay()"
 COMPILED = 'torch.compile(backend="eager")'
+
+_AND = " + "
 
 _HOLDING = 4096
 """Rows of matrices whose products take as long as it takes to queue two calls."""
@@ -55,6 +57,17 @@ def modes(*, on_gpu: bool) -> list[list[str]]:
     return [*map(list, _CONTEXTS), [REQUIRES_GRAD], [THREAD], *([[STREAM, STREAMS], [GRAPH]] if on_gpu else [])]
 
 
+def together(first: str, second: str) -> str:
+    """Returns the mode of a call in two modes, where both are contexts of different kinds; the second one else."""
+    kinds = [[number for number, group in enumerate(_CONTEXTS) if mode in group] for mode in (first, second)]
+    return f"{first}{_AND}{second}" if kinds[0] and kinds[1] and kinds[0] != kinds[1] else second
+
+
+def parts(mode: str) -> list[str]:
+    """Returns the modes that a mode is made of."""
+    return mode.split(_AND)
+
+
 def in_mode(function: Function, mode: str) -> Function:
     """Returns the function as it is called in a mode; under autocast a wider output is rounded to the input's dtype.
 
@@ -70,11 +83,13 @@ def in_mode(function: Function, mode: str) -> Function:
         # Inductor's own code is another kernel; what the function does while it is traced is its own.
         compiled: Function = torch.compile(function, backend="eager", dynamic=False)
         return compiled
-    if mode not in _BY_NAME:
+    if not mode or mode == REQUIRES_GRAD:
         return function
 
     def around(x: torch.Tensor) -> Any:
-        with _BY_NAME[mode](x.device.type):
+        with ExitStack() as stack:
+            for each in parts(mode):
+                stack.enter_context(_BY_NAME[each](x.device.type))
             output = function(x)
         is_wider = isinstance(output, torch.Tensor) and "autocast" in mode and output.element_size() > x.element_size()
         return output.to(x.dtype) if is_wider else output

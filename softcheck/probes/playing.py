@@ -20,7 +20,7 @@ from softcheck.errors import UninterpretableError, UsageError
 from softcheck.judge.by_contract import judge_call
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
-from softcheck.probes.clock import StandInClock
+from softcheck.probes.clock import TICK, StandInClock
 from softcheck.probes.helpers import differing
 from softcheck.probes.modes import GRAPH, REQUIRES_GRAD, Function, in_mode
 from softcheck.probes.poison import nan_filled
@@ -93,7 +93,7 @@ class Player:
             self._act(step)
             return ()
         self._replays.note(step.rows, step.columns, step.dtype, step.layout)
-        self._pause(step.later)
+        self._let_pass(step)
         bits = step.bits()
         placed = self._placed(step, bits)
         if step.failing:
@@ -151,11 +151,12 @@ class Player:
         self._last[key] = place(bits, fmt, step.placing(), device)
         return self._last[key]
 
-    def _pause(self, seconds: float) -> None:
-        if seconds <= _SLEPT:
-            time.sleep(seconds)
+    def _let_pass(self, step: Step) -> None:
+        if step.later <= _SLEPT:
+            time.sleep(step.later)
         if self._clock is not None:
-            self._clock.move(seconds)
+            self._clock.move(step.later)
+            self._clock.tick = step.slow or TICK
 
     def _act(self, step: Step) -> None:
         device = self._subject.device

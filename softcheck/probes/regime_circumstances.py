@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, combinations
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from softcheck.errors import UninterpretableError
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.judged import Calls
 from softcheck.probes.layouts import strided_layouts
-from softcheck.probes.modes import COMPILED, REQUIRES_GRAD, in_mode, modes
+from softcheck.probes.modes import COMPILED, REQUIRES_GRAD, in_mode, modes, together
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.regime_plans import TrialLimits
 from softcheck.probes.shape_plan import Shape, Space, interleaved
@@ -123,9 +123,12 @@ def _ways(named: frozenset[str], setting: Setting) -> Iterator[_Variation]:
         yield _Variation("padded-by-1", partial(_strided, "padded-by-1"))
     asked = {"gradient": ("grad", "inference"), "autocast": ("autocast",), "defaults": ("set_default",)}
     marks = tuple(chain.from_iterable(words for name, words in asked.items() if name in named))
-    for mode in chain.from_iterable(modes(on_gpu=setting.on_gpu)):
-        if any(mark in mode for mark in marks):
-            yield _Variation(mode, mode=mode)
+    asked_for = [
+        mode for mode in chain.from_iterable(modes(on_gpu=setting.on_gpu)) if any(mark in mode for mark in marks)
+    ]
+    both = (together(*pair) for pair in combinations(asked_for, 2))
+    for mode in dict.fromkeys((*asked_for, *both)):
+        yield _Variation(mode, mode=mode)
 
 
 def _strided(name: str, shape: Shape) -> Layout:

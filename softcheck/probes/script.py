@@ -10,7 +10,7 @@ import torch
 from softcheck.calling.call import TORCH_DTYPES
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.probes.base import Subject
-from softcheck.probes.modes import GRAPH, REQUIRES_GRAD, STREAM, STREAMS, THREAD
+from softcheck.probes.modes import GRAPH, REQUIRES_GRAD, STREAM, STREAMS, THREAD, parts
 from softcheck.probes.steps import Step
 from softcheck.variants.registry import resolve
 
@@ -71,9 +71,13 @@ def replayed(x):
 
 _CLOCK = """
 import time
-passed = 0.0  # Seconds by which Python's clocks are ahead.
+passed, tick = 0.0, 0.0  # Seconds by which Python's clocks are ahead, and more of them at each reading.
 def ahead(read, units):
-    return lambda: read() + type(read())(passed * units)
+    def reading():
+        global passed
+        passed += tick
+        return read() + type(read())(passed * units)
+    return reading
 for name in ("time", "monotonic", "perf_counter"):
     setattr(time, name, ahead(getattr(time, name), 1))
     setattr(time, name + "_ns", ahead(getattr(time, name + "_ns"), 10**9))
@@ -121,7 +125,7 @@ def with_script(violation: Violation, subject: Subject, steps: Sequence[Step]) -
     words = "\n".join(textwrap.wrap(violation.message.partition(": row ")[0].replace("\\", "/").replace('"', "'"), 100))
     text = _HEAD.format(
         words=words,
-        clock=_CLOCK * any(step.later for step in steps),
+        clock=_CLOCK * any(step.later or step.slow for step in steps),
         interpreted=not subject.setting.on_gpu,
         folder=folder,
         imported=line,
@@ -192,7 +196,8 @@ def _step(step: Step, number: int, tensors: dict[tuple[int, int, str, str], str]
             "    pass",
         ]
     lines += [f"passed += {step.later:g}"] * bool(step.later)
-    return [*lines, *_call(step.mode, x, f"y{number}")]
+    called = _call(step.mode, x, f"y{number}")
+    return [*lines, f"tick = {step.slow:g}", *called, "tick = 0.0"] if step.slow else [*lines, *called]
 
 
 def _call(mode: str, x: str, y: str) -> list[str]:
@@ -207,12 +212,16 @@ def _call(mode: str, x: str, y: str) -> list[str]:
         return [f"thread = {call}", "thread.start()", "thread.join()"]
     if mode in {STREAM, STREAMS, GRAPH}:
         return [f"{y} = replayed({x})"] if mode == GRAPH else _on_streams(x, y, beside=mode == STREAMS)
-    if "set_default_dtype" in mode:
-        return ["before = torch.get_default_dtype()", mode, plain, "torch.set_default_dtype(before)"]
-    context = mode.replace("torch.autocast(", f"torch.autocast({x}.device.type, ").replace(
-        "torch.set_default_device(x.device)", f"torch.device({x}.device)"
-    )
-    return [f"with {context}:", f"    {plain}"]
+    lines = [plain]
+    for each in reversed(parts(mode)):
+        if "set_default_dtype" in each:
+            lines = ["before = torch.get_default_dtype()", each, *lines, "torch.set_default_dtype(before)"]
+            continue
+        context = each.replace("torch.autocast(", f"torch.autocast({x}.device.type, ").replace(
+            "torch.set_default_device(x.device)", f"torch.device({x}.device)"
+        )
+        lines = [f"with {context}:", *(f"    {line}" for line in lines)]
+    return lines
 
 
 def _on_streams(x: str, y: str, *, beside: bool) -> list[str]:

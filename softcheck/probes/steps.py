@@ -44,6 +44,8 @@ class Step:
     """One of ``softcheck.probes.modes``; empty for none."""
     later: float = 0.0
     """Seconds that pass before the call; the time of other steps all but stands still."""
+    slow: float = 0.0
+    """Seconds that the call seems to take between two looks at the clock."""
     seed: int = 0
     function: str = "softmax"
     """The operation's name, for words."""
@@ -58,12 +60,13 @@ class Step:
         )
         told += [f"at a second attempt, since allocation {self.failing} of the first one failed"] * bool(self.failing)
         words = f"{self.function}({', '.join(told)}){f' with {self.mode}' if self.mode else ''}"
+        words += f", {self.slow:g} s between two looks at the clock," * bool(self.slow)
         return f"{words} {self.later:g} s later" if self.later else words
 
     @property
     def alone(self) -> "Step":
         """The same values in the same layout, in fresh memory and in no special mode."""
-        return replace(self, memory="new", mode="", failing=0, later=0.0)
+        return replace(self, memory="new", mode="", failing=0, later=0.0, slow=0.0)
 
     def placing(self) -> Layout:
         """Strides and offset of the input."""
@@ -161,7 +164,7 @@ def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) 
         _each("contents", ("nan", "masked-row", "infinity", "peak")),
         [{"memory": "same"}],
         [{"memory": "freed"}],
-        _each("later", _PAUSES),
+        [*_each("later", _PAUSES), {"slow": 1.0}],
         # A width of its own each time: what is kept for a width is made in the attempt that fails.
         [{"failing": 1 + n % 3, "columns": max(columns - 2 - 2 * n, 1)} for n in range(6)],
         _each("act", [act for act in BESIDE if act != "undeclared-dtype" or "float64" not in declared.dtypes]),

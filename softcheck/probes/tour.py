@@ -96,25 +96,28 @@ class Tour:
         that the finding can say for which of these it holds.
         """
         clock = time.perf_counter if self._subject.setting.on_gpu else time.process_time
-        begun, left_out = clock(), 0
+        left_out = 0
+        # First shapes of regimes take their time from their own, and then from everyone's.
+        left = {True: self._limits.seconds_for_firsts, False: self._limits.seconds}
         shapes: list[Shape] = []
         plan = iter(targets)
         while (target := self._beside.popleft() if self._beside else next(plan, None)) is not None:
-            remaining = self._limits.seconds - (clock() - begun)
-            if self._fatal or remaining <= 0:
+            is_own = target.is_first and left[True] > left[False]
+            if self._fatal or left[is_own] <= 0:
                 left_out += 1
                 break
-            if self._expected(target.shape) > remaining:
+            if self._expected(target.shape) > left[is_own]:
                 left_out += 1
                 continue
             before = clock()
             for bits in self._inputs(target):
-                if self._fatal or clock() - begun > self._limits.seconds:
+                if self._fatal or clock() - before > left[is_own]:
                     break
                 self._call(bits, len(shapes))
                 shapes.append(target.shape)
                 if self._calls.is_full:
                     self._settle(shapes)
+            left[is_own] -= clock() - before
             if shapes and shapes[-1] == target.shape:
                 self._pace.note(target.shape, (clock() - before) / max(1, target.calls))
         self._settle(shapes)
