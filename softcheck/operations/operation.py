@@ -1,10 +1,12 @@
 """The fields that every operation fills: its operands, exact answer, the errors allowed, the rules, and its neighbours."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
 
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
@@ -23,6 +25,23 @@ class Operand(NamedTuple):
 
     name: str
     dims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Values that a call takes beside the matrix or in its place, such as masks and targets.
+
+    All are made from the matrix, each row's from that row alone. So whoever judges a row can make them again, they travel
+    with the row to another batch, and a saved row is the whole input.
+    """
+
+    words: Mapping[str, tuple[str, ...]]
+    """Names in a call (``softcheck.variants.forms``) that a function's parameter of a name may stand for, the likeliest first;
+    the parameters' names are in lower case and separated by spaces."""
+    make: "Callable[[torch.Tensor, frozenset[str]], Mapping[str, Any]]"
+    """Returns the values of the names that a call holds. An ``x`` among them stands in the matrix's place."""
+    trial: "Callable[[torch.Tensor, frozenset[str]], torch.Tensor]"
+    """Changes a matrix of random numbers so that wrong arguments of these names show."""
 
 
 class Limits(NamedTuple):
@@ -82,9 +101,19 @@ class Operation:
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
-    least_scale: float = 0.0
-    """Errors are counted in ulp(max(|r|, least_scale)), a power of two or 0. It is the size of what a right arithmetic rounds on
-    the way, where r itself may be as small as you like."""
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the operation depends on, such as a scale, with their values."""
+    with_parameters: "Callable[..., Operation] | None" = None
+    """Returns the operation for other values of its parameters, which are keyword arguments. Raises UsageError for a value
+    that is not judged."""
+    arguments: Arguments | None = None
+    """The values that calls take beside the matrix; None if the matrix is all."""
+    scale: Callable[[Values, Values], Values] | None = None
+    """Returns the size of what a right arithmetic rounds on the way, where r itself may be as small as you like: errors are
+    counted in ulp(max(|r|, size)). Takes the inputs' values and the answers rounded to float64, and returns what can be broadcast
+    to their shape. None counts in ulp(r)."""
+    scale_text: str = ""
+    """The unit in words, as ``of max(|r|, 1)``."""
     probabilities: Callable[[Values], Values] = _as_they_are
     """Returns the probabilities of outputs, whose sum is 1 where ``rules`` has such a rule."""
     gradient: Gradient | None = None
@@ -94,6 +123,23 @@ class Operation:
     accelerator: str | None = None
     """A package with a faster judge of whole outputs on a GPU, ``trust.judge_trusted``, and a quick pass for rows that are
     right beyond doubt, ``screen.passing``. Without it the numpy judge judges all outputs."""
+
+    @property
+    def answers_rows(self) -> bool:
+        """True if each row has one answer, in place of one for each element."""
+        return self.outputs[0].dims == ("rows",)
+
+    def output_shape(self, rows: int, columns: int) -> tuple[int, int]:
+        """Returns the shape of an output as it is judged."""
+        return (rows, 1 if self.answers_rows else columns)
+
+    def least_scale(self, values: Values, answers: Values) -> Values | None:
+        """Returns ``scale`` of finite answers, 0 elsewhere; None if errors are counted in ulp(r)."""
+        if self.scale is None:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = np.broadcast_to(self.scale(values, answers), answers.shape)
+        return np.where(np.isfinite(size), size, 0.0)
 
     @property
     def sums_rows(self) -> bool:

@@ -104,7 +104,7 @@ class Player:
         function = self._replays.replaying(self._function) if is_graph else in_mode(self._function, step.mode)
         try:
             with nan_filled():
-                returned = call_on_device(function, placed)
+                returned = call_on_device(function, placed, self._subject.setting.operation)
         except UninterpretableError as error:
             self.unable = str(error)
             return ()

@@ -34,6 +34,9 @@ def values(seed, rows, columns, dtype):
     return torch.from_numpy(drawn).to(dtype).to({device!r})
 '''
 
+_MASKED = {"softmax": "0.0", "log_softmax": "float('-inf')", "logsumexp": "float('-inf')"}
+"""Operations that torch has by the same name, each with its answer for a row of -inf where that is no NaN."""
+
 _FAILING = '''
 class failing(TorchFunctionMode):
     """Makes the allocation of a number fail."""
@@ -117,7 +120,7 @@ def with_script(violation: Violation, subject: Subject, steps: Sequence[Step]) -
     imported = _imported(subject, name)
     if (
         imported is None
-        or not hasattr(torch, name)
+        or name not in _MASKED
         or violation.kind not in _COMPARED | {FindingKind.OUTPUT_REUSED, FindingKind.RAISED}
     ):
         return violation
@@ -243,11 +246,12 @@ def _compared(step: Step, subject: Subject, y: str, tensors: dict[tuple[int, int
     info = torch.finfo(TORCH_DTYPES[step.dtype])
     x = tensors[step.rows, step.columns, step.dtype, step.layout]
     tolerance = info.eps * (16 if info.bits < 32 else 256)
-    lines = ["", f"expected = torch.softmax({x}.detach().double(), dim=-1)"]
     operation = subject.setting.operation
+    scale = operation.parameters.get("scale", 1.0)
+    scaled = f"{x}.detach().double()" if scale == 1.0 else f"{scale!r} * {x}.detach().double()"
+    lines = ["", f"expected = torch.softmax({scaled}, dim=-1)"]
     if step.contents == "masked-row" and subject.setting.declaration.fully_masked == "zero":
-        masked = "0.0" if operation.least_scale == 0.0 else "float('-inf')"
-        lines.append(f"expected = torch.where(expected.isnan(), {masked}, expected)")
-    compare = f"torch.testing.assert_close({y}.detach().double(), expected, rtol={tolerance:.1e}"
-    least = max(2 * info.smallest_normal * info.eps, tolerance * operation.least_scale)
+        lines.append(f"expected = torch.where(expected.isnan(), {_MASKED[operation.name]}, expected)")
+    compare = f"torch.testing.assert_close({y}.detach().double().view_as(expected), expected, rtol={tolerance:.1e}"
+    least = 2 * info.smallest_normal * info.eps if operation.scale is None else tolerance
     return [*lines, f"{compare}, atol={least:.1e}, equal_nan=True)"]

@@ -25,6 +25,7 @@ from softcheck.report.model import (
     Verdict,
     Witness,
 )
+from softcheck.report.places import with_places
 from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
@@ -44,7 +45,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
     results = [row.result() for row in rows]
     return Report(
         environment=environment(run.ready, run.options.seed, command),
-        variants=tuple(results),
+        variants=with_places(results),
         cases=_cases(run),
         exhaustive=tuple(exhaustive.behind(result) for result in run.exhausted),
         speed=tuple(

@@ -135,18 +135,19 @@ def columns(report: Report) -> list[Column]:
 def legend(report: Report) -> list[tuple[str, str]]:
     """Meanings of the table's less plain words and signs that the report shows, in at most five words each."""
     judged = [result for result in report.variants if result.max_ulp is not None]
+    units = dict.fromkeys(unit for result in judged if (unit := operation(result.operation).scale_text))
     shown = {
         "known": any(result.verdict == "known" for result in report.variants),
         "≥": any(result.ulp_is == "at least" for result in judged),
         "=": any(result.ulp_is == "exact" for result in judged),
         "sampled": any(result.sampled is not None for result in report.variants),
-        "ULP": any(operation(result.operation).least_scale > 0 for result in judged),
+        "ULP": bool(units),
     }
     meanings = {
         "known": "declared defects alone",
         "≥": "largest of those run",
         "=": "largest there is",
-        "ULP": "of max(|r|, 1) for logarithms",
+        "ULP": " or ".join(units),
         "error/bound": "above 1 is a finding",
         "flushed": "0 for a subnormal result",
         "special": "NaN, infinity or mask wrong",
@@ -242,8 +243,9 @@ def worst_element(result: VariantResult) -> str | None:
     witness = result.witness
     if witness is None:
         return None
+    given = f"input {value_of(witness.input_bits, result.dtype)}, " if witness.input_bits else ""
     text = (
-        f"{figures.max_ulp(result)} ULP at {place(witness)}: input {value_of(witness.input_bits, result.dtype)}, "
+        f"{figures.max_ulp(result)} ULP at {place(witness)}: {given}"
         f"output {value_of(witness.output_bits, result.dtype)}, exact {one_line(witness.exact)}"
     )
     if result.flushed and result.max_ulp_ftz is not None:
@@ -256,8 +258,13 @@ def worst_element(result: VariantResult) -> str | None:
 
 
 def value_of(bits: str, dtype: str) -> str:
-    """A bit pattern with its value: ``3c00 = 1 (0x1p+0)``; the pattern alone if it is not one of the dtype."""
+    """A bit pattern with its value: ``3c00 = 1 (0x1p+0)``; the pattern alone if it is not one of the dtype.
+
+    Twice as many bits as a dtype of 16 has are float32's, as one answer for a row may be.
+    """
     fmt = FORMATS.get(dtype)
+    if fmt is not None and fmt.width == 16 and len(bits) == FORMATS["float32"].hex_digits:
+        dtype, fmt = "float32", FORMATS["float32"]
     if fmt is None or len(bits) != fmt.hex_digits or not set(bits) <= set("0123456789abcdefABCDEF"):
         return one_line(bits)
     value = float(decode(np.array([int(bits, 16)], dtype=fmt.storage), fmt)[0])

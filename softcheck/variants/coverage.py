@@ -18,7 +18,7 @@ Line = tuple[str, int]
 Arc = tuple[str, int, int]
 """A file, a line of a condition in it, and the line that ran next in the same function; 0 where the function ended."""
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
+CodeFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class CodeLine(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class Branch(msgspec.Struct, frozen=True):
 def code_lines(source: Source, name: str) -> tuple[CodeLine, ...]:
     """Lines of the function ``name`` and of all functions in the source that it mentions, itself or through others."""
     found: list[CodeLine] = []
-    for each, (file, function) in _reached(source, name).items():
+    for each, (file, function) in reached(source, [name]).items():
         found += _in_body(function.body, f"def {each}", file)
     return tuple(sorted(set(found), key=lambda line: (line.file, line.line)))
 
@@ -81,7 +81,7 @@ def code_branches(source: Source, name: str) -> tuple[Branch, ...]:
     """
     found = {
         Branch(file, _range(node.test), _range(*node.body), _range(*node.orelse) if node.orelse else None, _shown(node))
-        for file, function in _reached(source, name).values()
+        for file, function in reached(source, [name]).values()
         for node in ast.walk(function)
         if isinstance(node, ast.If | ast.While)
         and not isinstance(node.test, ast.Constant)
@@ -107,20 +107,23 @@ def _is_in(line: int, lines: tuple[int, int]) -> bool:
     return lines[0] <= line <= lines[1]
 
 
-def _reached(source: Source, name: str) -> dict[str, tuple[str, _Function]]:
-    """The function and those that it mentions, by name, each with its file."""
-    functions: dict[str, tuple[str, _Function]] = {}
+def reached(source: Source, names: Sequence[str]) -> dict[str, tuple[str, CodeFunction]]:
+    """The functions of these names in the source and all functions there that they mention, themselves or through others.
+
+    Each name comes with the file and the definition.
+    """
+    functions: dict[str, tuple[str, CodeFunction]] = {}
     for path in reversed(source.files):
         for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, _Function):
+            if isinstance(node, CodeFunction):
                 functions[node.name] = (str(path), node)
-    waiting, reached = [name], dict[str, tuple[str, _Function]]()
+    waiting, found = list(names), dict[str, tuple[str, CodeFunction]]()
     while waiting:
         current = waiting.pop()
-        if current in functions and current not in reached:
-            reached[current] = functions[current]
-            waiting += _mentioned(functions[current][1])
-    return reached
+        if current in functions and current not in found:
+            found[current] = functions[current]
+            waiting += mentioned(functions[current][1])
+    return found
 
 
 def never_run(lines: Sequence[CodeLine], run: Collection[Line], branches: Sequence[Branch] = ()) -> list[str]:
@@ -151,7 +154,8 @@ def never_run(lines: Sequence[CodeLine], run: Collection[Line], branches: Sequen
     return words
 
 
-def _mentioned(function: _Function) -> list[str]:
+def mentioned(function: ast.AST) -> list[str]:
+    """Names that a piece of code holds, attributes among them."""
     names = (node for node in ast.walk(function) if isinstance(node, ast.Name | ast.Attribute))
     return [node.id if isinstance(node, ast.Name) else node.attr for node in names]
 
@@ -162,7 +166,7 @@ def _in_body(body: Sequence[ast.stmt], guard: str, file: str) -> Iterator[CodeLi
             continue  # A docstring, which runs at no time.
         if not isinstance(statement, ast.Global | ast.Nonlocal | ast.Pass):
             yield CodeLine(file, statement.lineno, guard)
-        if isinstance(statement, _Function):
+        if isinstance(statement, CodeFunction):
             yield from _in_body(statement.body, f"def {statement.name}", file)
         elif isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try):
             inner = _shown(statement) if isinstance(statement, ast.If | ast.For | ast.While) else guard

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from softcheck.errors import UsageError, near_matches
-from softcheck.operations import registry as operations
 from softcheck.operations.operation import Operation
 from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
@@ -48,6 +47,12 @@ BUILTIN_OF: dict[str, dict[str, str]] = {
     "log_softmax": {
         name: f"{_PACKAGE}.log_softmax:{name}"
         for name in ("torch_log_softmax", "log_softmax_one_block", "log_softmax_online")
+    },
+    "logsumexp": {
+        name: f"{_PACKAGE}.logsumexp:{name}" for name in ("torch_logsumexp", "logsumexp_one_block", "logsumexp_online")
+    },
+    "cross_entropy": {
+        name: f"{_PACKAGE}.cross_entropy:{name}" for name in ("torch_cross_entropy", "cross_entropy_online")
     },
 }
 """Built-in variants of each operation; torch's own is one of them."""
@@ -85,7 +90,7 @@ class LoadedVariant:
     @property
     def operation(self) -> Operation:
         """The operation that the declaration names."""
-        return operations.operation(self.declaration.operation)
+        return self.declaration.computed
 
     @property
     def call(self) -> str:
@@ -149,8 +154,9 @@ def load(spec: str) -> LoadedVariant:
     found = _import.function_of(module, where.function, where.name)
     _correct_interpreter()
     declaration = with_promises(declaration_of(found), where.promises)
-    if where.kind != "builtin":
-        found = adapted(found, split_call(where.name)[0].partition("@")[0], where.call or declaration.call)
+    if where.kind != "builtin" or declaration.call or declaration.computed.answers_rows:
+        named = split_call(where.name)[0].partition("@")[0]
+        found = adapted(found, named, where.call or declaration.call, declaration.computed)
     return LoadedVariant(where.name, found, declaration)
 
 
