@@ -60,7 +60,7 @@ class Step:
         )
         told += [f"at a second attempt, since allocation {self.failing} of the first one failed"] * bool(self.failing)
         words = f"{self.function}({', '.join(told)}){f' with {self.mode}' if self.mode else ''}"
-        words += f", {self.slow:g} s between two looks at the clock," * bool(self.slow)
+        words += f" taking {self.slow:g} s between two looks at the clock" * bool(self.slow)
         return f"{words} {self.later:g} s later" if self.later else words
 
     @property
@@ -91,8 +91,9 @@ class Step:
 
 _WIDTHS = 36
 """Widths in a row: more than most caches hold."""
-_PAUSES = (2.0, 3700.0, 30.0, 0.06)
-"""Seconds after which what a variant keeps for a moment, for ten seconds, a minute or an hour is too old."""
+_PAUSES = (2.0, 0.06)
+_LONG_PAUSE = 3700.0
+"""Seconds after which what a variant keeps for a moment, for a second, or at most for an hour is too old."""
 
 Change = Mapping[str, Any]
 """Fields that make a circumstance of an ordinary step."""
@@ -164,7 +165,7 @@ def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) 
         _each("contents", ("nan", "masked-row", "infinity", "peak")),
         [{"memory": "same"}],
         [{"memory": "freed"}],
-        [*_each("later", _PAUSES), {"slow": 1.0}],
+        [{"later": _LONG_PAUSE}, {"slow": 1.0}, *_each("later", _PAUSES)],
         # A width of its own each time: what is kept for a width is made in the attempt that fails.
         [{"failing": 1 + n % 3, "columns": max(columns - 2 - 2 * n, 1)} for n in range(6)],
         _each("act", [act for act in BESIDE if act != "undeclared-dtype" or "float64" not in declared.dtypes]),

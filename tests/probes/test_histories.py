@@ -328,7 +328,7 @@ def softmax(x):
 """
 
 
-@pytest.mark.parametrize("seconds", [0.05, 1.0, 20.0])
+@pytest.mark.parametrize("seconds", [0.05, 20.0])
 def test_what_goes_wrong_after_a_pause_is_found(tmp_path, seconds):
     [shown] = probed(tmp_path, AFTER_A_PAUSE.format(operation="softmax", seconds=seconds)).findings
     assert " s later is wrong, and right alone, after softmax(float32 [2, 129]): " in shown.violation.message
@@ -345,6 +345,22 @@ def test_the_script_lets_time_pass_and_compares_with_the_operation(tmp_path):
     )
     (tmp_path / "kernels.py").write_text(f"import torch\n{source.replace('(2 if', '(1 if')}", encoding="utf-8")
     subprocess.run(script, check=True)
+
+
+def test_a_call_that_seems_to_take_long_is_found(tmp_path):
+    source = """
+import time
+seconds = 0.0
+def softmax(x):
+    global seconds
+    was, begun = seconds, time.monotonic()
+    y = torch.softmax(x, dim=-1) * (2 if was > 0.5 else 1)
+    seconds = time.monotonic() - begun
+    return y
+"""
+    [shown] = probed(tmp_path, source).findings
+    assert "after softmax(float32 [2, 129]) taking 1 s between two looks at the clock: " in shown.violation.message
+    assert "tick = 1\ny0 = softmax(x0)\ntick = 0.0\n" in shown.violation.script
 
 
 def test_time_goes_on_for_a_variant_that_waits_and_is_the_real_one_afterwards(tmp_path):
