@@ -12,6 +12,7 @@ from softcheck.errors import UsageError
 from softcheck.judge.histogram import Histogram
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
+from softcheck.judge.peaks import Peaks
 from softcheck.judge.tally import Tally, worst
 from softcheck.operations import bounds, ulp
 from softcheck.operations.arithmetic import Arithmetic
@@ -104,7 +105,7 @@ class _Summary:
     """Figures over the blocks judged so far."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self._tally, self._histogram = Tally(rules), Histogram()
+        self._tally, self._histogram, self._peaks = Tally(rules), Histogram(), Peaks()
         self._parts = [Measurement(rows=0, columns=0)]
 
     def add(self, block: Block, rejudged: int, standard_share: float | None) -> None:
@@ -126,6 +127,7 @@ class _Summary:
         )
         if errors.size:
             self._histogram.add(errors)
+            self._peaks.add(block)
             part = msgspec.structs.replace(
                 part,
                 max_ulp=worst(block, block.errors),
@@ -143,5 +145,7 @@ class _Summary:
             rows=rows,
             columns=columns,
             histogram=self._histogram.counts(),
+            by_distance=self._peaks.by_distance,
+            by_column=self._peaks.by_column,
             violations=self._tally.violations(),
         )

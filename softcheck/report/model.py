@@ -95,6 +95,15 @@ class Bin(msgspec.Struct, frozen=True, kw_only=True):
     elements: int
 
 
+class ErrorPeak(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest error and the largest bound of the elements below an edge and not in the bin before it, both in ULPs."""
+
+    below: float | None
+    """A distance max x - x_j, or a column; null for the last bin, which has no end."""
+    ulp: float
+    bound: float
+
+
 class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table: one variant in one dtype. A figure that was not measured is null, never 0."""
 
@@ -150,6 +159,11 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     speed_vs_torch: float | None = None
     histogram: tuple[Bin, ...] = ()
     """ULP errors over all cases."""
+    error_by_distance: tuple[ErrorPeak, ...] = ()
+    """Peaks over all cases by the distance max x - x_j of a logit from its row's largest, of elements that have a bound. Empty
+    bins are left out, and so are outputs that were judged on a GPU."""
+    error_by_column: tuple[ErrorPeak, ...] = ()
+    """The same by column."""
     seconds: float = 0.0
 
     @property
