@@ -12,7 +12,7 @@ from softcheck.report import exhaustive, notes, probes
 from softcheck.report.causes import causes_of, proposal
 from softcheck.report.environment import environment
 from softcheck.report.figures_of import with_figures
-from softcheck.report.findings import finding_of, witness_of
+from softcheck.report.findings import finding_of, without_repetition, witness_of
 from softcheck.report.limits import SizeLimits
 from softcheck.report.model import CaseResult, CopyBaseline, Finding, Report, Stage, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
@@ -139,7 +139,7 @@ class _Row:
             + sum(p.seconds for p in self.probed)
             + sum(e.seconds for e in self.exhausted),
         )
-        return result if together is None else with_figures(result, together)
+        return without_repetition(result if together is None else with_figures(result, together))
 
     def _unjudged(self, verdict: Verdict, reason: str) -> VariantResult:
         return VariantResult(name=self.name, dtype=self.dtype, verdict=verdict, reason=reason)

@@ -205,18 +205,19 @@ def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
     trials are in separate groups. Among trials, one that names the failing sizes comes first. Where the causes of a
     variant's findings are known, there is one group for each, the one that explains most first.
     """
-    groups = []
-    for result in report.variants:
-        if result.causes and not known:
-            groups += [_of_cause(result, cause) for cause in result.causes]
-            continue
-        grouped: dict[tuple[str, str | None, str], list[Finding]] = {}
-        for finding in result.findings:
-            if (finding.known is not None) == known:
-                noun = "trial" if finding.from_probe else "case"
-                grouped.setdefault((finding.kind, finding.known, noun), []).append(finding)
-        groups += [_group(result, noun, found) for (_, _, noun), found in grouped.items()]
-    return groups
+    return [group for result in report.variants for group in groups_of(result, known=known)]
+
+
+def groups_of(result: VariantResult, *, known: bool) -> list[FindingGroup]:
+    """Groups the findings of one row as ``finding_groups`` does."""
+    if result.causes and not known:
+        return [_of_cause(result, cause) for cause in result.causes]
+    grouped: dict[tuple[str, str | None, str], list[Finding]] = {}
+    for finding in result.findings:
+        if (finding.known is not None) == known:
+            noun = "trial" if finding.from_probe else "case"
+            grouped.setdefault((finding.kind, finding.known, noun), []).append(finding)
+    return [_group(result, noun, found) for (_, _, noun), found in grouped.items()]
 
 
 def _group(result: VariantResult, noun: str, found: list[Finding]) -> FindingGroup:

@@ -5,7 +5,7 @@ from typing import Final, Literal
 import msgspec
 
 from softcheck.cases.case import Case
-from softcheck.contract import FindingKind
+from softcheck.contract import FindingKind, Surroundings
 from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
 
@@ -61,6 +61,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The command that adds a row that alone breaks the promise to the corpora, if a probe found one."""
     script: str | None = None
     """A Python script that fails as long as the promise is broken, if a probe wrote one."""
+    around: Surroundings | None = None
+    """The elements around the witness; null where they are not known, and in all findings but the first of each kind, cause
+    and probe."""
 
     @property
     def from_probe(self) -> bool:
