@@ -14,6 +14,7 @@ from oracles.formats import Bits, Format, encode
 from softcheck.cases.case import PACKED, Layout
 from softcheck.probes.base import Setting, Subject, Trial, skipped_of
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
+from softcheck.probes.judged_shapes import together
 from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.sweep import conclude_sweep, sweep
@@ -78,12 +79,13 @@ class _Shapes(GroupedProbe):
             swept.append((Trial(trial.label, counts), outcome))
             if outcome.fatal:
                 break
-        found = conclude_sweep(swept, "rows", "row counts").findings
+        concluded = conclude_sweep(swept, "rows", "row counts")
         where = f"{asked.layout}, {asked.columns} columns"
         return msgspec.structs.replace(
             outcome,
-            violations=prefixed([shown.violation for shown in found], where),
+            violations=prefixed([shown.violation for shown in concluded.findings], where),
             tried=tuple(sorted(n for _, each in swept for n in each.tried)),
+            judged_shapes=concluded.judged_shapes,
             skipped=next((each.skipped for _, each in swept if each.skipped is not None), None),
         )
 
@@ -94,6 +96,7 @@ class _Shapes(GroupedProbe):
             super().conclude(done),
             trials=sum(outcome.skipped is None or bool(outcome.tried) for _, outcome in done),
             skipped=(*skipped_of(done), *([left_out] if missed else [])),
+            judged_shapes=together(outcome.judged_shapes for _, outcome in done),
         )
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Surroundings
-from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows
+from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows, SeenRegime
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
 
 Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
@@ -131,6 +131,11 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """The extent of random rows that probes judged beside the cases; null if none were drawn."""
     regimes: int | None = None
     """Number of paths that calls take, by kernels, constants and lines; null if the probe "regimes" did not look."""
+    seen_regimes: tuple[SeenRegime, ...] = ()
+    """These paths, each with the shapes that take it in words; their names are left out."""
+    judged_shapes: dict[str, str] = {}
+    """Shapes of cases, and of trials over sizes and shapes, by the kinds of findings that showed there, ``refused``, or
+    ``right``. One is written as ROWSxCOLUMNS, and one with every width from the first to the last as ROWSxFIRST-LAST."""
     coverage: Coverage | None = None
     """Lines of the variant's own code that calls ran; null if the probe "regimes" did not look or found no source."""
     elements: int = 0

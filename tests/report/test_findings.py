@@ -21,7 +21,7 @@ def test_the_first_of_each_group_keeps_them():
         *(made(ulp, f"normal/{n}-columns/float16") for n in range(5)),
         made(ulp, "probe/sizes/columns-1-100"),
         made(ulp, "probe/shapes/packed"),
-        made(total, "normal/1-columns/float16"),
+        made(total, "normal/9-columns/float16"),
         *(made(total, f"normal/{n}-columns/float16", known="declared") for n in range(3)),
     )
     causes = (Cause(text="wide rows", findings=(findings[3].id, findings[4].id)),)
