@@ -32,6 +32,16 @@ def test_both_packages_say_that_they_are_typed(built):
         assert {"softcheck/py.typed", "oracles/py.typed"} <= set(archive.namelist())
 
 
+def test_the_wheel_holds_all_that_a_page_is_made_of(built):
+    folder = ROOT / "softcheck" / "report" / "page"
+    needed = {
+        path.relative_to(ROOT).as_posix() for path in folder.rglob("*") if path.suffix in {".html", ".css", ".js"}
+    }
+    assert {path.rpartition(".")[2] for path in needed} == {"html", "css", "js"}
+    with zipfile.ZipFile(built[1]) as archive:
+        assert needed <= set(archive.namelist())
+
+
 def test_no_link_of_the_metadata_needs_a_file_beside_it(built):
     with zipfile.ZipFile(built[1]) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))

@@ -10,9 +10,6 @@ from softcheck.errors import UsageError
 from softcheck.report.json_format import load_any
 from softcheck.report.plots import data, draw, style
 
-_MOST_FIELDS = 6
-"""Pareto plots per dtype; of a longer sweep the first, the middle and the last shape are drawn."""
-
 
 @click.command("plot", cls=ConfiguredCommand)
 @click.argument("results", nargs=-1, required=True, metavar="RESULT.json...")
@@ -31,7 +28,10 @@ def command(results: tuple[str, ...], output_dir: Path) -> None:
     style.require()
     loaded = [load_any(path) for path in results]
     sweeps = data.sweeps(data.shapes_of(loaded))
-    fields = _chosen(data.fields(loaded))
+    found = data.fields(loaded)
+    fields = data.chosen(found)
+    if len(fields) < len(found):
+        click.echo(f"softcheck: {len(fields)} of {len(found)} shapes get a Pareto plot; name fewer for all", err=True)
     histograms = data.histograms(loaded)
     if not (sweeps or fields or histograms):
         raise UsageError(
@@ -49,14 +49,3 @@ def command(results: tuple[str, ...], output_dir: Path) -> None:
     for path in written:
         click.echo(path)
     sys.exit(0)
-
-
-def _chosen(fields: list[data.Field]) -> list[data.Field]:
-    chosen: list[data.Field] = []
-    for dtype in dict.fromkeys(field.dtype for field in fields):
-        found = [field for field in fields if field.dtype == dtype]
-        if len(found) > _MOST_FIELDS:
-            click.echo(f"softcheck: {dtype}: 3 of {len(found)} shapes get a Pareto plot; name fewer for all", err=True)
-            found = [found[0], found[len(found) // 2], found[-1]]
-        chosen += found
-    return chosen

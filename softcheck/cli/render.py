@@ -2,9 +2,12 @@
 
 import click
 
+from softcheck.cli.compare import limit_options
 from softcheck.cli.config import ConfiguredCommand
 from softcheck.cli.options import output_option
-from softcheck.report.formats import FORMATS, SPEED_FORMATS, render, render_speed
+from softcheck.errors import UsageError
+from softcheck.report.compare import Tolerances, compare
+from softcheck.report.formats import FORMATS, SPEED_FORMATS, WITH_BASELINE, render, render_speed
 from softcheck.report.json_format import load_any
 from softcheck.report.model import SpeedReport
 from softcheck.report.output import check_writable, display_of, write
@@ -19,12 +22,20 @@ from softcheck.report.output import check_writable, display_of, write
     default="table",
     show_default=True,
 )
+@click.option("--baseline", metavar="FILE", help="Saved report whose comparison --format html draws beside this one's.")
+@limit_options
 @output_option
-def command(result: str, output_format: str, output: str) -> None:
+def command(*, result: str, output_format: str, baseline: str | None, limits: Tolerances, output: str) -> None:
     """Draw what report, exhaust, search or bench saved with --format json, in another format; csv is for bench alone."""
     check_writable(output)
     found = load_any(result)
+    if baseline is not None and (output_format not in WITH_BASELINE or isinstance(found, SpeedReport)):
+        raise UsageError(
+            f"--baseline stands in a report's --format {' or '.join(WITH_BASELINE)} alone; "
+            f"for other results and formats run: softcheck compare {baseline} {result}"
+        )
     if isinstance(found, SpeedReport):
         write(render_speed(found, output_format), output)
     else:
-        write(render(found, output_format, display_of(output)), output)
+        comparison = None if baseline is None else compare(load_any(baseline), found, limits)
+        write(render(found, output_format, display_of(output), comparison), output)

@@ -19,11 +19,11 @@ from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report.build import build, command_line, exit_code
-from softcheck.report.compare import Tolerances, compare
+from softcheck.report.compare import Comparison, Tolerances, compare
 from softcheck.report.compare_text import render_table as render_comparison
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
-from softcheck.report.model import Report, SpeedReport
+from softcheck.report.model import Report
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run import forking
 from softcheck.run.check import check
@@ -122,7 +122,9 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 )
 @click.option("--timings", is_flag=True, help="Say on standard error where the run's own time went.")
 @click.option(
-    "--baseline", metavar="FILE", help="Saved report to compare with; what became worse goes to standard error."
+    "--baseline",
+    metavar="FILE",
+    help="Saved report to compare with; what became worse goes to standard error, and stands in --format html.",
 )
 @limit_options
 @click.option(
@@ -221,7 +223,8 @@ def command(
     with progress.shown(corpus) as events:
         run = check(options, events, keeping)
     report = build(run, command=command_line(), corpora=corpus)
-    write(render(report, output_format, display_of(output)), output)
+    comparison = None if before is None else compare(before, report, limits)
+    write(render(report, output_format, display_of(output), comparison), output)
     if scripts is not None:
         _save_scripts(report, scripts)
     if save:
@@ -230,7 +233,7 @@ def command(
         _say_timings(report)
     if not run.is_complete:
         resuming.say_how_to_go_on(keeping)
-    worse = before is not None and _is_worse(before, report, limits)
+    worse = comparison is not None and _is_worse(comparison)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report) or int(worse))
 
 
@@ -250,9 +253,8 @@ def _save_scripts(report: Report, folder: Path) -> None:
         click.echo("softcheck: --scripts: no finding comes with a script", err=True)
 
 
-def _is_worse(before: Report | SpeedReport, report: Report, limits: Tolerances) -> bool:
-    """Compares a report with its baseline on standard error, since standard output may be the report's."""
-    comparison = compare(before, report, limits)
+def _is_worse(comparison: Comparison) -> bool:
+    """Prints the comparison with a baseline on standard error, since standard output may be the report's."""
     click.echo(render_comparison(comparison), err=True, nl=False)
     return bool(comparison.regressions)
 

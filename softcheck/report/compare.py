@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from softcheck.report.model import Environment, Report, SpeedReport, VariantResult
-from softcheck.report.plots.data import shapes_of
+from softcheck.report.plots.data import SAME_ULP, shapes_of
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.speed.statistics import Interval
 
@@ -18,7 +18,7 @@ Word = Literal["REGRESSION", "better", "same", "changed", "AMBIGUOUS"]
 class Tolerances(msgspec.Struct, frozen=True, kw_only=True):
     """Changes for the worse that still count as the same."""
 
-    max_ulp_increase: float = 0.01
+    max_ulp_increase: float = SAME_ULP
     """ULPs by which a maximum may grow."""
     max_slowdown: float = 0.05
     """Share by which a variant may slow down relative to the device copy of its own run."""

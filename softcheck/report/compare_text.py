@@ -6,25 +6,32 @@ from softcheck.report import content, figures
 from softcheck.report.compare import Change, Comparison, by_word
 from softcheck.report.markdown import escape, table_row
 
-_HEADING = ["variant", "dtype", "what", "old", "new", "slowdown [low, high]", ""]
+HEADING = ["variant", "dtype", "what", "old", "new", "slowdown [low, high]", ""]
 
 
 def render_table(comparison: Comparison) -> str:
     """Plain text: what changed, worst first, then what could not be compared."""
-    rows = [_cells(c) for c in _told(comparison)]
-    lines = figures.aligned([_HEADING, *rows]) if rows else []
-    return "\n".join([*lines, *_remarks(comparison), _closing(comparison)]) + "\n"
+    rows = [cells(c) for c in told(comparison)]
+    lines = figures.aligned([HEADING, *rows]) if rows else []
+    return "\n".join([*lines, *remarks(comparison), closing(comparison)]) + "\n"
 
 
 def render_markdown(comparison: Comparison) -> str:
     """GitHub-flavoured Markdown: the verdict first."""
-    rows = [_cells(c) for c in _told(comparison)]
-    lines = ["## softcheck compare", "", f"**{escape(_closing(comparison))}**"]
+    rows = [cells(c) for c in told(comparison)]
+    lines = ["## softcheck compare", "", f"**{escape(closing(comparison))}**"]
     if rows:
-        lines += ["", table_row(_HEADING), table_row(["---"] * len(_HEADING))]
+        lines += ["", table_row(HEADING), table_row(["---"] * len(HEADING))]
         lines += [table_row(map(escape, row)) for row in rows]
-    noted = _remarks(comparison)
+    noted = remarks(comparison)
     return "\n".join([*lines, *([""] if noted else []), *(f"- {escape(line)}" for line in noted)]) + "\n"
+
+
+def render_html(comparison: Comparison) -> str:
+    """The comparison as a page."""
+    from softcheck.report.page.comparison_page import render
+
+    return render(comparison)
 
 
 def render_json(comparison: Comparison) -> str:
@@ -33,22 +40,24 @@ def render_json(comparison: Comparison) -> str:
     return msgspec.json.format(encoded, indent=2).decode() + "\n"
 
 
-FORMATS = {"table": render_table, "markdown": render_markdown, "json": render_json}
+FORMATS = {"table": render_table, "markdown": render_markdown, "json": render_json, "html": render_html}
 
 
-def _told(comparison: Comparison) -> list[Change]:
+def told(comparison: Comparison) -> list[Change]:
     """Changes that are worth a line: all but figures that are the same."""
     return [change for word, changes in by_word(comparison).items() if word != "same" for change in changes]
 
 
-def _cells(change: Change) -> list[str]:
+def cells(change: Change) -> list[str]:
+    """A change under ``HEADING``."""
     s = change.slowdown
     slowdown = f"{s.mid:.3f} [{s.low:.3f}, {s.high:.3f}]" if s else figures.NOT_MEASURED
     texts = (change.variant, change.dtype, change.what, change.old or figures.NOT_MEASURED, change.new)
     return [*(content.one_line(text) for text in texts), slowdown, change.word]
 
 
-def _remarks(comparison: Comparison) -> list[str]:
+def remarks(comparison: Comparison) -> list[str]:
+    """Lines on why the results may not be comparable, and on what only one of them holds."""
     return [
         *(f"warning: {content.one_line(warning)}" for warning in comparison.warnings),
         *(f"only in the old result: {content.one_line(name)}" for name in comparison.only_old),
@@ -56,7 +65,8 @@ def _remarks(comparison: Comparison) -> list[str]:
     ]
 
 
-def _closing(comparison: Comparison) -> str:
+def closing(comparison: Comparison) -> str:
+    """The number of regressions beyond the limits, and of all changes by word."""
     tally = ", ".join(f"{len(changes)} {word}" for word, changes in by_word(comparison).items())
     limits = comparison.limits
     return (

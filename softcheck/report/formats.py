@@ -2,16 +2,21 @@
 
 from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from softcheck.errors import UsageError, near_matches
 from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import PLAIN, Display
+
+if TYPE_CHECKING:
+    from softcheck.report.compare import Comparison
 
 FORMATS: dict[str, str] = {
     "table": "softcheck.report.table:render",
     "summary": "softcheck.report.table:render_summary",
     "json": "softcheck.report.json_format:render",
     "markdown": "softcheck.report.markdown:render",
+    "html": "softcheck.report.page.report_page:render",
 }
 """The formats of a report, and the functions that draw it."""
 
@@ -20,15 +25,24 @@ SPEED_FORMATS: dict[str, str] = {
     "json": "softcheck.report.json_format:render",
     "csv": "softcheck.report.speed_text:render_csv",
     "markdown": "softcheck.report.speed_text:render_markdown",
+    "html": "softcheck.report.page.speed_page:render",
 }
 """The formats of what ``softcheck bench`` measured, and the functions that draw it."""
 
 
-def render(report: Report, name: str, display: Display = PLAIN) -> str:
-    """Renders a report in the named format, ending in a newline. Raises UsageError for a name that is not one."""
+WITH_BASELINE: Final = ("html",)
+"""The formats that draw a comparison with a baseline beside the report."""
+
+
+def render(report: Report, name: str, display: Display = PLAIN, baseline: "Comparison | None" = None) -> str:
+    """Renders a report in the named format, ending in a newline. Raises UsageError for a name that is not one.
+
+    A format that is not one of ``WITH_BASELINE`` leaves the comparison with a baseline out.
+    """
     if name not in FORMATS:
         raise UsageError(f"there is no output format {name!r}; {near_matches(name, list(FORMATS))}")
-    return str(_named(FORMATS[name])(report, display))
+    renderer = _named(FORMATS[name])
+    return str(renderer(report, display, baseline) if name in WITH_BASELINE else renderer(report, display))
 
 
 def render_speed(report: SpeedReport, name: str) -> str:

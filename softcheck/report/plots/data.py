@@ -4,11 +4,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from softcheck.report.model import Bin, Report, SpeedReport
-from softcheck.report.speed_model import ShapeSpeed
+from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
+from softcheck.speed.statistics import MARGIN
 
 Result = Report | SpeedReport
 
 COPY = "device copy"
+
+_MOST_FIELDS = 6
+"""Fields per dtype of which each is drawn."""
+
+SAME_ULP = 0.01
+"""ULPs by which two maxima may differ and still count as the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +47,43 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One variant: GB/s against its largest ULP error."""
+    """One variant: GB/s with the ends of its interval, against its largest ULP error."""
 
     name: str
     gb_per_s: float
+    low: float
+    high: float
     max_ulp: float
+    has_findings: bool = False
+    """True if a promise was broken, by a declared defect or not; the variant is then no choice beside right ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """All variants of one dtype and shape, the fastest and most accurate of which make the Pareto front."""
+    """All variants of one dtype and shape, the fastest and most accurate of which make the front."""
 
     dtype: str
     rows: int
     columns: int
+    copy_gb_per_s: float
     points: tuple[Point, ...]
-    judged_on: str
-    """The input on which the errors were found."""
+    cases: int | None
+    """Number of cases over which the errors are the largest; None if the errors are those of the timed input alone."""
     name: str
     """Name of the file, without its ending."""
+
+    @property
+    def judged_on(self) -> str:
+        """The input on which the errors were found, in words."""
+        return "the timed input" if self.cases is None else f"{self.cases} cases"
+
+    @property
+    def best(self) -> list[Point]:
+        """The front of the variants without findings; empty if the errors are those of the timed input alone.
+
+        A kernel that is accurate on the timed input may be far off elsewhere, so that input chooses none.
+        """
+        return [] if self.cases is None else front([point for point in self.points if not point.has_findings])
 
 
 def shapes_of(results: Iterable[Result]) -> list[ShapeSpeed]:
@@ -82,40 +107,66 @@ def sweeps(shapes: Sequence[ShapeSpeed]) -> list[Sweep]:
 
 
 def front(points: Sequence[Point]) -> list[Point]:
-    """The points that no other beats in both: none is faster and at least as accurate, or more accurate and as fast.
+    """The points that no other beats: none is better in one figure beyond noise and no worse in the other.
 
-    Slowest first, so that errors rise along it.
+    Speeds differ where the intervals are more than ``MARGIN`` apart, and errors where they differ by more than ``SAME_ULP``.
+    Slowest first.
     """
-    best: list[Point] = []
-    for point in sorted(points, key=lambda p: (-p.gb_per_s, p.max_ulp)):
-        if not best or point.max_ulp < best[-1].max_ulp:
-            best.append(point)
-    return best[::-1]
+    best = [p for p in points if not any(_beats(other, p) for other in points)]
+    return sorted(best, key=lambda point: (point.gb_per_s, -point.max_ulp))
+
+
+def _beats(one: Point, other: Point) -> bool:
+    is_faster, is_slower = one.low > other.high * (1 + MARGIN), one.high * (1 + MARGIN) < other.low
+    gain = other.max_ulp - one.max_ulp
+    return (is_faster and gain >= -SAME_ULP) or (not is_slower and gain > SAME_ULP)
 
 
 def fields(results: Iterable[Result]) -> list[Field]:
     """Returns a field per dtype and shape; if several results timed the same, the last result's.
 
-    A report's errors are those over its corpora, and a benchmark's those on the timed input. The two are not mixed.
+    The errors of a report are the largest of all its cases. A benchmark takes them from the last report of the same
+    device and dtype among the results, else from the timed input.
     """
+    given = list(results)
+    reports = {
+        (report.environment.device, row.dtype): report
+        for report in given
+        if isinstance(report, Report)
+        for row in report.variants
+    }
     found: dict[str, Field] = {}
-    for result in results:
+    for result in given:
         for shape in shapes_of([result]):
-            if isinstance(result, Report):
-                ulps = {v.name: v.max_ulp for v in result.variants if v.dtype == shape.dtype}
-                judged_on, ending = f"{len(result.cases)} cases", "-report"
-            else:
-                ulps = {f.variant: f.max_ulp for f in shape.variants}
-                judged_on, ending = "the timed input", ""
-            points = [
-                Point(f.variant, f.gb_per_s, ulp)
-                for f in shape.variants
-                if f.gb_per_s is not None and (ulp := ulps.get(f.variant)) is not None
-            ]
+            report = result if isinstance(result, Report) else reports.get((result.environment.device, shape.dtype))
+            points = tuple(filter(None, (_point(figures, shape, report) for figures in shape.variants)))
             if points:
+                ending = "-report" if isinstance(result, Report) else ""
                 name = f"pareto-{shape.dtype}-{shape.rows}x{shape.columns}{ending}"
-                found[name] = Field(shape.dtype, shape.rows, shape.columns, tuple(points), judged_on, name)
+                cases = None if report is None else len(report.cases)
+                found[name] = Field(shape.dtype, shape.rows, shape.columns, shape.copy_gb_per_s, points, cases, name)
     return list(found.values())
+
+
+def chosen(fields: Sequence[Field]) -> list[Field]:
+    """The fields to draw: all of a dtype that has few, else the first, the middle and the last of its sweep."""
+    found: list[Field] = []
+    for dtype in dict.fromkeys(field.dtype for field in fields):
+        of = [field for field in fields if field.dtype == dtype]
+        found += of if len(of) <= _MOST_FIELDS else [of[0], of[len(of) // 2], of[-1]]
+    return found
+
+
+def _point(speed: SpeedFigures, shape: ShapeSpeed, report: Report | None) -> Point | None:
+    """A variant's point; None if it was not timed, or not judged."""
+    rows = () if report is None else report.variants
+    row = next((row for row in rows if row.name == speed.variant and row.dtype == shape.dtype), None)
+    ulp = speed.max_ulp if report is None else None if row is None else row.max_ulp
+    if speed.gb_per_s is None or speed.seconds is None or ulp is None:
+        return None
+    moved = speed.gb_per_s * speed.seconds.mid
+    low, high = moved / speed.seconds.high, moved / speed.seconds.low
+    return Point(speed.variant, speed.gb_per_s, low, high, ulp, bool(row and row.findings))
 
 
 def histograms(results: Iterable[Result]) -> dict[str, dict[str, tuple[Bin, ...]]]:

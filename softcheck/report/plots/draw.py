@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from softcheck.report.figures import TIMES
 from softcheck.report.model import Bin
 from softcheck.report.plots import style
-from softcheck.report.plots.data import COPY, Field, Series, Sweep, front
+from softcheck.report.plots.data import COPY, Field, Series, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,20 +44,26 @@ def ulp(sweep: Sweep, folder: Path) -> list[Path]:
 
 
 def pareto(field: Field, folder: Path) -> list[Path]:
-    """Error against speed; filled markers are on the front, which the line joins."""
+    """Error against speed with its intervals; a cross has findings, a filled marker is on the front, which the line joins."""
     drawn = style.figure()
     axes = drawn.subplots()
-    best = front(field.points)
+    best = field.best
     axes.step([p.gb_per_s for p in best], [p.max_ulp for p in best], where="pre", color="0.6", linewidth=1)
+    axes.axvline(field.copy_gb_per_s, color="0.0", linewidth=2.5, alpha=0.35, label=COPY)
     for number, point in enumerate(field.points):
         look = {**style.look(number), "linestyle": "none", "markersize": 8}
+        if point.has_findings:
+            look["marker"] = "x"
+        axes.plot([point.low, point.high], [point.max_ulp] * 2, color=look["color"], linewidth=1)
         fill = look["color"] if point in best else "none"
         axes.plot([point.gb_per_s], [point.max_ulp], markerfacecolor=fill, label=point.name, **look)
     _log(axes)
     axes.set_xlim(left=0)
     axes.set_xlabel("GB/s, faster to the right")
     axes.set_ylabel(f"max ULP on {field.judged_on}, more accurate below")
-    axes.set_title(f"accuracy against speed, {field.dtype} {field.rows}{TIMES}{field.columns} (filled: on the front)")
+    meaning = "no front: errors of the timed input alone" if field.cases is None else "filled: on the front"
+    shape = f"{field.dtype} {field.rows}{TIMES}{field.columns}"
+    axes.set_title(f"accuracy against speed, {shape} ({meaning}; crossed: findings)")
     style.legend(axes)
     return style.save(drawn, folder, field.name)
 

@@ -1,0 +1,42 @@
+"""The page of a report, whether ``report``, ``exhaust`` or ``search`` saved it: the list of its sections."""
+
+from softcheck.report import content
+from softcheck.report.compare import Comparison
+from softcheck.report.model import Report
+from softcheck.report.output import PLAIN, Display
+from softcheck.report.page import (
+    beside,
+    comparison_page,
+    figures_table,
+    histograms,
+    not_checked,
+    run_environment,
+    speed_accuracy,
+    verdicts,
+    whole_sets,
+)
+from softcheck.report.page.document import Section, document
+
+SECTIONS: tuple[Section[Report], ...] = (
+    Section("verdicts", "Verdicts", "verdicts.html", verdicts.contents),
+    Section("figures", "Figures", "figures_table.html", figures_table.contents),
+    Section("whole-sets", "Inputs judged whole", "whole_sets.html", whole_sets.contents),
+    Section("searches", "Searches for the worst row", "searches.html", whole_sets.searches),
+    Section("speed", "Accuracy against speed", "speed_accuracy.html", speed_accuracy.contents),
+    Section("histograms", "How errors are spread", "histograms.html", histograms.contents),
+    Section("beside", "Worst elements, probes, arithmetic", "lists.html", beside.contents),
+    Section("not-checked", "What was not checked", "lists.html", not_checked.contents),
+    Section("environment", "Environment", "run_environment.html", run_environment.contents),
+)
+"""The sections in their order on the page."""
+
+
+def render(report: Report, _display: Display = PLAIN, baseline: Comparison | None = None) -> str:
+    """The report as a page; with a comparison with its baseline, the changes stand first."""
+    changed = comparison_page.BASELINE.drawn(baseline) if baseline is not None else None
+    return document(
+        title="softcheck report",
+        lead=content.summary(report),
+        heading=content.heading(report),
+        sections=[changed, *(section.drawn(report) for section in SECTIONS)],
+    )

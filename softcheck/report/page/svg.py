@@ -1,0 +1,188 @@
+"""Charts as SVG without a library: axes, marks, rules and labels beside what they name.
+
+Colours are classes that ``page.css`` defines for both schemes: ``series-1`` to ``series-6`` for lines and dots, ``pass``,
+``known``, ``fail``, ``unsupported`` and ``error`` for verdicts, ``muted`` for what stands behind.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from markupsafe import Markup, escape
+
+from softcheck.report.page.axis import Axis
+
+Point = tuple[float, float]
+Mark = Literal["circle", "ring", "cross"]
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 22.0, 46.0
+"""Margins in pixels, with room for the ticks' labels and the axes' titles."""
+
+_LETTER = 7.2
+"""Width of a letter of a label in pixels, at the 12 pixels of ``page.css``, rather too wide than too narrow."""
+_LINE = 14.0
+
+
+def tag(name: str, *children: str, **attributes: object) -> Markup:
+    """An element with its children, all escaped that is no Markup yet.
+
+    An underscore in an attribute's name stands for a hyphen, one at its end for nothing: ``class_``, ``stroke_width``.
+    Numbers are written to a tenth of a pixel; an attribute that is None is left out.
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_written(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inside = Markup().join(children)
+    return Markup(f"<{name}{given}>{inside}</{name}>") if children else Markup(f"<{name}{given}/>")  # noqa: S704 - escaped
+
+
+class Chart:
+    """A chart with two axes. Marks are given in the axes' figures and drawn in the order of the calls.
+
+    ``width``, ``height`` and ``left``, the margin for the labels of the vertical axis, are in pixels.
+    """
+
+    def __init__(self, x: Axis, y: Axis, *, width: float = 640, height: float = 340, left: float = _LEFT) -> None:
+        self._x, self._y, self._left = x, y, left
+        self.width, self.height = width, height
+        self._marks: list[Markup] = []
+
+    def place(self, x: float, y: float) -> Point:
+        """The pixels of a point; a point beyond the axes is put on their ends."""
+        right, bottom = self.width - _RIGHT, self.height - _BOTTOM
+        return self._left + self._x.share(x) * (right - self._left), bottom - self._y.share(y) * (bottom - _TOP)
+
+    def line(self, points: Iterable[Point], cls: str, *, step: bool = False) -> None:
+        """A line through points, or with ``step`` one that keeps each height up to the next point."""
+        placed = [self.place(*point) for point in points]
+        if step:
+            placed = [p for a, b in pairwise(placed) for p in (a, (b[0], a[1]))] + placed[-1:]
+        path = "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in placed)
+        self._marks.append(tag("path", class_=f"line {cls}", d=path))
+
+    def dot(self, x: float, y: float, cls: str, *, mark: Mark = "circle", title: str = "") -> None:
+        """A point as a disc, a ring or a cross; ``title`` shows where the pointer rests on it."""
+        at, down = self.place(x, y)
+        said = [tag("title", title)] if title else []
+        if mark == "cross":
+            path = f"M{at - 4:.1f},{down - 4:.1f}l8,8m0,-8l-8,8"
+            self._marks.append(tag("path", *said, class_=f"cross {cls}", d=path))
+        else:
+            self._marks.append(tag("circle", *said, class_=f"{mark} {cls}", cx=at, cy=down, r=4.5))
+
+    def span(self, start: Point, end: Point, cls: str) -> None:
+        """A straight line between two points, as for an interval."""
+        (x1, y1), (x2, y2) = self.place(*start), self.place(*end)
+        self._marks.append(tag("line", class_=f"span {cls}", x1=x1, y1=y1, x2=x2, y2=y2))
+
+    def box(self, corner: Point, opposite: Point, cls: str, *, title: str = "", gap: float = 0) -> None:
+        """A rectangle between two corners, smaller by ``gap`` pixels at its right, as for a bar or a cell of a map."""
+        (x1, y1), (x2, y2) = self.place(*corner), self.place(*opposite)
+        said = [tag("title", title)] if title else []
+        wide, high = max(abs(x2 - x1) - gap, 0.5), abs(y2 - y1)
+        self._marks.append(
+            tag("rect", *said, class_=f"box {cls}", x=min(x1, x2), y=min(y1, y2), width=wide, height=high)
+        )
+
+    def rule(
+        self, label: str, *, x: float | None = None, y: float | None = None, cls: str = "muted", before: bool = False
+    ) -> None:
+        """A line across the chart at a figure of one axis, with its label at the end, left of the line if ``before``."""
+        if x is not None:
+            at, _ = self.place(x, self._y.low)
+            self._marks.append(tag("line", class_=f"rule {cls}", x1=at, x2=at, y1=_TOP, y2=self.height - _BOTTOM))
+            beyond = before or at + _LETTER * len(label) > self.width - _RIGHT
+            self.write(at + (-3 if beyond else 3), _TOP - 6, label, cls=cls, anchor="end" if beyond else "start")
+        if y is not None:
+            _, down = self.place(self._x.low, y)
+            self._marks.append(
+                tag("line", class_=f"rule {cls}", x1=self._left, x2=self.width - _RIGHT, y1=down, y2=down)
+            )
+            self.write(self.width - _RIGHT - 2, down - 4, label, cls=cls, anchor="end")
+
+    def write(self, x: float, y: float, text: str, *, cls: str = "", anchor: str = "start") -> None:
+        """A text at a place in pixels; ``anchor`` is its ``start``, ``middle`` or ``end``."""
+        self._marks.append(tag("text", text, class_=f"label {cls}".rstrip(), x=x, y=y, text_anchor=anchor))
+
+    def label(self, labels: Sequence[tuple[float, float, str, str]]) -> None:
+        """Names of points beside them: x, y, text and class of each. A name that finds no room gets a line to its point."""
+        placed = [(self.place(x, y), text, cls) for x, y, text, cls in labels]
+        dots = [(x - 6, y - 6, x + 6, y + 6) for (x, y), _, _ in placed]
+        taken: list[_Box] = []
+        for (x, y), text, cls in placed:
+            wide = _LETTER * len(text)
+            spots = [spot for spot in _around(x, y, wide) if self._has_inside(spot)] or [
+                (x + 8, y - 7, x + wide, y + 7)
+            ]
+            free = next((spot for spot in spots if not any(_overlap(spot, other) for other in (*taken, *dots))), None)
+            box = free or min(spots, key=lambda spot: sum(_overlap(spot, other) for other in (*taken, *dots)))
+            taken.append(box)
+            middle = (box[1] + box[3]) / 2
+            near = min(max(x, box[0]), box[2])
+            if max(abs(near - x), abs(middle - y)) > 12:
+                end = middle + (6 if middle < y else -6) if near == x else middle
+                self._marks.append(tag("line", class_="leader", x1=x, y1=y, x2=near, y2=end))
+            is_left = box[2] <= x
+            self.write(box[2 if is_left else 0], middle + 4, text, cls=cls, anchor="end" if is_left else "start")
+
+    def _has_inside(self, box: "_Box") -> bool:
+        return box[0] >= self._left and box[2] <= self.width and box[1] >= _TOP - 8 and box[3] <= self.height - _BOTTOM
+
+    def svg(self, title: str, description: str = "") -> Markup:
+        """The chart as an element that a screen reader reads as its title and description."""
+        return tag(
+            "svg",
+            *self._axes(),
+            *self._marks,
+            class_="chart",
+            viewBox=f"0 0 {self.width:g} {self.height:g}",
+            role="img",
+            aria_label=title,
+            aria_description=description or None,
+        )
+
+    def _axes(self) -> list[Markup]:
+        right, bottom = self.width - _RIGHT, self.height - _BOTTOM
+        drawn = []
+        for value, text in self._x.ticks():
+            at, _ = self.place(value, self._y.low)
+            drawn.append(tag("line", class_="grid", x1=at, x2=at, y1=_TOP, y2=bottom))
+            drawn.append(tag("text", text, class_="tick", x=at, y=bottom + 16, text_anchor="middle"))
+        for value, text in self._y.ticks():
+            _, down = self.place(self._x.low, value)
+            drawn.append(tag("line", class_="grid", x1=self._left, x2=right, y1=down, y2=down))
+            drawn.append(tag("text", text, class_="tick", x=self._left - 7, y=down + 4, text_anchor="end"))
+        drawn.append(tag("line", class_="axis", x1=self._left, x2=right, y1=bottom, y2=bottom))
+        drawn.append(
+            tag("text", self._x.title, class_="title", x=(self._left + right) / 2, y=bottom + 36, text_anchor="middle")
+        )
+        drawn.append(tag("text", self._y.title, class_="title", x=4, y=_TOP - 8))
+        return drawn
+
+
+_Box = tuple[float, float, float, float]
+
+
+def _around(x: float, y: float, wide: float) -> list[_Box]:
+    """Places for a label, the nearest first: beside its point, above, below, and further away."""
+    spots = []
+    for away in range(8):
+        for down in (0, -_LINE * away, _LINE * away):
+            middle = y + down
+            spots.append((x + 9, middle - 7, x + 9 + wide, middle + 7))
+            spots.append((x - 9 - wide, middle - 7, x - 9, middle + 7))
+            if away:
+                spots.append((x - wide / 2, middle - 7, x + wide / 2, middle + 7))
+    return spots
+
+
+def _overlap(a: _Box, b: _Box) -> float:
+    """The area that two boxes share, in square pixels."""
+    wide, high = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    return max(wide, 0) * max(high, 0)
+
+
+def _written(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
