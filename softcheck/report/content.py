@@ -19,7 +19,7 @@ INTERPRETER_HEADING = "interpreter: logic checked, not GPU arithmetic; no speed"
 _LONGEST_COMMAND = 600
 """A command of more characters, which a wide row makes, would bury the rest."""
 
-_DECIMAL_DIGITS = {"float16": 5, "bfloat16": 4, "float32": 9, "float64": 17}
+DECIMAL_DIGITS = {"float16": 5, "bfloat16": 4, "float32": 9, "float64": 17}
 """Significant decimal digits that tell all values of a format apart: ceil(1 + p log10 2)."""
 
 
@@ -262,7 +262,7 @@ def value_of(bits: str, dtype: str) -> str:
     if fmt is None or len(bits) != fmt.hex_digits or not set(bits) <= set("0123456789abcdefABCDEF"):
         return one_line(bits)
     value = float(decode(np.array([int(bits, 16)], dtype=fmt.storage), fmt)[0])
-    return f"{bits} = {value:.{_DECIMAL_DIGITS[dtype]}g} ({_hex_float(value)})"
+    return f"{bits} = {value:.{DECIMAL_DIGITS[dtype]}g} ({_hex_float(value)})"
 
 
 def _hex_float(value: float) -> str:

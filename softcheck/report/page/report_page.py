@@ -8,6 +8,7 @@ from softcheck.report.page import (
     beside,
     comparison_page,
     figures_table,
+    finding_pages,
     histograms,
     not_checked,
     run_environment,
@@ -20,6 +21,7 @@ from softcheck.report.page.document import Section, document
 SECTIONS: tuple[Section[Report], ...] = (
     Section("verdicts", "Verdicts", "verdicts.html", verdicts.contents),
     Section("figures", "Figures", "figures_table.html", figures_table.contents),
+    Section("findings", "Findings", "finding_pages.html", finding_pages.contents),
     Section("whole-sets", "Inputs judged whole", "whole_sets.html", whole_sets.contents),
     Section("searches", "Searches for the worst row", "searches.html", whole_sets.searches),
     Section("speed", "Accuracy against speed", "speed_accuracy.html", speed_accuracy.contents),
