@@ -4,13 +4,20 @@ A shape is written as ROWSxCOLUMNS, such as ``2x129``, and neighbouring widths o
 ``2x1-1100``. Spaces part one from the next.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+
+from softcheck.errors import UsageError
 
 RIGHT = "right"
 """The name of shapes that broke no promise, beside the kinds of findings."""
 REFUSED = "refused"
 """The name of shapes that a variant turned down, where that is a limit of sizes and no finding."""
+
+_WORD = re.compile(r"([0-9]{1,12})x([0-9]{1,12})(?:-([0-9]{1,12}))?")
+_MOST_WIDTHS = 2**21
+"""Widths that one word may name; probes try far fewer."""
 
 Size = tuple[int, int]
 """Rows and columns."""
@@ -45,8 +52,12 @@ def written(shapes: Iterable[Size]) -> str:
 
 
 def read(text: str) -> Iterator[Size]:
-    """Reads what ``written`` wrote. Raises ValueError for another text."""
+    """Reads what ``written`` wrote. Raises UsageError for another text."""
     for word in text.split():
-        rows, _, columns = word.partition("x")
-        first, _, last = columns.partition("-")
-        yield from ((int(rows), n) for n in range(int(first), int(last or first) + 1))
+        found = _WORD.fullmatch(word)
+        rows, first, last = (int(number or 0) for number in found.groups()) if found is not None else (0, 0, 0)
+        if found is None or last - first > _MOST_WIDTHS:
+            raise UsageError(
+                f"{word[:80]!r} names no shapes; expected ROWSxCOLUMNS or ROWSxFIRST-LAST; make the report again"
+            )
+        yield from ((rows, n) for n in range(first, max(first, last) + 1))

@@ -78,9 +78,11 @@ def _members(group: FindingGroup, *, known: bool) -> list[Finding]:
 
 def _page(group: FindingGroup, report: Report, others: list[Finding]) -> FindingPage:
     finding, dtype = group.first, group.result.dtype
-    shrunk, around = shrunk_input(finding), finding.around
+    around = finding.around
+    smallest = next((f for f in (finding, *others) if shrunk_input(f) is not None), finding)
+    shrunk = shrunk_input(smallest)
     # A command that holds a wide row would bury the rest; it is in the JSON.
-    save = [("keep the input as a regression", finding.save)] if finding.save and shrunk is not None else []
+    save = [("keep the smallest input as a regression", smallest.save)] if smallest.save and shrunk is not None else []
     return FindingPage(
         finding=finding,
         title=f"{content.subject(group.result)}: {group.extent}",
