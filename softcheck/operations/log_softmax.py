@@ -40,6 +40,7 @@ from softcheck.operations.rules import (
     WITHIN_BOUND,
     in_range,
 )
+from softcheck.operations.scaled import scaled
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.operations.ulp import Scaled
 
@@ -146,6 +147,10 @@ def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
     return torch.log_softmax(x, dim=-1)
 
 
+def _with_parameters(*, scale: float = 1.0) -> Operation:
+    return scaled(LOG_SOFTMAX, scale)
+
+
 LOG_SOFTMAX = Operation(
     name="log_softmax",
     operands=(Operand("x", ("rows", "columns")),),
@@ -159,6 +164,9 @@ LOG_SOFTMAX = Operation(
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, in_range(-np.inf, 0.0), ORDERED, POWERS_SUM_TO_ONE),
     yardstick=_yardstick,
     least_scale=LEAST_SCALE,
+    parameters={"scale": 1.0},
+    with_parameters=_with_parameters,
+    arguments=SOFTMAX.arguments,
     probabilities=np.exp,
     gradient=Gradient(errors=_gradient_errors, scale="|g| + p sum |g|", size=_gradient_size, second=_second_size),
 )

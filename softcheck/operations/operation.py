@@ -1,8 +1,8 @@
 """The fields that every operation fills: its operands, exact answer, the errors allowed, the rules, and its neighbours."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -23,6 +23,23 @@ class Operand(NamedTuple):
 
     name: str
     dims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Values that a call takes beside the matrix or in its place, such as masks and targets.
+
+    All are made from the matrix, each row's from that row alone. So whoever judges a row can make them again, they travel
+    with the row to another batch, and a saved row is the whole input.
+    """
+
+    words: Mapping[str, tuple[str, ...]]
+    """Names in a call (``softcheck.variants.forms``) that a function's parameter of a name may stand for, the likeliest first;
+    the parameters' names are in lower case and separated by spaces."""
+    make: "Callable[[torch.Tensor, frozenset[str]], Mapping[str, Any]]"
+    """Returns the values of the names that a call holds. An ``x`` among them stands in the matrix's place."""
+    trial: "Callable[[torch.Tensor, frozenset[str]], torch.Tensor]"
+    """Changes a matrix of random numbers so that wrong arguments of these names show."""
 
 
 class Limits(NamedTuple):
@@ -82,6 +99,13 @@ class Operation:
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the operation depends on, such as a scale, with their values."""
+    with_parameters: "Callable[..., Operation] | None" = None
+    """Returns the operation for other values of its parameters, which are keyword arguments. Raises UsageError for a value
+    that is not judged."""
+    arguments: Arguments | None = None
+    """The values that calls take beside the matrix; None if the matrix is all."""
     least_scale: float = 0.0
     """Errors are counted in ulp(max(|r|, least_scale)), a power of two or 0. It is the size of what a right arithmetic rounds on
     the way, where r itself may be as small as you like."""

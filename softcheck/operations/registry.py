@@ -1,5 +1,6 @@
 """Names of the operations, and their modules. A declaration names the operation that its variant computes."""
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 
@@ -19,14 +20,21 @@ def check_name(name: str) -> None:
         raise UsageError(f"unknown operation {name!r}; {near_matches(name, list(OPERATIONS))}")
 
 
-def operation(name: str) -> Operation:
-    """Loads an operation by name, which imports the oracles that it asks. Raises UsageError for an unknown name."""
+def operation(name: str, parameters: Mapping[str, float] | None = None) -> Operation:
+    """Loads an operation by name, which imports the oracles that it asks, for other than its usual parameters.
+
+    Raises UsageError for an unknown name, of an operation or a parameter, and for a parameter's value that is not judged.
+    """
     check_name(name)
-    return _loaded(OPERATIONS[name])
+    return _loaded(OPERATIONS[name], tuple(sorted((parameters or {}).items())))
 
 
 @cache
-def _loaded(place: str) -> Operation:
-    module, _, name = place.partition(":")
-    found: Operation = getattr(import_module(module), name)
-    return found
+def _loaded(place: str, parameters: tuple[tuple[str, float], ...]) -> Operation:
+    module, _, constant = place.partition(":")
+    found: Operation = getattr(import_module(module), constant)
+    for given, _ in parameters:
+        if given not in found.parameters:
+            hint = near_matches(given, list(found.parameters)) if found.parameters else "it has none"
+            raise UsageError(f"{found.name} has no parameter {given!r}; {hint}")
+    return found if not parameters or found.with_parameters is None else found.with_parameters(**dict(parameters))

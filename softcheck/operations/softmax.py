@@ -12,6 +12,7 @@ from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations import bounds
 from softcheck.operations.gradient import Gradient, gradient_errors, softmax_second, softmax_size
+from softcheck.operations.masks import MASKING
 from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
@@ -22,6 +23,7 @@ from softcheck.operations.rules import (
     ZERO_WHERE_MASKED,
     in_range,
 )
+from softcheck.operations.scaled import scaled
 from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
@@ -70,6 +72,10 @@ def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
     return torch.softmax(x, dim=-1)
 
 
+def _with_parameters(*, scale: float = 1.0) -> Operation:
+    return scaled(SOFTMAX, scale)
+
+
 SOFTMAX = Operation(
     name="softmax",
     operands=(Operand("x", ("rows", "columns")),),
@@ -97,6 +103,9 @@ SOFTMAX = Operation(
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, ZERO_WHERE_MASKED, in_range(0.0, 1.0), ORDERED, SUMS_TO_ONE),
     yardstick=_yardstick,
     gradient=Gradient(errors=gradient_errors, scale="y (|g| + sum y |g|)", size=softmax_size, second=softmax_second),
+    parameters={"scale": 1.0},
+    with_parameters=_with_parameters,
+    arguments=MASKING,
     on_device=_on_device,
     accelerator="softcheck.judge.device",
 )

@@ -14,7 +14,6 @@ import torch
 
 from oracles.formats import FORMATS, Format
 from softcheck.operations.operation import Operation
-from softcheck.operations.registry import operation
 from softcheck.probes.outcome import Conclusion, Outcome, RandomRows, Shown
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.registry import LoadedVariant
@@ -49,7 +48,7 @@ class Setting:
     @property
     def operation(self) -> Operation:
         """The operation that the declaration names."""
-        return operation(self.declaration.operation)
+        return self.declaration.computed
 
     def takes(self, columns: int) -> bool:
         """True if the declaration promises this many columns and they may be tried."""

@@ -5,7 +5,6 @@ import msgspec
 from oracles.formats import Bits, Format, decode
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
-from softcheck.operations.registry import operation
 from softcheck.report.content import groups_of
 from softcheck.report.model import Finding, VariantResult, Witness
 from softcheck.report.reproduce import finding_id
@@ -67,5 +66,5 @@ def witness_of(
         column=worst.column,
         input_bits=worst.input_bits,
         output_bits=worst.output_bits,
-        exact=operation(declaration.operation).decimal(decode(row, fmt), worst.column, declaration.fully_masked),
+        exact=declaration.computed.decimal(decode(row, fmt), worst.column, declaration.fully_masked),
     )

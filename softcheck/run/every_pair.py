@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from oracles.formats import FORMATS
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.errors import SoftcheckError
-from softcheck.operations.registry import operation
 from softcheck.run.exhaust import Exhausted, exhaust_within
 from softcheck.run.record import Kept, Record
 from softcheck.run.session import Session
@@ -34,7 +33,7 @@ def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> lis
 
     None where the operation has no judge on the device: the numpy judge would take hours.
     """
-    if operation(declaration.operation).accelerator is None:
+    if declaration.computed.accelerator is None:
         return []
     return [
         PairsTask(variant, declaration, domain(dtype, 2))

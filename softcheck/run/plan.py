@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from softcheck.cases.case import Case
 from softcheck.cases.families import FAMILIES
-from softcheck.operations.registry import operation
 from softcheck.run.patience import MOST_DEATHS
 from softcheck.variants.declaration import Declaration
 
@@ -72,7 +71,7 @@ def covered(cases: Sequence[Case], declaration: Declaration, dtype: str) -> list
 
 def left_out(case: Case, declaration: Declaration) -> str | None:
     """Returns the reason why a declaration does not cover a case of one of its dtypes, or None."""
-    if case.family in FAMILIES and case.family not in operation(declaration.operation).families:
+    if case.family in FAMILIES and case.family not in declaration.computed.families:
         return f"logits of the family {case.family} are not for {declaration.operation}"
     columns = case.shape[1]
     limit = declaration.column_limit(case.dtype)

@@ -20,7 +20,6 @@ from softcheck.cases.recipe import Recipe
 from softcheck.contract import Violation
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.operations.registry import operation
 from softcheck.run.interruption import Interruption
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import Candidate, RunSearch, Searched, Searching, SearchOptions
@@ -208,7 +207,7 @@ def _check(options: SearchOptions, declaration: Declaration) -> None:
         )
     if dtype not in declaration.dtypes:
         raise UsageError(f"{name} declares {', '.join(declaration.dtypes)}, not {dtype}")
-    if operation(declaration.operation).on_device is None:
+    if declaration.computed.on_device is None:
         raise UsageError(
             f"{name} computes {declaration.operation}, whose outputs no device can rate; use softcheck report"
         )

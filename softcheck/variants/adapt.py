@@ -11,9 +11,10 @@ import numpy as np
 
 from softcheck.calling import launches
 from softcheck.errors import UsageError
+from softcheck.operations.operation import Operation
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
-from softcheck.variants.forms import PLAIN, Form, shares_memory
-from softcheck.variants.recognise import Guess, guesses, guesses_for, instance_guesses, kernel_guess
+from softcheck.variants.forms import OPERANDS, PLAIN, Form, shares_memory
+from softcheck.variants.recognise import Guess, Vocabulary, guesses, guesses_for, instance_guesses, kernel_guess
 from softcheck.variants.wrapping import wrapper
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ _TRIAL = (24, 16)
 
 _KEPT = 2**24
 """Elements of the largest input that is kept while its function's call is not known."""
+
+_TOLD_APART = frozenset({"out", *OPERANDS})
+"""Names whose place in a call, or whose meaning, only a trial can tell."""
 
 _CLOSE = 0.1
 """Largest difference from the softmax with which a call is accepted that names alone do not tell."""
@@ -41,6 +45,9 @@ _OVER_OTHERS = (
 """Calls of functions over the first or second dimension, and of one that takes input and output as a tuple."""
 
 
+_NO_WORDS = Vocabulary()
+
+
 class Adapted:
     """A function with the call that makes a variant of it.
 
@@ -50,7 +57,12 @@ class Adapted:
     """
 
     def __init__(
-        self, function: Callable[..., Any], ways: Sequence[Guess] = (), *, form: Form | None = None, refusal: str = ""
+        self,
+        function: Callable[..., Any],
+        ways: Sequence[Guess] = (),
+        *,
+        form: Form | None = None,
+        refusal: str = "",
     ) -> None:
         """Takes the calls that may be the function's, the likeliest first, or the one that is.
 
@@ -64,6 +76,7 @@ class Adapted:
         self._ways = ways
         self._form = form
         self._refusal = refusal
+        self._operation: Operation | None = None
         self._is_moved = False
         self.is_given = form is not None
         """True if the call was not recognised but given."""
@@ -72,6 +85,13 @@ class Adapted:
     def call(self) -> str:
         """The call; an empty text for the plain one and for one that is not known yet."""
         return "" if self._form is None or self._form.text == PLAIN else self._form.text
+
+    def computing(self, operation: Operation) -> "Adapted":
+        """Gives calls the values that an operation takes beside the matrix, and returns itself."""
+        self._operation = operation
+        if self._form is not None:
+            self._form = self._form.of(operation)
+        return self
 
     def called_as(self, other: object) -> None:
         """Takes over the call that another copy of the function was found to have, where it was found."""
@@ -84,16 +104,19 @@ class Adapted:
         if self._form is not None:
             return self._form(self._function, x, options)
         likeliest = self._ways[0]
-        form = Form(likeliest.text)
+        form = self._made(likeliest.text)
         if not _is_telling(x):
             return form(self._function, x, options)
-        if likeliest.sure and "out" not in form.names:
+        if likeliest.sure and not form.names & _TOLD_APART:
             return self._first(form, x, options)
         # What a call writes into its output shows on an output of NaN alone.
         self._form = self._found_on_trial(x)
         if self._form is None:
             raise UsageError(self._refusal)
         return self._form(self._function, x, options)
+
+    def _made(self, text: str) -> Form:
+        return Form(text) if self._operation is None else Form(text).of(self._operation)
 
     def _move_to(self, x: "torch.Tensor") -> None:
         """Moves a module to the device of its first input: its parameters lie on the CPU when it is made."""
@@ -128,7 +151,11 @@ class Adapted:
         return self._form(self._function, x, options)
 
     def _found_on_trial(self, x: "torch.Tensor") -> Form | None:
-        """The first call that gives the softmax of a small matrix, else the first that answers; None if none does."""
+        """The first call that gives the right answer for a small matrix; None if none answers at all.
+
+        Of calls that answer wrongly the one is taken that is right on most elements. A function that takes an operand, such
+        as a mask, is not called without it as long as it answers with it.
+        """
         import torch
 
         from softcheck.calling.unable import limit_behind
@@ -136,29 +163,32 @@ class Adapted:
         if not hasattr(x, "dtype"):
             return None
         generator = torch.Generator().manual_seed(0)
-        trial = torch.randn(_TRIAL, generator=generator).to(device=x.device, dtype=x.dtype)
-        expected = torch.softmax(trial.double(), dim=-1)
-        answering: Form | None = None
+        plain = torch.randn(_TRIAL, generator=generator).to(device=x.device, dtype=x.dtype)
+        operation = self._operation
+        best: tuple[float, Form | None] = (-1.0, None)
         takes_matrices = False
         with launches.forgotten():
             for guess in self._all_ways():
-                if guess.is_last_resort and answering is not None:
+                form = self._made(guess.text)
+                if best[1] is not None and _settles(best[1], form, guess):
                     break
-                form = Form(guess.text)
+                trial, expected = _trial(plain, form, operation)
                 if takes_matrices and "x1" in form.names:
                     continue
                 try:
                     value = form(self._function, trial.clone(), {}, poison=float("nan"))
                     takes_matrices |= isinstance(value, torch.Tensor) and not guess.is_last_resort
-                    if not _is_answer(value, trial) or torch.equal(value, trial) or bool(value.isnan().all()):
+                    if not _is_answer(value, trial) or torch.equal(value, trial):
                         continue
-                    if float((value.double() - expected).abs().max()) < _CLOSE:
+                    right = _share_right(value, expected, form)
+                    if right == 1.0:
                         return form
-                    answering = answering or (form if guess.sure else None)
+                    if guess.sure and right > best[0]:
+                        best = right, form
                 except Exception as error:  # noqa: BLE001 - a call that is not the function's may raise anything
                     if (limit := limit_behind(error)) is not None:
                         raise limit from None
-        return answering
+        return best[1]
 
     def _all_ways(self) -> Iterator[Guess]:
         """The guesses, then with a mask, over another dimension, in place, and with other numbers of dimensions."""
@@ -213,11 +243,15 @@ def adapt(
     return made
 
 
-def adapted(found: Any, spec: str, call: str = "") -> Callable[..., Any]:
+def adapted(found: Any, spec: str, call: str, operation: Operation) -> Adapted:
     """Returns the callable of one matrix that an object of a variant's module is, by ``call`` or by its own signature.
 
     Raises UsageError, with the text of a wrapper, for an object whose call can't be guessed.
     """
+    return _adapted(found, spec, call, Vocabulary.of(operation)).computing(operation)
+
+
+def _adapted(found: Any, spec: str, call: str, words: Vocabulary) -> Adapted:
     if isinstance(found, Adapted) and not call:
         return found
     if call:
@@ -232,7 +266,7 @@ def adapted(found: Any, spec: str, call: str = "") -> Callable[..., Any]:
             raise UsageError(refusal)
         return Adapted(found, [guess], refusal=refusal)
     try:
-        function, ways = _callable_of(found)
+        function, ways = _callable_of(found, words)
     except TypeError as error:
         raise UsageError(f"variant {spec!r} is a class that can't be used: {error}. {pasted}") from None
     refusal = f"variant {spec!r}: {_unknown_call(function)} {pasted}"
@@ -254,42 +288,44 @@ def _unknown_call(function: Callable[..., Any]) -> str:
     )
 
 
-def _callable_of(found: Any) -> tuple[Callable[..., Any], list[Guess]]:
+def _callable_of(found: Any, words: Vocabulary = _NO_WORDS) -> tuple[Callable[..., Any], list[Guess]]:
     """The function behind a class, a module or an object, and the calls that may be its own."""
     import torch
 
     if inspect.isclass(found):
-        return _callable_of_class(found)
+        return _callable_of_class(found, words)
     if isinstance(found, torch.nn.Module):
-        return found.eval(), guesses(found.forward)
+        return found.eval(), guesses(found.forward, words=words)
     if not callable(found):
         method = getattr(found, "forward", None) or getattr(found, "apply", None)
         if method is None:
             raise TypeError("its objects can't be called and have no method forward or apply")
-        return method, guesses(method)
+        return method, guesses(method, words=words)
     kind = getattr(found, "__self__", None)
     if inspect.isclass(kind) and issubclass(kind, torch.autograd.Function):
-        return _callable_of(kind)
+        return _callable_of(kind, words)
     # Torch's convention: a name that ends in an underscore is of an operation in place.
     in_place = re.fullmatch(r"[a-z]\w*[^_]_", str(getattr(found, "__name__", "")))
-    return found, [Guess(g.text.replace(PLAIN, "f(copy)"), g.sure) if in_place else g for g in guesses(found)]
+    return found, [
+        Guess(g.text.replace(PLAIN, "f(copy)"), g.sure) if in_place else g for g in guesses(found, words=words)
+    ]
 
 
-def _callable_of_class(kind: type) -> tuple[Callable[..., Any], list[Guess]]:
+def _callable_of_class(kind: type, words: Vocabulary) -> tuple[Callable[..., Any], list[Guess]]:
     import torch
 
     if issubclass(kind, torch.autograd.Function):
         parameters = list(inspect.signature(kind.forward).parameters.values())
         has_context = kind.setup_context is torch.autograd.Function.setup_context
-        return kind.apply, guesses_for(parameters[1:] if has_context else parameters, positional=True)
+        return kind.apply, guesses_for(parameters[1:] if has_context else parameters, positional=True, words=words)
     is_module = issubclass(kind, torch.nn.Module)
     if "apply" in vars(kind) and not is_module:
         apply = getattr(kind, "apply")  # noqa: B009 - a type has none by itself
-        return apply, guesses(apply)
+        return apply, guesses(apply, words=words)
     if (instance := _instance(kind)) is not None:
-        return _callable_of(instance)
+        return _callable_of(instance, words)
     method = getattr(kind, "__call__" if "__call__" in vars(kind) else "forward", None)
-    if method is None or not (ways := instance_guesses(kind, method, is_module=is_module)):
+    if method is None or not (ways := instance_guesses(kind, method, is_module=is_module, words=words)):
         raise TypeError(f"{kind.__name__}{inspect.signature(kind)} needs arguments that can't be guessed")
     return kind, ways
 
@@ -322,6 +358,30 @@ def _kept(x: Any) -> Any:
 def _is_telling(x: Any) -> bool:
     """False for what no promise is given for, such as integers: whatever a call of it does tells nothing about the call."""
     return not hasattr(x, "dtype") or (x.dim() == 2 and x.is_floating_point())
+
+
+def _trial(plain: "torch.Tensor", form: Form, operation: Operation | None) -> "tuple[torch.Tensor, torch.Tensor]":
+    """The matrix on which a call is tried, and its answer."""
+    import torch
+
+    trial = plain.clone()
+    if operation is None:
+        return trial, torch.softmax(trial.double(), dim=-1)
+    if operation.arguments is not None:
+        trial = operation.arguments.trial(trial, form.names)
+    return trial, operation.yardstick(trial.double())
+
+
+def _settles(found: Form, other: Form, guess: Guess) -> bool:
+    """True if a call that answers, wrongly perhaps, makes another needless: a last resort, or one without its operands."""
+    return guess.is_last_resort or (bool(found.names & OPERANDS) and not other.names & OPERANDS)
+
+
+def _share_right(value: "torch.Tensor", expected: "torch.Tensor", form: Form) -> float:
+    """Share of elements that are close to the expected ones; less than 0 for NaN alone, but where a mask may let it through."""
+    if bool(value.isnan().all()) and not form.names & OPERANDS:
+        return -1.0
+    return float(((value.double() - expected).abs() < _CLOSE).double().mean())
 
 
 def _is_over_rows(value: Any) -> bool:

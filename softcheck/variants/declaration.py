@@ -1,5 +1,6 @@
 """The promises of a variant, in a form that travels between processes without torch."""
 
+import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
@@ -11,7 +12,8 @@ from softcheck.cases.dtypes import known_dtype
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.registry import check_name
+from softcheck.operations.operation import Operation
+from softcheck.operations.registry import check_name, operation
 from softcheck.variants.forms import Form
 
 Backend = Literal["cuda", "interpreter"]
@@ -83,6 +85,8 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     operation: str = "softmax"
     """The operation that the variant computes, by its name in ``softcheck.operations.registry``."""
+    parameters: dict[str, float] = {}
+    """Numbers that the operation depends on, by name, such as ``{"scale": 0.125}``; those left out have their usual values."""
     dtypes: tuple[str, ...] = ("float16", "bfloat16", "float32")
     max_columns: dict[str, int] | int | None = None
     """Largest column count, one for all dtypes or one per dtype; None promises every count."""
@@ -111,6 +115,14 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     provenance: str = ""
     """Origin of the algorithm."""
     known_defects: tuple[KnownDefect, ...] = ()
+
+    @property
+    def computed(self) -> Operation:
+        """The operation that the variant computes, with the parameters that it declares.
+
+        Loading it imports the oracles. Raises UsageError for an unknown name or a parameter that is not judged.
+        """
+        return operation(self.operation, self.parameters)
 
     def explanation(self, violation: Violation, case_id: str, dtype: str, backend: Backend) -> str | None:
         """The reason of the declared defect that accounts for a violation, or None."""
@@ -151,6 +163,8 @@ _LEAST_ELEMENTS = 2**23
 
 def _check(declaration: Declaration) -> None:
     check_name(declaration.operation)
+    if declaration.parameters:
+        operation(declaration.operation, declaration.parameters)
     if declaration.call:
         Form(declaration.call)
     if not declaration.dtypes:
@@ -184,6 +198,8 @@ def with_promises(declaration: Declaration, text: str) -> Declaration:
         item = _value(value if equals else word)
         if name in _LISTS:
             promises.setdefault(name, []).append(item)
+        elif equals and name in operation(promises.get("operation", declaration.operation)).parameters:
+            promises.setdefault("parameters", {**declaration.parameters})[name] = item
         elif equals:
             promises[name] = item
         else:
@@ -203,7 +219,9 @@ _LISTS = ("dtypes", "layouts")
 
 
 def _value(text: str) -> Any:
-    """A number, such as 2**31, a truth value, or the words as they are."""
+    """A number, such as 2**31 or 0.125, a truth value, or the words as they are."""
+    if re.fullmatch(r"[+-]?(\d+\.\d*|\d*\.\d+|\d+(?=e))(e[+-]?\d+)?|-\d+", text.strip()):
+        return float(text)
     factors = text.strip().split("**")
     if all(factor.strip().isdecimal() for factor in factors) and len(factors) <= 2:
         base, *exponent = map(int, factors)

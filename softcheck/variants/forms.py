@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from softcheck.errors import UsageError
+from softcheck.operations.operation import Operation
+from softcheck.variants.twin import Twin
 
 if TYPE_CHECKING:
     import torch
@@ -27,8 +29,16 @@ NAMES: dict[str, str] = {
     "rows": "the number of rows",
     "columns": "the number of columns",
     "block": "the power of two that is no smaller than columns",
+    "mask": "bool of the input's shape, True where the input is hidden: what is -inf in a case",
+    "keep": "bool of the input's shape, False where the input is hidden",
+    "bias": "what is added to the input: -inf where it is hidden, else 0",
+    "scale": "the number that the declaration's parameters give",
+    "temperature": "1 / scale",
 }
 """Names in a call beside ``f``, ``torch`` and ``triton``, and their meaning."""
+
+OPERANDS = frozenset({"mask", "keep", "bias"})
+"""Names of what an operation takes beside the matrix."""
 
 _INPUTS = ("x5", "x4", "x3", "x1", "x")
 
@@ -46,6 +56,7 @@ class Form:
     def __init__(self, text: str, constants: Mapping[str, Any] | None = None) -> None:
         """Reads a call; ``constants`` are further names in it. Raises UsageError if it is no call of f on the input."""
         self._constants = dict(constants or {})
+        self._operation: Operation | None = None
         try:
             tree = ast.parse(text.strip(), mode="eval")
         except (SyntaxError, UnicodeEncodeError) as error:
@@ -66,6 +77,11 @@ class Form:
         self._text = ast.unparse(tree)
         self._part: str | None = None
         self._code = compile(tree, "<call>", "eval")
+
+    def of(self, operation: Operation) -> "Form":
+        """Gives the call the values that an operation takes beside the matrix, and returns it."""
+        self._operation = operation
+        return self
 
     @property
     def text(self) -> str:
@@ -107,13 +123,21 @@ class Form:
         import torch
 
         given = self._given(x)
+        twin = None
+        if (other := self._arguments(x, given)) is not None:
+            twin = Twin(x, other)
+            given |= self._given(twin.view)
         shape: Any = next(getattr(given[name], "shape", None) for name in (*_INPUTS, "copy") if name in self.names)
         if "out" in self.names:
             given["out"] = torch.empty(shape, dtype=x.dtype, device=x.device)
             if poison is not None:
                 given["out"].fill_(poison)
         given["f"] = partial(function, **options) if options else function
-        value = eval(self._code, {**self._constants, **given})  # noqa: S307 - the expression is the user's own
+        try:
+            value = eval(self._code, {**self._constants, **given})  # noqa: S307 - the expression is the user's own
+        finally:
+            if twin is not None:
+                twin.write_back()
         answer = self._answer(value, given, shape)
         return answer.reshape(x.shape) if isinstance(answer, torch.Tensor) and answer.shape == shape else answer
 
@@ -136,6 +160,24 @@ class Form:
             "triton": lambda: triton,
         }
         return {name: make() for name, make in makers.items() if name in self.names}
+
+    def _arguments(self, x: "torch.Tensor", given: dict[str, Any]) -> "torch.Tensor | None":
+        """Adds the values of the operation's own names, and returns the tensor that stands in the matrix's place, if any."""
+        import torch
+
+        if self._operation is None or not isinstance(x, torch.Tensor):
+            return None
+        if "scale" in (parameters := self._operation.parameters):
+            given |= {"scale": parameters["scale"], "temperature": 1.0 / parameters["scale"]}
+        if self._operation.arguments is None:
+            return None
+        made = dict(self._operation.arguments.make(x, self.names))
+        other: torch.Tensor | None = made.pop("x", None)
+        dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())
+        for name, value in made.items():
+            is_like_it = isinstance(value, torch.Tensor) and value.shape == x.shape
+            given[name] = _with_dims(value, dims) if is_like_it else value
+        return other
 
     def _answer(self, value: Any, given: Mapping[str, Any], shape: Any) -> Any:
         import torch

@@ -2,9 +2,11 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
+from softcheck.operations.operation import Operation
 from softcheck.variants.forms import PLAIN
 
 _OUTPUT = "out output outputs o y result res dst dest destination ret y_out out_ptr output_ptr out_tensor output_tensor y_ptr p probs"
@@ -25,7 +27,8 @@ _OUT_STRIDE = (
 )
 _COLUMN_STRIDE = "stride_xn stride_x_col x_col_stride input_col_stride in_col_stride col_stride stride_col"
 _OUT_COLUMN_STRIDE = "stride_yn stride_y_col y_col_stride output_col_stride out_col_stride stride_on"
-_ONE = "scale sm_scale softmax_scale temperature temp alpha tau scaling factor"
+_SCALE = "scale sm_scale softmax_scale alpha scaling factor"
+_TEMPERATURE = "temperature temp tau"
 _NONE = "mask attn_mask attention_mask bias attn_bias"
 _FALSE = "log_outputs log_output causal is_causal inplace in_place log is_log is_log_softmax log_softmax return_lse half_to_float training"
 
@@ -42,7 +45,7 @@ _ARGUMENTS: dict[str, str] = {
         (_OUT_STRIDE, "out.stride(0)"),
         (_COLUMN_STRIDE, "x.stride(1)"),
         (_OUT_COLUMN_STRIDE, "out.stride(1)"),
-        (_ONE, "1.0"),
+        (f"{_SCALE} {_TEMPERATURE}", "1.0"),
         ("temperatures", "torch.ones(rows, device=x.device)"),
         (_NONE, "None"),
         (_FALSE, "False"),
@@ -86,17 +89,44 @@ class Guess:
     """True if it is tried only where no other call answers."""
 
 
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Names of parameters that mean something else, or something more, for an operation."""
+
+    required: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Arguments that a parameter without a default may get, the likeliest first."""
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    """Arguments that a parameter gets even if it has a default."""
+    takes_matrix: bool = True
+    """False if all operands are made from the matrix, which itself is none."""
+
+    @classmethod
+    def of(cls, operation: Operation) -> "Vocabulary":
+        """The names of an operation's arguments and of the parameters that have other than their usual values."""
+        arguments = operation.arguments
+        numbers = {"scale": _SCALE, "temperature": _TEMPERATURE} if operation.parameters.get("scale", 1.0) != 1 else {}
+        return cls(
+            {}
+            if arguments is None
+            else {name: texts for names, texts in arguments.words.items() for name in names.split()},
+            {name: text for text, names in numbers.items() for name in names.split()},
+            any(operand.name == "x" for operand in operation.operands),
+        )
+
+
+_PLAIN_WORDS = Vocabulary()
+
 _WITHOUT_NAMES = [Guess(PLAIN), *(Guess(text, sure=False) for text in ("f(x, -1)", "f(x, out)", "f(out, x)"))]
 """The calls of a function that has no signature to read, such as one written in C."""
 
 
-def guesses(function: Callable[..., Any], *, positional: bool = False) -> list[Guess]:
+def guesses(function: Callable[..., Any], *, positional: bool = False, words: Vocabulary = _PLAIN_WORDS) -> list[Guess]:
     """The calls that a function's parameters allow, the likeliest first; none where they can't be guessed.
 
     ``positional`` leaves out keywords, which the ``apply`` of an autograd function refuses.
     """
     try:
-        return guesses_for(parameters_of(function), positional=positional)
+        return guesses_for(parameters_of(function), positional=positional, words=words)
     except (TypeError, ValueError):
         return _WITHOUT_NAMES
 
@@ -129,17 +159,19 @@ def parameters_of(function: Any) -> list[inspect.Parameter]:
     return [each.replace(default=None) if each.name in tuned else each for each in found]
 
 
-def instance_guesses(kind: type, method: Callable[..., Any], *, is_module: bool) -> list[Guess]:
+def instance_guesses(
+    kind: type, method: Callable[..., Any], *, is_module: bool, words: Vocabulary = _PLAIN_WORDS
+) -> list[Guess]:
     """The calls of a class whose instances need arguments; none where these can't be guessed."""
     needed = [p for p in parameters_of(kind) if _is_required(p) or _is_dimension(p)]
-    known = {p.name: _ARGUMENTS.get(p.name.lower().rstrip("_")) for p in needed}
+    known = {p.name: argument_of(p.name, words) for p in needed}
     if not all(known.values()):
         return []
     made = f"f({arguments_of(needed, known)})"
     moved = ".to(x.device).eval()" if is_module else ""
     return [
         Guess(f"{made}{moved}{guess.text[1:]}", guess.sure)
-        for guess in guesses_for(list(inspect.signature(method).parameters.values())[1:])
+        for guess in guesses_for(list(inspect.signature(method).parameters.values())[1:], words=words)
     ]
 
 
@@ -152,31 +184,52 @@ def kernel_guess(kernel: Any) -> Guess | None:
     return Guess(f"f[(rows,)]({arguments_of(parameters, values)})", sure=False)
 
 
-def guesses_for(parameters: Sequence[inspect.Parameter], *, positional: bool = False) -> list[Guess]:
+def guesses_for(
+    parameters: Sequence[inspect.Parameter], *, positional: bool = False, words: Vocabulary = _PLAIN_WORDS
+) -> list[Guess]:
     """The calls that some parameters allow; see ``guesses``."""
     if any(p.kind is p.VAR_POSITIONAL for p in parameters) and not any(_is_required(p) for p in parameters):
         return _WITHOUT_NAMES
-    needed = [p for p in parameters if _is_required(p) or _is_dimension(p)]
-    known = {p.name: _ARGUMENTS.get(p.name.lower().rstrip("_")) for p in needed}
-    place = _place_of_input(needed, known)
+    needed = [p for p in parameters if _is_required(p) or _is_dimension(p) or p.name.lower() in words.numbers]
+    known = {p.name: argument_of(p.name, words) for p in needed}
+    place = _place_of_input(needed, known) if words.takes_matrix else ""
     if place is None:
         return []
-    known[place] = "x"
+    if place:
+        known[place] = "x"
     unknown = [name for name, text in known.items() if text is None]
     if not unknown:
-        return _written(parameters, [known], positional=positional, sure=True)
+        ways = _alternatives(needed, known, words)
+        return _written(parameters, ways, positional=positional, sure=True)
     if len(unknown) > 1:
         return []
     # The one that is left is an output, before or behind the input, or a dimension.
     (other,) = unknown
-    ways = [known | {other: "out"}, known | {other: "x", place: "out"}, known | {other: "-1"}]
+    ways = [known | {other: "out"}, *([known | {other: "x", place: "out"}] if place else []), known | {other: "-1"}]
     return _written(parameters, ways, positional=positional, sure=False)
+
+
+def argument_of(parameter: str, words: Vocabulary) -> str | None:
+    """The likeliest argument for a parameter; None where its name tells nothing."""
+    name = parameter.lower().rstrip("_")
+    if name in words.required:
+        return words.required[name][0]
+    return words.numbers.get(name) or _ARGUMENTS.get(name)
+
+
+def _alternatives(
+    needed: Sequence[inspect.Parameter], known: Mapping[str, str | None], words: Vocabulary
+) -> list[dict[str, str | None]]:
+    """The arguments with all that the parameters' names may stand for, the likeliest first."""
+    meant = {p.name: words.required.get(p.name.lower().rstrip("_"), ()) for p in needed}
+    open_ones = [name for name, texts in meant.items() if known[name] in texts]
+    choices = product(*(meant[name] for name in open_ones))
+    return [{**known, **dict(zip(open_ones, chosen, strict=True))} for chosen in choices]
 
 
 def argument_for(parameter: str) -> str:
     """The argument for a parameter in a wrapper to be completed by hand; ``...`` where its name tells nothing."""
-    name = parameter.lower().rstrip("_")
-    return "x" if name in _INPUT else _ARGUMENTS.get(name, "...")
+    return "x" if parameter.lower().rstrip("_") in _INPUT else argument_of(parameter, _PLAIN_WORDS) or "..."
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from softcheck.errors import UsageError, near_matches
-from softcheck.operations import registry as operations
 from softcheck.operations.operation import Operation
 from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
@@ -85,7 +84,7 @@ class LoadedVariant:
     @property
     def operation(self) -> Operation:
         """The operation that the declaration names."""
-        return operations.operation(self.declaration.operation)
+        return self.declaration.computed
 
     @property
     def call(self) -> str:
@@ -149,8 +148,9 @@ def load(spec: str) -> LoadedVariant:
     found = _import.function_of(module, where.function, where.name)
     _correct_interpreter()
     declaration = with_promises(declaration_of(found), where.promises)
-    if where.kind != "builtin":
-        found = adapted(found, split_call(where.name)[0].partition("@")[0], where.call or declaration.call)
+    if where.kind != "builtin" or declaration.call:
+        named = split_call(where.name)[0].partition("@")[0]
+        found = adapted(found, named, where.call or declaration.call, declaration.computed)
     return LoadedVariant(where.name, found, declaration)
 
 

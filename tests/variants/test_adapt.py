@@ -10,6 +10,7 @@ import torch
 
 import softcheck
 from softcheck.errors import UsageError
+from softcheck.operations.registry import operation
 from softcheck.variants.adapt import adapted
 from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import load, resolve, split_call, with_call
@@ -54,8 +55,8 @@ RECOGNISED = {
     "returns_dictionary": "f(x)['output']",
     "returns_named": "f(x)[1]",
     "returns_dataclass": "f(x).probs",
-    "with_required_mask": "f(x, torch.zeros_like(x, dtype=torch.bool))",
-    "with_added_mask": "f(x, torch.zeros_like(x), 1.0)",
+    "with_required_mask": "f(x, mask)",
+    "with_added_mask": "f(x, bias, 1.0)",
     "with_temperatures": "f(x, torch.ones(rows, device=x.device))",
     "with_any_arguments": "f(x, -1)",
     "with_dim_bound": "",
@@ -111,7 +112,7 @@ def pairs_in_double(x):
 
 @pytest.mark.parametrize("first", [torch.ones((6, 9), dtype=torch.int64), torch.ones(9)])
 def test_a_first_call_for_which_nothing_is_promised_does_not_decide(first):
-    function = adapted(pairs_in_double, "pairs_in_double")
+    function = adapted(pairs_in_double, "pairs_in_double", "", operation("softmax"))
     with contextlib.suppress(Exception):
         function(first)
     assert torch.equal(function(X), EXACT)

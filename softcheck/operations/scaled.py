@@ -1,0 +1,102 @@
+"""An operation of scaled logits, such as softmax(x / sqrt(d)). Its bound is derived in docs/bounds.md, section 21."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from oracles.formats import FLOAT64, Format, Values
+from oracles.reference import FullyMasked, Reference
+from softcheck.errors import UsageError
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.gradient import Gradient, GradientErrors
+from softcheck.operations.operation import Operation
+from softcheck.operations.ulp import Scaled
+
+if TYPE_CHECKING:
+    import torch
+
+_ROUNDINGS = 4
+"""Of a scaled logit: the scale, its product with log2(e), that constant, and the product with the logit."""
+
+_UNIT = 2.0**-53
+
+_FARTHEST = 1200.0
+"""Distance beyond which every oracle gives 0, or the distance itself."""
+
+
+def scaled(plain: Operation, scale: float) -> Operation:
+    """Returns the operation of ``scale * x`` for an operation of x that depends on differences of logits alone.
+
+    Raises UsageError for a scale outside (0, 1].
+    """
+    if not 0.0 < scale <= 1.0:
+        raise UsageError(
+            f"the scale is {scale:g}; expected more than 0 and at most 1, since products of the largest logits overflow "
+            "beyond; let the call scale the matrix down first, as in --call 'f(x * 0.5, 1.5)' with the scale 0.75"
+        )
+    if scale == 1.0:
+        return plain
+
+    def distances(values: Values) -> Values:
+        """Scaled distances to the row's maximum, at most 0: exact but for two roundings, however large the logits are."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            top = values.max(axis=1, keepdims=True, initial=-np.inf)
+            return np.where(np.isfinite(top), (values - top) * scale, values)
+
+    def widened(answer: Reference, values: Values) -> Reference:
+        """With the error that the roundings of the distances make."""
+        far = np.where(np.isfinite(values), -values, 0.0).clip(max=_FARTHEST)
+        wider = 3 * _UNIT * (far + far.max(axis=1, keepdims=True, initial=0.0))
+        return replace(answer, relative_error=answer.relative_error + wider)
+
+    def answer(values: Values, fmt: Format, fully_masked: FullyMasked) -> Reference:
+        if fmt == FLOAT64:
+            raise UsageError("a scale is judged in formats of up to 32 bits; leave float64 out of the dtypes")
+        below = distances(values)
+        return widened(plain.answer(below, fmt, fully_masked), below)
+
+    def prove(values: Values, fully_masked: FullyMasked) -> Reference:
+        below = distances(values)
+        return widened(plain.prove(below, fully_masked), below)
+
+    def bounds(values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
+        rounded = _ROUNDINGS * model.roundoff * (1 + model.exponent)
+        return plain.bounds(values * scale, exact, answers, replace(model, scaling=max(model.scaling, rounded)))
+
+    return replace(
+        plain,
+        parameters={**plain.parameters, "scale": scale},
+        answer=answer,
+        prove=prove,
+        decimal=lambda row, column, masked: plain.decimal(distances(row[None])[0], column, masked),
+        bounds=bounds,
+        yardstick=lambda x: plain.yardstick(x * scale),
+        gradient=None if plain.gradient is None else _gradient(plain.gradient, scale),
+        on_device=None,
+        accelerator=None,
+    )
+
+
+def _gradient(plain: Gradient, scale: float) -> Gradient:
+    """The chain rule: the gradient of f(s x) for g is that of f at s x for s g."""
+
+    def errors(
+        found: Values, grads: Values, logits: Values, answer: Reference, fmt: Format, arithmetic: Arithmetic
+    ) -> GradientErrors:
+        rounding = _with_scaled_logits(arithmetic)
+        return plain.errors(found, grads * scale, logits * scale, answer, fmt, rounding)
+
+    def size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
+        return plain.size(p, g * scale)
+
+    def second(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "torch.Tensor":
+        return plain.second(p, g * scale, w * scale)
+
+    return Gradient(errors=errors, scale=f"{plain.scale}, g scaled", size=size, second=second)
+
+
+def _with_scaled_logits(arithmetic: Arithmetic) -> Arithmetic:
+    return msgspec.structs.replace(arithmetic, scaled_logits=True)

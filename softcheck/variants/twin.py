@@ -1,0 +1,47 @@
+"""A tensor with other values in memory of its own that lies as another tensor's does. Imports torch when it is needed."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+_BETWEEN = 2**20
+"""Elements of memory between a tensor's own that are copied; more are left as they come, since they may be 2^31."""
+
+
+class Twin:
+    """Stands in a tensor's place in a call: same shape, strides, offset, and memory between its elements."""
+
+    def __init__(self, x: "torch.Tensor", values: "torch.Tensor") -> None:
+        """Takes the tensor, and the values of its twin, [rows, columns].
+
+        A tensor that requires a gradient gets no twin, since its gradient flows through the values as they are.
+        """
+        import torch
+
+        self.view = values
+        self._copied: list[torch.Tensor] = []
+        if x.requires_grad or type(x) is not torch.Tensor or not x.numel():
+            return
+        integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+        whole = torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
+        is_dense = whole.numel() <= x.numel() + _BETWEEN
+        copy = whole.clone() if is_dense else torch.empty(whole.shape, dtype=x.dtype, device=x.device)
+        self.view = copy.as_strided(x.shape, x.stride(), x.storage_offset())
+        # Elements that share memory are written once.
+        once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())
+        self.view[once].copy_(values[once])
+        watched = (copy, whole) if is_dense else (self.view[once], x[once])
+        after, own = (tensor.view(integers) for tensor in watched)
+        self._copied = [after, after.clone(), own]
+
+    def write_back(self) -> None:
+        """Changes in the tensor's memory what has changed in the twin's, so that it shows there.
+
+        What happens to be the tensor's own value is written with other bits, since it was a change all the same.
+        """
+        import torch
+
+        if self._copied:
+            after, before, own = self._copied
+            own.copy_(torch.where(after != before, torch.where(after == own, ~after, after), own))

@@ -1,0 +1,115 @@
+"""Masks and scales: right functions pass, wrong ones are found, and the bound follows the scale."""
+
+import json
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from oracles.formats import FLOAT32, encode
+from softcheck.cli.main import cli
+from softcheck.errors import UsageError
+from softcheck.judge.judge import judge
+from softcheck.operations.registry import operation
+from softcheck.variants.registry import load
+
+KERNELS = Path(__file__).parents[1] / "kernels" / "masked.py"
+INF = np.inf
+
+
+def reported(name, *options, dtype="float32"):
+    arguments = ["report", "--variant", f"{KERNELS}:{name}", "--dtype", dtype, "--device", "interpreter"]
+    found = CliRunner().invoke(cli, [*arguments, "--format", "json", *options])
+    return found.exit_code, json.loads(found.stdout)["variants"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("takes_what_is_hidden", "f(x, mask)"),
+        ("takes_what_is_kept", "f(x, keep)"),
+        ("takes_a_bias", "f(x, bias)"),
+        ("scaled", "f(x, scale)"),
+        ("by_temperature", "f(x, temperature=temperature)"),
+        ("scaled_inside", ""),
+    ],
+)
+def test_right_functions_pass(name, call):
+    variant = load(f"{KERNELS}:{name}")
+    variant.function(torch.zeros(2, 3))
+    assert variant.call == call
+    code, result = reported(name, "--family", "padding", "--family", "normal", "--family", "huge", dtype="float16")
+    assert (code, result["findings"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("adds_a_large_number", {"nan_mismatch", "masked_not_zero"}),
+        ("multiplies_by_the_mask", {"nan_mismatch"}),
+        ("forgets_the_last_column_of_the_mask", {"nan_mismatch", "masked_not_zero"}),
+        ("masks_in_place", {"input_modified"}),
+        ("scale_of_three_digits", {"ulp_exceeds_bound"}),
+        ("scale_left_out", {"ulp_exceeds_bound"}),
+        ("scales_the_maximum_only", {"nan_mismatch"}),
+    ],
+)
+def test_wrong_functions_are_found(name, kinds):
+    code, result = reported(name, "--family", "padding", "--family", "normal", "--family", "huge")
+    assert code == 1
+    assert kinds & {finding["kind"] for finding in result["findings"]}
+
+
+def test_an_input_is_changed_where_it_is_hidden_too():
+    _, result = reported("masks_in_place", "--family", "padding")
+    assert {finding["kind"] for finding in result["findings"]} == {"input_modified"}
+
+
+def scaled_in_decimal(row, scale):
+    with mpmath.workdps(60):
+        terms = [mpmath.exp(mpmath.mpf(float(x)) * mpmath.mpf(scale)) for x in row]
+        return [term / mpmath.fsum(terms) for term in terms]
+
+
+@pytest.mark.parametrize("scale", [0.3, 1 / 80**0.5, 0.125, 1e-3])
+@pytest.mark.parametrize("spread", [1.0, 300.0, 1e30])
+def test_the_oracle_keeps_its_stated_error(scale, spread):
+    rows = np.random.default_rng(1).normal(0, spread, (4, 33)).astype(np.float32).astype(np.float64)
+    computed = operation("softmax", {"scale": scale})
+    for answer in (computed.answer(rows, FLOAT32, "nan"), computed.prove(rows, "nan")):
+        for row, exact in enumerate(scaled_in_decimal(each, scale) for each in rows):
+            for column, expected in enumerate(exact):
+                with mpmath.workdps(60):
+                    high, low = mpmath.mpf(answer.high[row, column]), mpmath.mpf(answer.low[row, column])
+                    found = mpmath.ldexp(high + low, int(answer.exponent[row, column]))
+                    allowed = answer.relative_error[row, column] * expected + answer.absolute_error
+                    assert abs(found - expected) <= allowed
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.125])
+def test_folded_constants_keep_the_bound_and_another_scale_does_not(scale):
+    x = np.random.default_rng(2).normal(0, 40, (50, 300)).astype(np.float32)
+    bits = encode(x.astype(np.float64), FLOAT32)
+
+    def folded(factor):
+        scaled = x * np.float32(factor * np.log2(np.e))
+        powers = np.exp2(scaled - scaled.max(axis=1, keepdims=True))
+        return encode((powers / powers.sum(axis=1, keepdims=True)).astype(np.float64), FLOAT32)
+
+    computed = operation("softmax", {"scale": scale})
+    assert judge(bits, folded(scale), FLOAT32, operation=computed).violations == ()
+    assert judge(bits, folded(scale * (1 + 2e-5)), FLOAT32, operation=computed).violations != ()
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, 1.5, float("nan")])
+def test_other_scales_are_refused(scale):
+    with pytest.raises(UsageError, match="at most 1"):
+        operation("softmax", {"scale": scale})
+
+
+def test_a_parameter_that_there_is_not_is_refused():
+    with pytest.raises(UsageError, match="no parameter 'scales'"):
+        operation("softmax", {"scales": 0.5})
