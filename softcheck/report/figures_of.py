@@ -46,4 +46,9 @@ def octaves(histogram: Mapping[int, int]) -> tuple[Bin, ...]:
 
 
 def _peaks(found: Mapping[int, Peak], below: Callable[[int], float | None]) -> tuple[ErrorPeak, ...]:
-    return tuple(ErrorPeak(below=below(b), ulp=ulp, bound=bound) for b, (ulp, bound) in found.items())
+    return tuple(ErrorPeak(below=below(b), ulp=_short(ulp), bound=_short(bound)) for b, (ulp, bound) in found.items())
+
+
+def _short(value: float) -> float:
+    """The number to six significant digits: more would make up a tenth of the JSON."""
+    return float(f"{value:.6g}")

@@ -32,7 +32,7 @@ def test_each_bin_has_its_largest_error_and_bound(fmt):
     columns = 67
     bits = rows_of(fmt, columns)
     output = rounded(bits, fmt) + np.random.default_rng(1).integers(0, 3, bits.shape).astype(fmt.storage)
-    measured = judge(bits, output, fmt)
+    measured = judge(bits, output, fmt, with_peaks=True)
     logits, outputs = decode(bits, fmt), decode(output, fmt)
     exact = reference(logits, fmt)
     allowed = bounds.bounds(logits, ulp.scaled(exact, fmt), exact.values, bounds.model(STANDARD, fmt))
@@ -66,10 +66,10 @@ def test_a_wrong_element_shows_in_its_own_bins_alone(fmt):
     bits = np.zeros((40, 1500), fmt.storage)
     bits[:, 700:] = encode(np.array([-1.25]), fmt)
     right = rounded(bits, fmt)
-    before = judge(bits, right, fmt)
+    before = judge(bits, right, fmt, with_peaks=True)
     # Far behind a sample of the elements, so that nothing but a look at all of them finds it.
     right[39, 1100] += np.array(40).astype(fmt.storage)
-    after = judge(bits, right, fmt)
+    after = judge(bits, right, fmt, with_peaks=True)
     assert list(after.by_distance) == [0, 21]
     assert after.by_distance[0] == before.by_distance[0]
     assert after.by_distance[21][0] > 39 > before.by_distance[21][0]
@@ -84,11 +84,11 @@ def test_the_curve_of_a_logarithm_is_in_its_own_unit():
     # -0.97 and -0.47 are counted in ULPs of 1: 2^-23.
     wrong = encode(exact + 8 * 2.0**-23, FLOAT32)
     output[0, 1] = wrong[0, 1]
-    measured = judge(bits, output, FLOAT32, operation=LOG_SOFTMAX)
+    measured = judge(bits, output, FLOAT32, operation=LOG_SOFTMAX, with_peaks=True)
     assert measured.by_column[1][0] == pytest.approx(8, abs=0.6)
 
 
 def test_what_has_no_bound_has_no_curve():
     bits = encode(np.array([[np.nan, 0.0], [-np.inf, -np.inf]]), FLOAT16)
-    measured = judge(bits, rounded(bits, FLOAT16), FLOAT16)
+    measured = judge(bits, rounded(bits, FLOAT16), FLOAT16, with_peaks=True)
     assert measured.by_distance == measured.by_column == {}
