@@ -206,3 +206,11 @@ def test_reports_of_before_are_drawn_without_these_sections():
     assert 'id="curves"' not in page
     assert 'id="shapes"' not in page
     assert page.count('class="finding"') > 5
+
+
+def test_a_verdict_in_the_table_leads_to_the_first_finding():
+    page = formats.render(detailed(), "html")
+    table = section(page, "figures")
+    first = detailed().variants[1].findings[0]
+    assert f'href="#finding-{first.id}">fail</a>' in table
+    assert f'<article class="finding" id="finding-{first.id}"' in page
