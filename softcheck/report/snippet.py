@@ -9,6 +9,9 @@ from softcheck.report.model import Finding, Report, VariantResult
 
 _SHOWN_BY_ONE_ROW = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT}
 
+_LOGARITHMIC = "log_softmax"
+"""The operation whose outputs are logarithms of what sums to 1."""
+
 _MOST_ELEMENTS = 256
 """Elements of an input that a reader still takes in as bits."""
 
@@ -38,7 +41,7 @@ def snippet_of(finding: Finding, result: VariantResult, report: Report) -> str |
     if shows and shrunk is not None:
         return _called(_literal(shrunk, report, result), "print(y)", finding, result, report)
     if shows and around is not None and around.row is not None:
-        return _called(_literal(around.row, report, result), _printed(finding, 0), finding, result, report)
+        return _called(_literal(around.row, report, result), _printed(finding, 0, result), finding, result, report)
     case = next((case for case in report.cases if case.id == finding.case), None)
     if case is None or case.definition is not None or case.family == GENERATED or finding.row is None:
         return None
@@ -51,7 +54,7 @@ def snippet_of(finding: Finding, result: VariantResult, report: Report) -> str |
         f"case = next(c for c in corpus.load(corpus.builtin_names()) if c.id == {case.id!r})",
         f"x = place(case.bits({finding.row + 1}), case.format, case.layout, torch.device({device!r})).view",
     ]
-    return _called(made, _printed(finding, finding.row), finding, result, report)
+    return _called(made, _printed(finding, finding.row, result), finding, result, report)
 
 
 def _literal(bits: str, report: Report, result: VariantResult) -> list[str]:
@@ -71,9 +74,10 @@ def _called(made: list[str], printed: str, finding: Finding, result: VariantResu
     return "\n".join(lines) + "\n"
 
 
-def _printed(finding: Finding, row: int) -> str:
+def _printed(finding: Finding, row: int, result: VariantResult) -> str:
     if finding.kind is FindingKind.SUM_VIOLATION:
-        return f'print("sum", y[{row}].double().sum().item(), "expected", 1)'
+        powers = ".exp()" if result.operation == _LOGARITHMIC else ""
+        return f'print("sum", y[{row}].double(){powers}.sum().item(), "expected", 1)'
     if finding.column is None:
         return f"print(y[{row}])"
     around = finding.around

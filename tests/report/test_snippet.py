@@ -13,7 +13,7 @@ from sample_reports import FAILING, INTERPRETED, finding
 from oracles.formats import FORMATS, decode, encode
 from softcheck.calling.call import to_bits, to_tensor
 from softcheck.cases.corpus import builtin_names, load
-from softcheck.contract import FindingKind
+from softcheck.contract import FindingKind, Surroundings
 from softcheck.judge.judge import judge
 from softcheck.report.findings import finding_of
 from softcheck.report.model import CaseResult
@@ -22,6 +22,8 @@ from softcheck.report.snippet import shrunk_input, snippet_of
 from softcheck.variants.declaration import Declaration
 
 ROOT = Path(__file__).resolve().parents[2]
+
+NOTHING = {"first_column": 0, "inputs": "", "outputs": "", "exact": "", "ulps": "", "bounds": ""}
 
 WRONG = """
 import torch
@@ -80,6 +82,19 @@ def test_a_short_row_is_written_out(dtype, variant, capsys):
     assert float(value) == pytest.approx(2 * float(exact), rel=0.01)
     snippet = snippet_of(found[FindingKind.SUM_VIOLATION], result_of(variant, dtype), INTERPRETED)
     assert float(printed(snippet, capsys)[1]) > 1.3
+
+
+def test_the_sum_of_logarithms_is_that_of_their_powers(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    path = tmp_path / "wrong.py"
+    path.write_text("import torch\n\ndef f(x):\n    return torch.log_softmax(x, dim=-1) + 1\n")
+    one = msgspec.structs.replace(
+        finding(FindingKind.SUM_VIOLATION, "any/case", "misses 1"),
+        row=0,
+        around=Surroundings(row="0000 3c00", **NOTHING),
+    )
+    result = msgspec.structs.replace(result_of(f"{path}:f", "float16"), operation="log_softmax")
+    assert float(printed(snippet_of(one, result, INTERPRETED), capsys)[1]) == pytest.approx(np.e, rel=1e-2)
 
 
 def test_a_shrunk_input_goes_first(variant, capsys):
