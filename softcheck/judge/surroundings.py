@@ -56,6 +56,6 @@ def _decimal(high: float, low: float, exponent: int, fmt: Format) -> str:
         return str(high)
     exact = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
     value = exact.multiply(exact.add(Decimal(high), Decimal(low)), exact.power(Decimal(2), exponent))
-    digits = math.ceil(1 + fmt.precision * math.log10(2)) + _MORE_DIGITS
+    digits = fmt.decimal_digits + _MORE_DIGITS
     rounded = Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[]).plus(value).normalize()
     return f"{rounded:f}" if -7 <= rounded.adjusted() < digits else f"{rounded:e}"

@@ -19,9 +19,6 @@ INTERPRETER_HEADING = "interpreter: logic checked, not GPU arithmetic; no speed"
 _LONGEST_COMMAND = 600
 """A command of more characters, which a wide row makes, would bury the rest."""
 
-DECIMAL_DIGITS = {"float16": 5, "bfloat16": 4, "float32": 9, "float64": 17}
-"""Significant decimal digits that tell all values of a format apart: ceil(1 + p log10 2)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -258,11 +255,21 @@ def worst_element(result: VariantResult) -> str | None:
 
 def value_of(bits: str, dtype: str) -> str:
     """A bit pattern with its value: ``3c00 = 1 (0x1p+0)``; the pattern alone if it is not one of the dtype."""
+    value = _value(bits, dtype)
+    return one_line(bits) if value is None else f"{bits} = {decimal_of(bits, dtype)} ({_hex_float(value)})"
+
+
+def decimal_of(bits: str, dtype: str) -> str:
+    """A bit pattern's value in decimal, with the digits that tell all values of the dtype apart; empty if it is none of it."""
+    value = _value(bits, dtype)
+    return "" if value is None else f"{value:.{FORMATS[dtype].decimal_digits}g}"
+
+
+def _value(bits: str, dtype: str) -> float | None:
     fmt = FORMATS.get(dtype)
     if fmt is None or len(bits) != fmt.hex_digits or not set(bits) <= set("0123456789abcdefABCDEF"):
-        return one_line(bits)
-    value = float(decode(np.array([int(bits, 16)], dtype=fmt.storage), fmt)[0])
-    return f"{bits} = {value:.{DECIMAL_DIGITS[dtype]}g} ({_hex_float(value)})"
+        return None
+    return float(decode(np.array([int(bits, 16)], dtype=fmt.storage), fmt)[0])
 
 
 def _hex_float(value: float) -> str:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from softcheck.operations.registry import operation
 from softcheck.report import content, figures
 from softcheck.report.model import ErrorPeak, Report, VariantResult
 from softcheck.report.page.axis import Axis, logarithmic, number, power
@@ -51,7 +52,8 @@ def contents(report: Report) -> Mapping[str, object] | None:
         shown = [result for result in results if result.error_by_distance and result.error_by_column]
         if shown:
             groups.append(_group(dtype, shown))
-    return {"groups": groups} if groups else None
+    logarithmic_units = any(operation(result.operation).least_scale > 0 for result in report.variants)
+    return {"groups": groups, "of_logarithms": logarithmic_units} if groups else None
 
 
 def _group(dtype: str, results: Sequence[VariantResult]) -> CurveGroup:

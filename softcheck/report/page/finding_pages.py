@@ -3,9 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from oracles.formats import FORMATS, decode
 from softcheck.contract import Surroundings
 from softcheck.report import content, figures
 from softcheck.report.content import FindingGroup
@@ -103,18 +100,17 @@ def _elements(around: Surroundings, witness: int | None, dtype: str) -> Iterator
     for at, (given, got, exact, ulp, bound) in enumerate(zip(*(part.split() for part in parts), strict=False)):
         column = around.first_column + at
         limits = (figures.NOT_MEASURED if figure == "-" else figure for figure in (ulp, bound))
-        cells = (str(column), given, _value(given, dtype), got, _value(got, dtype), exact, *limits)
+        cells = (
+            str(column),
+            given,
+            content.decimal_of(given, dtype),
+            got,
+            content.decimal_of(got, dtype),
+            exact,
+            *limits,
+        )
         yield ElementRow(cells, column == witness)
 
 
 def _valued(bits: str, dtype: str) -> list[tuple[str, str]]:
-    return [(word, _value(word, dtype)) for word in bits.split()]
-
-
-def _value(bits: str, dtype: str) -> str:
-    """A bit pattern in decimal, with the digits that tell all values of its format apart; empty if it is none."""
-    fmt = FORMATS.get(dtype)
-    if fmt is None or len(bits) != fmt.hex_digits or not set(bits) <= set("0123456789abcdefABCDEF"):
-        return ""
-    value = float(decode(np.array([int(bits, 16)], dtype=fmt.storage), fmt)[0])
-    return f"{value:.{content.DECIMAL_DIGITS[dtype]}g}"
+    return [(word, content.decimal_of(word, dtype)) for word in bits.split()]
