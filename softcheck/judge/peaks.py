@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from oracles.formats import Values
 from softcheck.operations.block import Block
 
-Peak = tuple[float, float]
-"""The largest error and the largest bound of some elements, both in ULPs."""
+Peak = tuple[float, float, float]
+"""Of some elements the largest error and the largest bound, both in ULPs, and the largest error over its own bound."""
 
 _LEAST, _OCTAVES = 2.0**-10, 20
 _SHIFT = 51
@@ -31,8 +31,8 @@ class Peaks:
     """Peaks that grow as blocks are added. Only elements that have a bound count: finite ones of ordinary rows, not masked."""
 
     def __init__(self) -> None:
-        self._distances = np.full((2, _LAST_BIN + 1), _NONE)
-        self._columns = np.full((2, 0), _NONE)
+        self._distances = np.full((3, _LAST_BIN + 1), _NONE)
+        self._columns = np.full((3, 0), _NONE)
 
     def add(self, block: Block) -> None:
         """Adds the elements of a block."""
@@ -40,10 +40,11 @@ class Peaks:
         figures = [block.errors, np.broadcast_to(block.bounds.elements, bounded.shape)]
         if not bounded.all():
             figures = [np.where(bounded, values, _NONE) for values in figures]
+        figures.append(block.shares)
         places = _unclipped(block.logits.max(axis=1, keepdims=True) - block.logits).ravel()
         starts = [0, *(1 << k for k in range((bounded.shape[1] - 1).bit_length()))]
         if self._columns.shape[1] < len(starts):
-            wider = np.full((2, len(starts)), _NONE)
+            wider = np.full((3, len(starts)), _NONE)
             wider[:, : self._columns.shape[1]] = self._columns
             self._columns = wider
         for of_bins, of_columns, values in zip(self._distances, self._columns, figures, strict=True):
@@ -54,12 +55,12 @@ class Peaks:
     @property
     def by_distance(self) -> dict[int, Peak]:
         """The peaks by bin of the distance, ascending; empty bins are left out."""
-        return _pairs(self._distances)
+        return _found(self._distances)
 
     @property
     def by_column(self) -> dict[int, Peak]:
         """The peaks by bin of the column, ascending; empty bins are left out."""
-        return _pairs(self._columns)
+        return _found(self._columns)
 
 
 def distance_below(b: int) -> float | None:
@@ -75,9 +76,9 @@ def column_below(b: int) -> int:
 
 def merge(a: Mapping[int, Peak], b: Mapping[int, Peak]) -> dict[int, Peak]:
     """The larger peaks of both, by bin in ascending order."""
-    nothing = (_NONE, _NONE)
-    pairs = ((key, a.get(key, nothing), b.get(key, nothing)) for key in sorted({*a, *b}))
-    return {key: (max(one[0], other[0]), max(one[1], other[1])) for key, one, other in pairs}
+    nothing = (_NONE, _NONE, _NONE)
+    both = ((key, a.get(key, nothing), b.get(key, nothing)) for key in sorted({*a, *b}))
+    return {key: (max(x[0], y[0]), max(x[1], y[1]), max(x[2], y[2])) for key, x, y in both}
 
 
 def _unclipped(distances: Values) -> NDArray[np.int64]:
@@ -98,5 +99,5 @@ def _raise(largest: Values, places: NDArray[np.int64], values: Values) -> None:
     np.maximum.at(largest, np.minimum(np.maximum(places, 0), _LAST_BIN), values)
 
 
-def _pairs(peaks: Values) -> dict[int, Peak]:
-    return {b: (error, bound) for b, (error, bound) in enumerate(peaks.T.tolist()) if error >= 0}
+def _found(peaks: Values) -> dict[int, Peak]:
+    return {b: (error, bound, share) for b, (error, bound, share) in enumerate(peaks.T.tolist()) if error >= 0}

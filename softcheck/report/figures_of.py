@@ -46,7 +46,10 @@ def octaves(histogram: Mapping[int, int]) -> tuple[Bin, ...]:
 
 
 def _peaks(found: Mapping[int, Peak], below: Callable[[int], float | None]) -> tuple[ErrorPeak, ...]:
-    return tuple(ErrorPeak(below=below(b), ulp=_short(ulp), bound=_short(bound)) for b, (ulp, bound) in found.items())
+    return tuple(
+        ErrorPeak(below=below(b), ulp=_short(ulp), bound=_short(bound), share=_short(share))
+        for b, (ulp, bound, share) in found.items()
+    )
 
 
 def _short(value: float) -> float:

@@ -99,12 +99,14 @@ class Bin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorPeak(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest error and the largest bound of the elements below an edge and not in the bin before it, both in ULPs."""
+    """The largest error and bound, in ULPs, of the elements below an edge and not in the bin before it."""
 
     below: float | None
     """A distance max x - x_j, or a column; null for the last bin, which has no end."""
     ulp: float
     bound: float
+    share: float
+    """Largest error over the element's own bound. It may be above 1 where ``ulp`` is below ``bound``, another element's."""
 
 
 class VariantResult(msgspec.Struct, frozen=True, kw_only=True):

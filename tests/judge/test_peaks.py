@@ -9,6 +9,7 @@ from judge_helpers import exact_ulp_error, reference_value, rounded
 
 from oracles.formats import FLOAT16, FLOAT32, FORMATS, Bits, Format, decode, encode
 from softcheck.judge.judge import STANDARD, judge, reference
+from softcheck.judge.merge import merge
 from softcheck.judge.peaks import column_below, distance_below
 from softcheck.operations import bounds, ulp
 from softcheck.operations.log_softmax import LOG_SOFTMAX
@@ -36,8 +37,8 @@ def test_each_bin_has_its_largest_error_and_bound(fmt):
     logits, outputs = decode(bits, fmt), decode(output, fmt)
     exact = reference(logits, fmt)
     allowed = bounds.bounds(logits, ulp.scaled(exact, fmt), exact.values, bounds.model(STANDARD, fmt))
-    by_distance: dict[int, tuple[float, float]] = {}
-    by_column: dict[int, tuple[float, float]] = {}
+    by_distance: dict[int, tuple[float, float, float]] = {}
+    by_column: dict[int, tuple[float, float, float]] = {}
     for row in range(2, len(logits)):
         for column in range(columns):
             if logits[row, column] == -np.inf or not np.isfinite(outputs[row, column]):
@@ -47,8 +48,8 @@ def test_each_bin_has_its_largest_error_and_bound(fmt):
             distance = bisect_right(EDGES, logits[row].max() - logits[row, column])
             place = math.floor(math.log2(column)) + 1 if column else 0
             for found, key in ((by_distance, distance), (by_column, place)):
-                before = found.get(key, (0.0, 0.0))
-                found[key] = max(before[0], error), max(before[1], bound)
+                before = found.get(key, (0.0, 0.0, 0.0))
+                found[key] = max(before[0], error), max(before[1], bound), max(before[2], error / bound)
     assert len(by_distance) > 20
     assert sorted(by_column) == list(range(8))
     for got, wanted in ((measured.by_distance, by_distance), (measured.by_column, by_column)):
@@ -75,6 +76,18 @@ def test_a_wrong_element_shows_in_its_own_bins_alone(fmt):
     assert after.by_distance[21][0] > 39 > before.by_distance[21][0]
     changed = [key for key in before.by_column if after.by_column[key] != before.by_column[key]]
     assert changed == [11]
+
+
+def test_an_error_beyond_its_own_bound_shows_below_a_larger_one():
+    # The wide row's bound is larger than the narrow row's.
+    bits = np.zeros((1, 2), np.uint32)
+    output = rounded(bits, FLOAT32)
+    narrow = judge(bits, output + np.uint32(30), FLOAT32, with_peaks=True)
+    bits = np.zeros((1, 1 << 16), np.uint32)
+    wide = judge(bits, rounded(bits, FLOAT32), FLOAT32, with_peaks=True)
+    error, bound, share = merge([narrow, wide]).by_distance[0]
+    assert error < bound
+    assert share > 1 > wide.by_distance[0][2]
 
 
 def test_the_curve_of_a_logarithm_is_in_its_own_unit():

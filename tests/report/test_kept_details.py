@@ -36,6 +36,7 @@ def test_a_report_keeps_what_its_page_draws(tmp_path):
         assert all(peak.bound > 0.49 for peak in peaks)
     # The wrong column is 512, the first of its bin; before it nothing is off by more than rounding.
     assert [peak.below for peak in row.error_by_column if peak.ulp > 0.6] == [1024.0]
+    assert [peak.below for peak in row.error_by_column if peak.share > 1] == [1024.0]
     wrong, right = (row.judged_shapes[name].split() for name in ("ulp_exceeds_bound", "right"))
     assert "2x513" in wrong
     assert not any(int(word.partition("x")[2].partition("-")[0]) <= 512 for word in wrong)

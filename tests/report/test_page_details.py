@@ -36,10 +36,10 @@ AROUND = Surroundings(
     row="0000 3c00 fc00 bc00",
 )
 PEAKS = tuple(
-    ErrorPeak(below=below, ulp=ulp, bound=4.0)
+    ErrorPeak(below=below, ulp=ulp, bound=4.0, share=min(ulp / 4, 1e300))
     for below, ulp in ((2.0**-10, 0.5), (1.0, 2.0), (1024.0, 0.0), (None, 1e308))
 )
-COLUMNS = tuple(ErrorPeak(below=float(2**k), ulp=0.5 * k, bound=4.0) for k in range(12))
+COLUMNS = tuple(ErrorPeak(below=float(2**k), ulp=0.5 * k, bound=4.0, share=0.3 * k) for k in range(12))
 REGIMES = (
     SeenRegime(words="columns <= 1024", launches=("kernel(BLOCK=1024)",)),
     SeenRegime(words="rows >= 8 and columns > 1024", launches=("tiled(BLOCK=1024)",), narrowest=(8, 1025)),
@@ -117,8 +117,9 @@ def test_curves_hold_each_variant_s_figures_and_torch_s_beside():
     assert [chart.count('class="line') for chart in charts] == [2, 2, 3, 3]
     assert ["series-2" in chart for chart in charts] == [False, False, True, True]
     table = re.sub(r"<.*?>", " ", part.partition("<tbody>")[2].partition("</tbody>")[0])
-    assert "2 / 4" in table
-    assert "1e+308 / 4" in table
+    assert "2 / 4 " in table
+    assert "1e+308 / 4, 1e+300" in table
+    assert [chart.count('class="cross fail"') for chart in charts] == [0, 0, 1, 8]
     assert part.count("<figure>") == 2
 
 

@@ -85,6 +85,10 @@ def _chart(result: VariantResult, reference: VariantResult | None, along: Along)
     if others:
         chart.line([(_place(peak, along), peak.ulp) for peak in others], "series-2 dotted")
     chart.line([(_place(peak, along), peak.ulp) for peak in peaks], "series-1")
+    for peak in peaks:
+        if peak.share > 1:
+            title = f"an error of {peak.share:.3g} times its own bound"
+            chart.dot(_place(peak, along), peak.ulp, "fail", mark="cross", title=title)
     name = content.one_line(result.name)
     return chart.svg(f"errors of {name}, {result.dtype}, by {along}", "the tables below hold the figures")
 
@@ -107,7 +111,7 @@ def _place(peak: ErrorPeak, along: Along) -> float:
 
 
 def _rows(results: Sequence[VariantResult], along: Along) -> Iterator[list[str]]:
-    """A row for each bin: the values below which it lies, and each variant's error and bound."""
+    """A row for each bin: the values below which it lies, and each variant's error, bound, and share if it is above 1."""
     found = {result.name: {peak.below: peak for peak in _peaks(result, along)} for result in results}
     edges = {below for peaks in found.values() for below in peaks}
     for edge in sorted(edges, key=lambda below: float("inf") if below is None else below):
@@ -116,4 +120,7 @@ def _rows(results: Sequence[VariantResult], along: Along) -> Iterator[list[str]]
 
 
 def _cell(peak: ErrorPeak | None) -> str:
-    return figures.NOT_MEASURED if peak is None else f"{peak.ulp:.3g} / {peak.bound:.3g}"
+    if peak is None:
+        return figures.NOT_MEASURED
+    broken = f", {peak.share:.3g}{figures.TIMES} its own" if peak.share > 1 else ""
+    return f"{peak.ulp:.3g} / {peak.bound:.3g}{broken}"
