@@ -117,6 +117,11 @@ def quantum_exponent(values: Values, fmt: Format) -> NDArray[np.int64]:
     return np.maximum(floor_log2, fmt.min_exponent) - fmt.precision + 1
 
 
+def format_of(bits: Bits, fmt: Format) -> Format:
+    """The format of an output's bits for inputs of a format: float32 where they are wider, as one answer for a row may be."""
+    return FLOAT32 if bits.dtype.itemsize > fmt.itemsize else fmt
+
+
 def bits_hex(bits: int, fmt: Format) -> str:
     """A bit pattern as fixed-width hexadecimal, such as ``3c00`` for 1.0 in float16."""
     return f"{int(bits):0{fmt.hex_digits}x}"

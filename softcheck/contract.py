@@ -60,7 +60,7 @@ class Surroundings(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
 
     first_column: int
     inputs: str
-    """Bit patterns in hexadecimal, parted by spaces, as all that follows is."""
+    """Bit patterns in hexadecimal, parted by spaces, as all that follows is; empty if the whole row has one answer."""
     outputs: str
     exact: str
     """Exact values in decimal, to some digits more than the format tells apart; ``<1e-300`` for what float64 can't hold."""

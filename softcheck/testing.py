@@ -14,6 +14,7 @@ from softcheck.report.causes import causes_of
 from softcheck.report.model import Cause, Finding
 from softcheck.report.probes import probe_command
 from softcheck.report.reproduce import finding_id, reproduce_command
+from softcheck.report.suite import JudgedTest
 from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
 from softcheck.run.probing import ProbeResult, ProbeTask, run_probe, time_share
@@ -61,13 +62,20 @@ class _Subject:
     """The name of the test."""
     has_judged: bool = field(default=False, init=False, kw_only=True)
     """True if the test has called a judging function, whatever the result."""
+    judged: JudgedTest = field(init=False, kw_only=True)
+    """What the test has judged so far, for the report of the whole suite."""
+
+    def __post_init__(self) -> None:
+        self.judged = JudgedTest(ready=self.session.ready, variant=self.variant, dtype=self.dtype)
 
     def declaration(self) -> Declaration:
         """The variant's declaration. Fails the test where it can't be loaded, skips it for an undeclared dtype."""
         self.has_judged = True
         declaration = self.session.load(self.variant, [self.dtype])
         if isinstance(declaration, str):
+            self.judged.refused = declaration
             pytest.fail(f"{self.variant}: {declaration}", pytrace=False)
+        self.judged.declaration = declaration
         if self.dtype not in declaration.dtypes:
             pytest.skip(f"{self.variant} declares {', '.join(declaration.dtypes)}, not {self.dtype}")
         return declaration
@@ -76,10 +84,14 @@ class _Subject:
         """The command that runs a case again."""
         return reproduce_command(self.variant, result.case, self.session.ready.backend)
 
-    def given_up(self) -> str | None:
-        """Returns the reason why the variant is called no more, or None."""
+    def given_up(self, cases: Sequence[Case] = (), probes: Sequence[str] = ()) -> str | None:
+        """Returns the reason why the variant is called no more, or None; ``cases`` and ``probes`` were then not run."""
         over = self.session.patience.over(self.variant, self.dtype)
-        return None if over is None else f"{self.variant} was given up: {over.why}"
+        if over is None:
+            return None
+        if cases or probes:
+            self.judged.given_up = (over, tuple(cases), tuple(probes))
+        return f"{self.variant} was given up: {over.why}"
 
     def shown(self, results: Sequence[CaseMeasurement]) -> list[_Shown]:
         """The broken promises of some results."""
@@ -93,7 +105,11 @@ class _Subject:
         self, declaration: Declaration, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult] = ()
     ) -> Around:
         """The sizes that the variant refuses, told from these results and from calls around what they refuse."""
-        return around(self.session, self.variant, declaration, self.dtype, results, probed)
+        self.judged.results += results
+        self.judged.probed += probed
+        found = around(self.session, self.variant, declaration, self.dtype, results, probed)
+        self.judged.results += found.tried
+        return found
 
     def conclude(
         self,
@@ -171,6 +187,7 @@ class _Subject:
         result = None if self.given_up() else run_probe(self.session, task)
         if result is None:
             return []
+        self.judged.probed.append(result)
         again = probe_command(task, self.session.ready.backend)
         return [
             self._finding(_Shown(result.case_id(shown.label), shown.violation, again))
@@ -212,7 +229,8 @@ class Accuracy(_Subject):
         for case in covered:
             results = self.session.run_case(case, [self.variant])
             if not results:
-                broken.append(f"  not run from {case.id} on: {self.given_up()}")
+                left = covered[covered.index(case) :]
+                broken.append(f"  not run from {case.id} on: {self.given_up(cases=left)}")
                 break
             done += results
             unable += [result.measurement.skipped for result in results if result.measurement.skipped is not None]
@@ -251,7 +269,7 @@ class ProbedAccuracy(_Subject):
         task = ProbeTask(variant=self.variant, dtype=self.dtype, probe=self.probe, seed=self.seed, time_share=share)
         result = run_probe(self.session, task)
         if result is None:
-            pytest.fail(str(self.given_up()), pytrace=False)
+            pytest.fail(str(self.given_up(probes=[self.probe])), pytrace=False)
         backend = self.session.ready.backend
         again = probe_command(task, backend)
         found: list[_Shown] = []
@@ -299,8 +317,10 @@ class GeneratedAccuracy(_Subject):
             is_failure=is_failure,
             on_result=done.append,
         )
+        self.judged.results += done
         if found.failure is not None:
             failure = found.failure
+            self.judged.results.append(failure)
             self.fail(
                 [_Shown(failure.case.id, violation, self.again(failure)) for violation in undeclared(failure)],
                 [failure.case],

@@ -7,6 +7,8 @@ from hypothesis import settings
 
 # Read while torch is imported. Threads of several pytest workers that wait for each other's cores take most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Where this suite runs in GitHub Actions, the reports of its tests are not that step's.
+os.environ.pop("GITHUB_STEP_SUMMARY", None)
 
 settings.register_profile("softcheck", deadline=None)
 # The same examples on every run, so that a failure in CI is one that the change made.

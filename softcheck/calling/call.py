@@ -18,6 +18,7 @@ from softcheck.calling.state import Snapshot
 from softcheck.calling.unable import limit_behind
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
+from softcheck.operations.operation import Operation
 
 INTEGERS = {16: torch.int16, 32: torch.int32, 64: torch.int64}
 """Types whose numbers are the bit patterns of a format, by its width."""
@@ -98,9 +99,13 @@ def to_tensor(bits: Bits, fmt: Format, device: torch.device) -> torch.Tensor:
 
 
 def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
-    """Bit patterns of a tensor of the format's dtype, on the host, in memory of their own."""
-    signed = tensor.detach().contiguous().view(INTEGERS[fmt.width]).cpu().numpy()
-    copied: Bits = signed.copy().view(fmt.storage)
+    """Bit patterns of a tensor of the format's dtype, on the host, in memory of their own.
+
+    A tensor of a wider dtype, as an answer for a row may have, gives the wider format's bits.
+    """
+    width = 8 * tensor.element_size()
+    signed = tensor.detach().contiguous().view(INTEGERS[width]).cpu().numpy()
+    copied: Bits = signed.copy().view(fmt.storage if width == fmt.width else f"u{width // 8}")
     return copied
 
 
@@ -110,7 +115,8 @@ def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
     The tensors have the format's dtype, or are integers of its size. Each transfer waits for the device, which takes
     milliseconds if other processes use it too.
     """
-    if len(tensors) < 2 or sum(tensor.numel() for tensor in tensors) > _TOGETHER:
+    is_wider = any(tensor.element_size() != fmt.itemsize for tensor in tensors)
+    if len(tensors) < 2 or is_wider or sum(tensor.numel() for tensor in tensors) > _TOGETHER:
         return [to_bits(tensor, fmt) for tensor in tensors]
     flat = to_bits(torch.cat([tensor.detach().reshape(-1).view(INTEGERS[fmt.width]) for tensor in tensors]), fmt)
     ends = np.cumsum([tensor.numel() for tensor in tensors])[:-1]
@@ -130,12 +136,12 @@ def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Plac
     return Placed(view, storage, fmt)
 
 
-def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
+def call(function: Callable[[torch.Tensor], Any], placed: Placed, operation: Operation | None = None) -> Called:
     """Runs a variant once, as ``call_on_device`` does, and brings the output's bits to the host.
 
     Raises UninterpretableError as ``launch`` does.
     """
-    launched = launch(function, placed, wait=True)
+    launched = launch(function, placed, operation, wait=True)
     if launched.output is None:
         return CallOutcome(None, (*launched.broken, *launched.changed), launched.fatal)
     unchanged = launched.unchanged().to(INTEGERS[placed.fmt.width])
@@ -144,19 +150,23 @@ def call(function: Callable[[torch.Tensor], Any], placed: Placed) -> Called:
     return CallOutcome(output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
 
 
-def call_on_device(function: Callable[[torch.Tensor], Any], placed: Placed) -> Returned:
+def call_on_device(
+    function: Callable[[torch.Tensor], Any], placed: Placed, operation: Operation | None = None
+) -> Returned:
     """Runs a variant once on a placed input and checks what needs no reference: type, shape, dtype, device, input.
 
     Global state that the call changed is put back. Raises UninterpretableError as ``launch`` does.
     """
-    launched = launch(function, placed, wait=True)
+    launched = launch(function, placed, operation, wait=True)
     if launched.output is None:
         return CallOutcome(None, (*launched.broken, *launched.changed), launched.fatal)
     modified = () if launched.unchanged() else launched.modified()
     return CallOutcome(launched.output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
 
 
-def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: bool) -> Launched:
+def launch(
+    function: Callable[[torch.Tensor], Any], placed: Placed, operation: Operation | None = None, *, wait: bool
+) -> Launched:
     """Calls a variant once; waits for all work on the device only if ``wait``.
 
     Without waiting, damage to the device shows later. The values are those that the current stream finds: only work
@@ -184,7 +194,7 @@ def launch(function: Callable[[torch.Tensor], Any], placed: Placed, *, wait: boo
             violation = _refused(error, violation, placed, before, is_first=launches.counted() == kernels)
         return Launched(placed, before, None, (violation,), changed, is_ruined or not state.is_restored)
     changed = (*_state_changed(state.restore()), *_redescribed(described, placed.view))
-    wrong = returned_wrongly(output, placed.view)
+    wrong = returned_wrongly(output, placed.view, operation)
     if wrong is not None:
         return Launched(placed, before, None, (wrong,), changed, not state.is_restored)
     of_library = device.type == "cpu" and launches.counted() == kernels
@@ -211,17 +221,22 @@ def _redescribed(before: dict[str, object], view: torch.Tensor) -> tuple[Violati
     return (Violation(FindingKind.INPUT_MODIFIED, message),)
 
 
-def returned_wrongly(output: object, view: torch.Tensor) -> Violation | None:
-    """A violation where a variant's return value is not a tensor of the input's shape, dtype and device."""
+def returned_wrongly(output: object, view: torch.Tensor, operation: Operation | None = None) -> Violation | None:
+    """A violation where a variant's return value is not a tensor of the shape, dtype and device that are due.
+
+    The shape is that of the operation, which is like its input if it is left out, and the dtype and device are the input's. One
+    answer for a row may be float32 for narrower inputs.
+    """
+    per_row = operation is not None and operation.answers_rows
+    shape = torch.Size((*view.shape[:-1], 1)) if per_row else view.shape
     if not isinstance(output, torch.Tensor) or output.layout != torch.strided:
         found = f"a tensor of layout {output.layout}" if isinstance(output, torch.Tensor) else type(output).__name__
-        message = f"returned {found}, expected a torch.Tensor of layout torch.strided; return the probabilities"
+        message = f"returned {found}, expected a torch.Tensor of layout torch.strided; return the answer"
         return Violation(FindingKind.RAISED, message)
-    if output.shape != view.shape:
-        return Violation(
-            FindingKind.WRONG_SHAPE, f"returned shape {list(output.shape)}, expected {list(view.shape)} as the input's"
-        )
-    if output.dtype != view.dtype:
+    if output.shape != shape:
+        like = "one answer for each row" if per_row else "as the input's"
+        return Violation(FindingKind.WRONG_SHAPE, f"returned shape {list(output.shape)}, expected {list(shape)} {like}")
+    if output.dtype != view.dtype and not (per_row and output.dtype == torch.float32 and view.dtype.itemsize == 2):
         return Violation(FindingKind.WRONG_DTYPE, f"returned {output.dtype}, expected {view.dtype} as the input's")
     if output.device != view.device:
         return Violation(

@@ -10,6 +10,7 @@ from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_
 from softcheck.cli.options import INTERRUPTED, format_option, output_option, variant_options
 from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError
+from softcheck.report import step_summary
 from softcheck.report.build import command_line
 from softcheck.report.environment import environment
 from softcheck.report.formats import SPEED_FORMATS, render_speed
@@ -86,6 +87,7 @@ def command(
         run = bench(options, events)
     report = speed_report(run, against, command_line())
     write(render_speed(report, output_format), output)
+    step_summary.add(lambda: render_speed(report, "markdown"))
     for error in report.errors:
         click.echo(f"softcheck: {error}", err=True)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report))

@@ -8,6 +8,7 @@ import click
 
 from softcheck.cli.config import ConfiguredCommand, NumberRange
 from softcheck.cli.options import Command, format_option, output_option
+from softcheck.report import step_summary
 from softcheck.report.compare import Tolerances, compare
 from softcheck.report.compare_text import FORMATS
 from softcheck.report.json_format import load_any
@@ -55,6 +56,7 @@ def command(*, old: str, new: str, limits: Tolerances, output_format: str, outpu
     check_writable(output)
     found = compare(load_any(old), load_any(new), limits)
     write(FORMATS[output_format](found), output)
+    step_summary.add(lambda: FORMATS["markdown"](found))
     if not found.changes:
         click.echo("softcheck: nothing was compared: the results have no variant and no shape in common", err=True)
         sys.exit(NOTHING_COMPARED)

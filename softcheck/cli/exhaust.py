@@ -13,6 +13,7 @@ from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import device_option, format_option, output_option, variant_options
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import unmeasured
+from softcheck.report import step_summary
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build, row_command
 from softcheck.report.formats import FORMATS, render
@@ -83,6 +84,7 @@ def command(
     ]
     report = build(results, session.ready, command=command_line(), notes=notes)
     write(render(report, output_format, display_of(output)), output)
+    step_summary.add(lambda: render(report, "markdown"))
     sys.exit(exit_code(report))
 
 

@@ -27,11 +27,8 @@ def command(results: tuple[str, ...], output_dir: Path) -> None:
     """
     style.require()
     loaded = [load_any(path) for path in results]
-    sweeps = data.sweeps(data.shapes_of(loaded))
-    found = data.fields(loaded)
-    fields = data.chosen(found)
-    if len(fields) < len(found):
-        click.echo(f"softcheck: {len(fields)} of {len(found)} shapes get a Pareto plot; name fewer for all", err=True)
+    sweeps = data.sweeps(loaded)
+    fields = _chosen(data.fields(loaded))
     histograms = data.histograms(loaded)
     if not (sweeps or fields or histograms):
         raise UsageError(
@@ -49,3 +46,10 @@ def command(results: tuple[str, ...], output_dir: Path) -> None:
     for path in written:
         click.echo(path)
     sys.exit(0)
+
+
+def _chosen(fields: list[data.Field]) -> list[data.Field]:
+    chosen = data.chosen(fields)
+    if len(chosen) < len(fields):
+        click.echo(f"softcheck: {len(chosen)} of {len(fields)} shapes get a Pareto plot; name fewer for all", err=True)
+    return chosen

@@ -18,9 +18,10 @@ from softcheck.cli.options import INTERRUPTED, device_option, output_option, sav
 from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import PROBES, check_name
+from softcheck.report import step_summary
 from softcheck.report.build import build, command_line, exit_code
 from softcheck.report.compare import Comparison, Tolerances, compare
-from softcheck.report.compare_text import render_table as render_comparison
+from softcheck.report.compare_text import FORMATS as COMPARISON_FORMATS
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Report
@@ -225,6 +226,7 @@ def command(
     report = build(run, command=command_line(), corpora=corpus)
     comparison = None if before is None else compare(before, report, limits)
     write(render(report, output_format, display_of(output), comparison), output)
+    step_summary.add(lambda: render(report, "markdown"))
     if scripts is not None:
         _save_scripts(report, scripts)
     if save:
@@ -233,7 +235,7 @@ def command(
         _say_timings(report)
     if not run.is_complete:
         resuming.say_how_to_go_on(keeping)
-    worse = comparison is not None and _is_worse(comparison)
+    worse = comparison is not None and _is_worse(comparison, output_format)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report) or int(worse))
 
 
@@ -253,9 +255,14 @@ def _save_scripts(report: Report, folder: Path) -> None:
         click.echo("softcheck: --scripts: no finding comes with a script", err=True)
 
 
-def _is_worse(comparison: Comparison) -> bool:
-    """Prints the comparison with a baseline on standard error, since standard output may be the report's."""
-    click.echo(render_comparison(comparison), err=True, nl=False)
+def _is_worse(comparison: Comparison, output_format: str) -> bool:
+    """Prints the comparison with a baseline on standard error, since standard output may be the report's.
+
+    Where the report is drawn as annotations, so is the comparison.
+    """
+    drawn = COMPARISON_FORMATS["github" if output_format == "github" else "table"](comparison)
+    click.echo(drawn, err=True, nl=False)
+    step_summary.add(lambda: COMPARISON_FORMATS["markdown"](comparison))
     return bool(comparison.regressions)
 
 

@@ -21,6 +21,7 @@ from softcheck.cli.options import (
     variant_options,
 )
 from softcheck.cli.seeding import seed_option
+from softcheck.report import step_summary
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.model import Report
@@ -125,6 +126,7 @@ def command(
     if interruption.is_set:
         report = _cut_short(report, names[len(outcomes) + len(refused) :])
     write(render(report, output_format, display_of(output)), output)
+    step_summary.add(lambda: render(report, "markdown"))
     if save:
         _save(outcomes)
     for (name, _), reason in refused.items():

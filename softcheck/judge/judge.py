@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from oracles.formats import Bits, Format, Values, decode
+from oracles.formats import FLOAT32, Bits, Format, Values, decode, format_of
 from oracles.reference import FullyMasked, Reference
 from softcheck.calling import float_environment
 from softcheck.errors import UsageError
@@ -52,7 +52,8 @@ def judge(
 ) -> Measurement:
     """Measures one output against the exact answer for its input and lists the broken promises about values.
 
-    ``input_bits`` and ``output_bits`` are [rows, columns] bit patterns of the format. ``fully_masked`` is the answer
+    ``input_bits`` and ``output_bits`` are [rows, columns] bit patterns of the format; an output with one answer for each row is
+    [rows, 1], and may be of float32. ``fully_masked`` is the answer
     for a row of -inf. ``arithmetic`` is the arithmetic whose errors are allowed; the default is the standard contract.
     ``reference`` is the result of the function ``reference`` for this input and convention, if the caller has it
     already. ``with_peaks`` asks for the largest errors by distance and by column, which cost a few per cent more.
@@ -64,41 +65,45 @@ def judge(
 
     Raises UsageError if shapes or bit widths don't match.
     """
-    _check(input_bits, output_bits, fmt, reference)
+    _check(input_bits, output_bits, fmt, reference, operation)
     rows, columns = input_bits.shape
-    constants = bounds.model(arithmetic, fmt)
-    standard = None if constants == bounds.model(STANDARD, fmt) else bounds.model(STANDARD, fmt)
-    summary = _Summary(operation.rules, Peaks() if with_peaks else None)
+    output_fmt = format_of(output_bits, fmt)
+    constants = bounds.model(arithmetic, output_fmt)
+    standard = None if constants == bounds.model(STANDARD, output_fmt) else bounds.model(STANDARD, output_fmt)
+    summary = _Summary(operation.rules, Peaks() if with_peaks and not operation.answers_rows else None)
     step = max(1, _BLOCK_ELEMENTS // max(1, columns))
     for first in range(0, rows if columns else 0, step):
         chosen = slice(first, min(first + step, rows))
         logits = decode(input_bits[chosen], fmt)
         answer = rows_of(reference, chosen) if reference is not None else operation.answer(logits, fmt, fully_masked)
-        block = Block(first, input_bits[chosen], output_bits[chosen], fmt, logits, answer, constants, operation)
+        block = Block(first, input_bits[chosen], output_bits[chosen], output_fmt, logits, answer, constants, operation)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             doubtful = block.doubtful_rows()
             if len(doubtful):
-                block = block.with_reference(doubtful, operation.prove(logits[doubtful], fully_masked))
+                block = block.with_reference(doubtful, operation.prove(logits[doubtful], fmt, fully_masked))
             summary.add(block, len(doubtful), None if standard is None else block.largest_share(standard))
     measured = summary.measurement(rows, columns)
     return measured if standard is None else msgspec.structs.replace(measured, contract=arithmetic)
 
 
-def _check(input_bits: Bits, output_bits: Bits, fmt: Format, given: Reference | None) -> None:
-    for name, bits in (("input", input_bits), ("output", output_bits)):
-        if bits.ndim != 2 or bits.dtype != fmt.storage:
+def _check(input_bits: Bits, output_bits: Bits, fmt: Format, given: Reference | None, operation: Operation) -> None:
+    allowed = {fmt.storage, *({FLOAT32.storage} if operation.answers_rows and fmt.width == 16 else ())}
+    for name, bits, storages in (("input", input_bits, {fmt.storage}), ("output", output_bits, allowed)):
+        if bits.ndim != 2 or bits.dtype not in storages:
             raise UsageError(
                 f"{name} bits have shape {bits.shape} and dtype {bits.dtype}, expected [rows, columns] of {fmt.storage} for "
                 f"{fmt.name}; pass the tensor's bit patterns"
             )
-    if output_bits.shape != input_bits.shape:
+    shape = operation.output_shape(*input_bits.shape)
+    if output_bits.shape != shape:
         raise UsageError(
-            f"the output has shape {output_bits.shape}, expected the input's {input_bits.shape}; report it as wrong_shape "
-            "instead of judging it"
+            f"the output has shape {output_bits.shape}, expected {shape} for an input of {input_bits.shape}; report it as "
+            "wrong_shape instead of judging it"
         )
-    if given is not None and given.high.shape != input_bits.shape:
+    if given is not None and given.high.shape != shape:
         raise UsageError(
-            f"the reference has shape {given.high.shape}, expected the input's {input_bits.shape}; compute it from this input"
+            f"the reference has shape {given.high.shape}, expected {shape} for an input of {input_bits.shape}; compute it from "
+            "this input"
         )
 
 

@@ -13,6 +13,7 @@ class Extreme(msgspec.Struct, frozen=True):
     row: int
     column: int
     input_bits: str
+    """Empty if the whole row has one answer."""
     output_bits: str
 
 

@@ -5,7 +5,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 
 import numpy as np
 
-from oracles.formats import Bits, Format, bits_hex
+from oracles.formats import Bits, Format
 from softcheck.contract import Surroundings
 from softcheck.operations.block import Block
 
@@ -18,32 +18,32 @@ _MORE_DIGITS = 4
 
 
 def around(block: Block, row: int, column: int) -> Surroundings:
-    """The elements of a block's row around a column, as many on both sides as the row has."""
-    columns = block.logits.shape[1]
+    """The elements of a block's row around a column, as many on both sides as the row has; or the row's one answer."""
+    answers_row, columns = block.operation.answers_rows, block.errors.shape[1]
     first = max(0, min(column - SHOWN // 2, columns - SHOWN))
     shown = slice(first, min(first + SHOWN, columns))
-    bounds = np.broadcast_to(block.bounds.elements, block.logits.shape)[row, shown]
+    bounds = np.broadcast_to(block.bounds.elements, block.errors.shape)[row, shown]
     allowed = np.where(block.specials.bounded[row, shown], bounds, np.nan)
     reference = block.reference
     parts = (part[row, shown].tolist() for part in (reference.high, reference.low, reference.exponent))
     masked = block.specials.masked[row, shown].tolist()
     return Surroundings(
         first_column=first,
-        inputs=hexadecimal(block.input_bits[row, shown], block.fmt),
-        outputs=hexadecimal(block.output_bits[row, shown], block.fmt),
+        inputs="" if answers_row else _hexadecimal(block.input_bits[row, shown]),
+        outputs=_hexadecimal(block.output_bits[row, shown]),
         exact=" ".join(
             "<1e-300" if high == 0 and not is_masked else _decimal(high, low, exponent, block.fmt)
             for high, low, exponent, is_masked in zip(*parts, masked, strict=True)
         ),
         ulps=_figures(block.errors[row, shown].tolist()),
         bounds=_figures(allowed.tolist()),
-        row=hexadecimal(block.input_bits[row], block.fmt) if columns <= WIDEST_ROW else None,
+        row=_hexadecimal(block.input_bits[row]) if block.logits.shape[1] <= WIDEST_ROW else None,
     )
 
 
-def hexadecimal(bits: Bits, fmt: Format) -> str:
+def _hexadecimal(bits: Bits) -> str:
     """Bit patterns of shape [columns], parted by spaces, as ``corpus add --bits`` takes them."""
-    return " ".join(bits_hex(int(b), fmt) for b in bits)
+    return " ".join(f"{int(b):0{2 * bits.itemsize}x}" for b in bits)
 
 
 def _figures(values: list[float]) -> str:

@@ -71,7 +71,7 @@ def extreme(value: float, block: Block, row: int, column: int) -> Extreme:
         value,
         block.first_row + row,
         column,
-        bits_hex(int(block.input_bits[row, column]), block.fmt),
+        "" if block.operation.answers_rows else bits_hex(int(block.input_bits[row, column]), block.fmt),
         bits_hex(int(block.output_bits[row, column]), block.fmt),
     )
 

@@ -15,12 +15,16 @@ from softcheck.operations.operation import Operation
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows of one case, their output and their exact answer, all [rows, columns]. Figures are computed on first use."""
+    """Rows of one case, their output and their exact answer, all [rows, columns]. Figures are computed on first use.
+
+    If each row has one answer, output and answer are [rows, 1], and so are the figures of elements.
+    """
 
     first_row: int
     input_bits: Bits
     output_bits: Bits
     fmt: Format
+    """The output's format."""
     logits: Values
     reference: Reference
     model: Model
@@ -42,12 +46,13 @@ class Block:
     @cached_property
     def exact(self) -> ulp.Scaled:
         """The exact answer in units of its ULP."""
-        return ulp.scaled(self.reference, self.fmt, self.operation.least_scale)
+        return ulp.scaled(self.reference, self.fmt, self.operation.least_scale(self.logits, self.answer, self.fmt))
 
     @cached_property
     def specials(self) -> special.Specials:
         """Classes of rows and elements."""
-        return special.specials(self.logits, self.output, self.reference.high, self.fmt)
+        per_row = self.operation.answers_rows
+        return special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row)
 
     @cached_property
     def errors(self) -> Values:

@@ -109,7 +109,7 @@ def compared(
 ) -> tuple[Values, Values]:
     """Returns the exact gradient and the distances from it, computed in rational numbers and rounded once.
 
-    ``answer`` is the softmax, and ``formula`` gives a row's gradient from it and the output gradients.
+    ``answer`` is the softmax, and ``formula`` gives a row's gradient from it and the row of ``grads``.
     """
     exact = np.zeros(found.shape)
     differences = np.full(found.shape, np.inf)
@@ -130,10 +130,12 @@ def output_errors(
     answer: Reference,
     fmt: Format,
     arithmetic: Arithmetic,
-    least_scale: float = 0.0,
+    scale: Callable[[Values, Values, Format], Values] | None = None,
 ) -> Values:
     """Returns the largest absolute error of the outputs by an operation's bound; a masked one is exact."""
-    exact = scaled(answer, fmt, least_scale)
+    exact = scaled(
+        answer, fmt, None if scale is None else np.broadcast_to(scale(logits, answer.values, fmt), logits.shape)
+    )
     limits = bound(logits, exact, answer.values, model(arithmetic, fmt))
     either = limits.elements if limits.below is None else np.maximum(limits.elements, limits.below)
     return np.where(np.isneginf(logits), 0.0, np.ldexp(either, exact.quantum))

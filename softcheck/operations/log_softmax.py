@@ -47,8 +47,6 @@ from softcheck.operations.ulp import Scaled
 if TYPE_CHECKING:
     import torch
 
-LEAST_SCALE = 1.0
-
 _LOGARITHM, _NEXT_TO_ONE = 6.0, 3.0
 """Relative and absolute error of a logarithm in rho. lg2.approx is within 2^-22 absolutely for arguments from 0.5 to 2 and relatively
 elsewhere (PTX ISA), which is 4 rho of base 2 and 2.8 of base e; the product with log(2) rounds twice. Logarithms of libraries
@@ -67,11 +65,15 @@ def _answer(values: Values, fmt: Format, fully_masked: FullyMasked) -> Reference
     return float64.log_softmax(values, fully_masked=fully_masked)
 
 
-def _prove(values: Values, fully_masked: FullyMasked) -> Reference:
+def _prove(values: Values, _fmt: Format, fully_masked: FullyMasked) -> Reference:
     return ball.log_softmax(values, fully_masked=fully_masked)
 
 
-def _decimal(row: Values, column: int, fully_masked: FullyMasked) -> str:
+def _scale(_values: Values, answers: Values, _fmt: Format) -> Values:
+    return np.ones_like(answers)
+
+
+def _decimal(row: Values, column: int, _fmt: Format, fully_masked: FullyMasked) -> str:
     return ball.log_decimal(row, column, fully_masked=fully_masked)
 
 
@@ -79,25 +81,30 @@ def _bounds(values: Values, exact: Scaled, logarithms: Values, constants: Model)
     fmt, columns = exact.fmt, values.shape[1]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         probabilities = np.exp(logarithms)
-        _, weighted = logarithmic_errors(values, probabilities, constants)
         top = values.max(axis=1, keepdims=True)
         of_exponent = constants.exponent * (top - values)
         if constants.rounds_logits:
             of_exponent += constants.per_logit * (np.abs(values) + np.abs(top))
-        of_sum = (weighted + constants.summing(columns))[:, None]
-        of_logarithm = constants.roundoff * (_NEXT_TO_ONE + _LOGARITHM * -logarithms.max(axis=1, keepdims=True))
+        of_sum = logarithm_errors(values, logarithms, constants)
         size = np.abs(logarithms)
-        error = (
-            (of_exponent + of_logarithm + 2 * constants.roundoff * size) * _SECOND_ORDER + of_sum + constants.underflow
-        )
+        error = (of_exponent + 2 * constants.roundoff * size) * _SECOND_ORDER + of_sum + constants.underflow
         masked = np.isneginf(values)
-        rounding = np.where(masked, 0.0, _half_ulp(size + error, fmt))
+        rounding = np.where(masked, 0.0, half_ulp(size + error, fmt))
         total = error + rounding if constants.rounds_result else error
         total[masked] = 0.0
         sums = (probabilities * np.expm1(np.minimum(total, LARGEST_EXPONENT))).sum(axis=1) + _SUMMED
         np.minimum(sums, columns + 1.0, out=sums)
         elements = np.minimum(total / exact.ulp, np.finfo(np.float64).max)
     return Bounds(elements, rounding / exact.ulp, constants.rounds_result, sums)
+
+
+def logarithm_errors(values: Values, logarithms: Values, constants: Model) -> Values:
+    """Returns the absolute errors of the logarithms of rows' sums, [rows, 1]; ``logarithms`` is the exact log-softmax."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        _, weighted = logarithmic_errors(values, np.exp(logarithms), constants)
+        of_logarithm = constants.roundoff * (_NEXT_TO_ONE + _LOGARITHM * -logarithms.max(axis=1, keepdims=True))
+        found: Values = of_logarithm * _SECOND_ORDER + (weighted + constants.summing(values.shape[1]))[:, None]
+    return found
 
 
 def _of_log_softmax(y: Sequence[Fraction], g: Sequence[Fraction]) -> list[Fraction]:
@@ -114,7 +121,7 @@ def _gradient_errors(
     """
     exact, differences = compared(found, grads, ball.softmax(logits), _of_log_softmax)
     probabilities = np.exp(answer.values)
-    of_output = output_errors(_bounds, logits, answer, fmt, arithmetic, LEAST_SCALE)
+    of_output = output_errors(_bounds, logits, answer, fmt, arithmetic, _scale)
     inner, narrow, total = computed_in(arithmetic, fmt)
     each = ROUNDINGS * narrow.unit_roundoff
     # A backward takes e^y of the output y, or computes the softmax again, which is off by less.
@@ -134,7 +141,7 @@ def _second_size(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "to
     return 4 * softmax_size(p, w) * g.abs().sum(dim=1, keepdim=True)
 
 
-def _half_ulp(size: Values, fmt: Format) -> Values:
+def half_ulp(size: Values, fmt: Format) -> Values:
     """Half the spacing of a format's values at a size."""
     exponent = np.maximum(np.frexp(np.minimum(size, fmt.max))[1] - 1, fmt.min_exponent)
     half: Values = np.ldexp(0.5, exponent - (fmt.precision - 1))
@@ -163,7 +170,8 @@ LOG_SOFTMAX = Operation(
     bounds=_bounds,
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, in_range(-np.inf, 0.0), ORDERED, POWERS_SUM_TO_ONE),
     yardstick=_yardstick,
-    least_scale=LEAST_SCALE,
+    scale=_scale,
+    scale_text="of max(|r|, 1)",
     parameters={"scale": 1.0},
     with_parameters=_with_parameters,
     arguments=SOFTMAX.arguments,

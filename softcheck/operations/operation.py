@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.contract import FindingKind
@@ -88,10 +90,10 @@ class Operation:
 
     Takes the inputs' values, float64 [rows, columns], and the convention for a row of -inf.
     """
-    prove: Callable[[Values, FullyMasked], Reference]
+    prove: Callable[[Values, Format, FullyMasked], Reference]
     """Returns the Arb oracle's answer: proven enclosures, for rows that the everyday oracle's own error could decide."""
-    decimal: Callable[[Values, int, FullyMasked], str]
-    """Returns one exact element of a row in decimal, from the row's values and the element's column."""
+    decimal: Callable[[Values, int, Format, FullyMasked], str]
+    """Returns one exact element of a row in decimal, from the row's values, the element's column, and the inputs' format."""
     bounds: Callable[[Values, Scaled, Values, Model], Bounds]
     """Returns the errors that an arithmetic allows; takes the inputs' values, the exact answer in units of its ULP, the
     exact answer rounded to float64, and the arithmetic's constants."""
@@ -106,9 +108,12 @@ class Operation:
     that is not judged."""
     arguments: Arguments | None = None
     """The values that calls take beside the matrix; None if the matrix is all."""
-    least_scale: float = 0.0
-    """Errors are counted in ulp(max(|r|, least_scale)), a power of two or 0. It is the size of what a right arithmetic rounds on
-    the way, where r itself may be as small as you like."""
+    scale: Callable[[Values, Values, Format], Values] | None = None
+    """Returns the size of what a right arithmetic rounds on the way, where r itself may be as small as you like: errors are
+    counted in ulp(max(|r|, size)). Takes the inputs' values, the answers rounded to float64, and the output's format, and returns
+    what can be broadcast to the answers' shape. None counts in ulp(r)."""
+    scale_text: str = ""
+    """The unit in words, as ``of max(|r|, 1)``."""
     probabilities: Callable[[Values], Values] = _as_they_are
     """Returns the probabilities of outputs, whose sum is 1 where ``rules`` has such a rule."""
     gradient: Gradient | None = None
@@ -118,6 +123,23 @@ class Operation:
     accelerator: str | None = None
     """A package with a faster judge of whole outputs on a GPU, ``trust.judge_trusted``, and a quick pass for rows that are
     right beyond doubt, ``screen.passing``. Without it the numpy judge judges all outputs."""
+
+    @property
+    def answers_rows(self) -> bool:
+        """True if each row has one answer, in place of one for each element."""
+        return self.outputs[0].dims == ("rows",)
+
+    def output_shape(self, rows: int, columns: int) -> tuple[int, int]:
+        """Returns the shape of an output as it is judged."""
+        return (rows, 1 if self.answers_rows else columns)
+
+    def least_scale(self, values: Values, answers: Values, fmt: Format) -> Values | None:
+        """Returns ``scale`` of finite answers, 0 elsewhere; None if errors are counted in ulp(r)."""
+        if self.scale is None:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = np.broadcast_to(self.scale(values, answers, fmt), answers.shape)
+        return np.where(np.isfinite(size), size, 0.0)
 
     @property
     def sums_rows(self) -> bool:

@@ -10,6 +10,8 @@ from softcheck.operations.operation import Operation
 OPERATIONS: dict[str, str] = {
     "softmax": "softcheck.operations.softmax:SOFTMAX",
     "log_softmax": "softcheck.operations.log_softmax:LOG_SOFTMAX",
+    "logsumexp": "softcheck.operations.logsumexp:LOGSUMEXP",
+    "cross_entropy": "softcheck.operations.cross_entropy:CROSS_ENTROPY",
 }
 """Module and name of each operation."""
 

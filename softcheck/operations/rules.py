@@ -152,7 +152,9 @@ POWERS_SUM_TO_ONE = replace(SUMS_TO_ONE, describe=partial(_sum, summed="the sum 
 
 
 def place(judged: "Block", row: int, column: int) -> str:
-    """Names an element: its row in the whole input, its column, and the input's value there."""
+    """Names an element: its row in the whole input, its column, and the input's value there. A row's one answer has its row alone."""
+    if judged.operation.answers_rows:
+        return f"row {judged.first_row + row}"
     bits = bits_hex(int(judged.input_bits[row, column]), judged.fmt)
     return f"row {judged.first_row + row}, column {column}, input {number(float(judged.logits[row, column]), bits)}"
 

@@ -43,15 +43,19 @@ _NEARLY = 1.0 - 2.0**-20
 """Share of the least value that rounds to infinity, beyond which an arithmetic's own error may lead there."""
 
 
-def specials(logits: Values, output: Values, reference: Values, fmt: Format) -> Specials:
+def specials(logits: Values, output: Values, reference: Values, fmt: Format, *, per_row: bool = False) -> Specials:
     """Sorts the elements of a matrix; all arrays are [rows, columns], the reference NaN where the answer is NaN.
 
     A NaN or a +inf anywhere in a row makes the whole answer NaN; a row of -inf alone is NaN or 0 as declared, which the
     reference already says.
+
+    With one answer ``per_row``, output and reference are [rows, 1], and no element is masked. Where such an answer is +inf, as for
+    a row that holds a +inf, NaN is taken too: it is what the difference of two infinities gives.
     """
     expects_nan = np.isnan(reference)
     finite, expects_finite = np.isfinite(output), np.isfinite(reference)
-    masked = np.isneginf(logits) & ~expects_nan
+    masked = np.zeros(output.shape, dtype=np.bool_) if per_row else np.isneginf(logits) & ~expects_nan
+    indefinite = np.isposinf(reference) & per_row
     ordinary = classify(logits) == RowClass.ORDINARY
     comparable = finite & expects_finite
     is_nan = np.isnan(output)
@@ -64,7 +68,7 @@ def specials(logits: Values, output: Values, reference: Values, fmt: Format) -> 
         masked=masked,
         comparable=comparable,
         bounded=comparable & ~masked & ordinary[:, None],
-        nan_mismatch=is_nan != expects_nan,
+        nan_mismatch=(is_nan != expects_nan) & ~(is_nan & indefinite),
         inf_mismatch=~(comparable | is_nan | expects_nan | as_infinite),
         as_infinite=as_infinite,
         masked_wrong=masked & comparable & (output != reference),

@@ -4,7 +4,6 @@ Everything is computed in units of ulp(r), so that one scaling by a power of two
 rounding enters before the subtraction. The definition is section 3 of docs/design.md.
 """
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -111,14 +110,18 @@ def floor_log2(reference: Reference) -> NDArray[np.int64]:
     return exponent + reference.exponent
 
 
-def scaled(reference: Reference, fmt: Format, least_scale: float = 0.0) -> Scaled:
+def scaled(reference: Reference, fmt: Format, least_scale: Values | None = None) -> Scaled:
     """The reference in units of ulp(r) = 2^(max(floor(log2 |r|), emin) - p + 1).
 
-    Where |r| is below ``least_scale``, a power of two or 0, the unit is the ULP of that instead. Multiplying by powers of two is exact, except that a result more than 2^1000 times smaller than the least subnormal
-    may become 0.
+    Where |r| is below ``least_scale``, [rows, columns], the unit is the ULP of that instead. Multiplying by powers of two is
+    exact, except that a result more than 2^1000 times smaller than the least subnormal may become 0.
     """
     floor = np.where(reference.high == 0, fmt.min_exponent, floor_log2(reference))
-    least = fmt.min_exponent if least_scale == 0 else max(fmt.min_exponent, math.frexp(least_scale)[1] - 1)
+    least: int | NDArray[np.int64] = fmt.min_exponent
+    if least_scale is not None:
+        least = np.where(least_scale > 0, np.frexp(least_scale)[1].astype(np.int64) - 1, least).clip(
+            min=fmt.min_exponent
+        )
     quantum = np.maximum(floor, least) - (fmt.precision - 1)
     if reference.exponent.any():
         with np.errstate(under="ignore"):
@@ -131,7 +134,7 @@ def scaled(reference: Reference, fmt: Format, least_scale: float = 0.0) -> Scale
     if negative.any():
         high, low = np.abs(high), np.where(negative, -low, low)
     signs = negative if negative.any() else None
-    of_scale = (floor < least) if least_scale else None
+    of_scale = None if least_scale is None else floor < least
     return Scaled(
         fmt, high, low, quantum, reference.relative_error, reference.absolute_error, signs, reference.settled, of_scale
     )

@@ -47,7 +47,7 @@ def sides(logits: Values, exact: Scaled) -> Sides:
     Maxima whose side every oracle guarantees are excepted.
     """
     if exact.settled:
-        nowhere = np.zeros(logits.shape, dtype=np.bool_)
+        nowhere = np.zeros(exact.high.shape, dtype=np.bool_)
         return Sides(nowhere, nowhere, nowhere)
     floor, slack = 2.0 ** (exact.fmt.precision - 1), exact.uncertainty
     with np.errstate(invalid="ignore"):

@@ -178,7 +178,9 @@ def _call(subject: Subject, view: torch.Tensor) -> Returned:
     """Calls the variant without comparing the gigabytes around the input."""
     nothing = torch.empty(0, dtype=view.dtype, device=view.device)
     with nan_filled():
-        return call_on_device(subject.variant.function, Placed(view, nothing, subject.setting.fmt))
+        return call_on_device(
+            subject.variant.function, Placed(view, nothing, subject.setting.fmt), subject.setting.operation
+        )
 
 
 def _unless_out_of_memory(returned: Returned) -> Outcome:

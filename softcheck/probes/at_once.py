@@ -91,7 +91,7 @@ def _many_calls(subject: Subject) -> Outcome:
     with preserved(), activity.calling():
         while len(outputs) < _MANY and (len(outputs) < 8 or time.monotonic() - begun < seconds):
             output = function(one.x)
-            wrong = returned_wrongly(output, one.x)
+            wrong = returned_wrongly(output, one.x, subject.setting.operation)
             if wrong is not None:
                 words = f"call {len(outputs) + 1} of a fresh copy on the same input"
                 return Outcome(violations=(msgspec.structs.replace(wrong, message=f"{words}: {wrong.message}"),))
@@ -127,7 +127,9 @@ def _threads(subject: Subject) -> Outcome:
         try:
             while time.monotonic() - begun < seconds and not others:
                 output = function(one.x)
-                if returned_wrongly(output, one.x) is None and not torch.equal(output, one.output):
+                if returned_wrongly(output, one.x, subject.setting.operation) is None and not torch.equal(
+                    output, one.output
+                ):
                     others.append(output.detach().clone())
         except Exception:  # noqa: BLE001 - see above
             return
@@ -167,7 +169,7 @@ def _streams(subject: Subject) -> Outcome:
             for one, stream, made in zip(inputs, streams, outputs, strict=True):
                 with torch.cuda.stream(stream):
                     output = function(one.x)
-                    if returned_wrongly(output, one.x) is None:
+                    if returned_wrongly(output, one.x, subject.setting.operation) is None:
                         made.append(output.detach().clone())
         synchronize(device)
     return _first_wrong(subject, inputs, outputs, f"called on {_AT_ONCE} streams at once, an input comes out wrong")
@@ -195,7 +197,7 @@ def _graph(subject: Subject) -> Outcome:
             graph, output = _captured(subject.variant.function, x)
         except Exception:  # noqa: BLE001 - that a call can be captured is not promised
             return Outcome(skipped="a replayed CUDA graph: the call can't be captured")
-        if returned_wrongly(output, x) is not None:
+        if returned_wrongly(output, x, subject.setting.operation) is not None:
             return Outcome()
         for number, one in enumerate(inputs * 2, 1):
             x.copy_(one.x)

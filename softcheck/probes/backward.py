@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import torch
 
-from oracles.formats import Bits, Format, Values, bits_hex, decode, encode
+from oracles.formats import Bits, Format, Values, bits_hex, decode, encode, format_of
 from softcheck.calling import activity
 from softcheck.calling.call import Placed, call_on_device, is_usable, place, synchronize, to_bits, to_tensor
 from softcheck.calling.state import preserved
@@ -58,7 +58,7 @@ class Forward:
 def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -> Forward | Outcome:
     """Makes a forward call; an outcome if its output is wrong, which other probes report, or carries no gradient.
 
-    The output gradient is a varying one, [rows, columns]; ``number`` tells the values of one forward from another's.
+    The output gradient is a varying one of the output's shape; ``number`` tells the values of one forward from another's.
     """
     fmt, seed = subject.setting.fmt, subject.setting.seed
     shape = (asked.rows, asked.columns)
@@ -72,7 +72,7 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
         hidden = placed.view.clone()
         placed = Placed(hidden, hidden.detach().view(-1), fmt)
     with nan_filled():
-        returned = call_on_device(subject.variant.function, placed)
+        returned = call_on_device(subject.variant.function, placed, subject.setting.operation)
     if returned.output is None:
         refused = "; ".join(each.message for each in returned.violations)
         return _not_asked(
@@ -89,6 +89,7 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
     own = contract_of(subject.setting.declaration.arithmetic, of_cpu_library=of_library)
     arithmetic = msgspec.structs.replace(own, rescales=not of_library or own.rescales)
     varying = to_tensor(ordinary_rows(*shape, fmt, (seed + 2 * number + 1) % 2**32), fmt, subject.device)
+    varying = varying[:, : returned.output.shape[1]].contiguous().to(returned.output.dtype)
     return Forward(bits, placed.view, returned.output, found, words, varying, arithmetic)
 
 
@@ -120,9 +121,9 @@ def backward(subject: Subject, one: Forward, grad: torch.Tensor, *, keeps: bool)
 def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.Tensor, words: str) -> Violation | None:
     """Judges a gradient against the exact one for an output gradient. ``words`` say how the backward was called."""
     fmt = subject.setting.fmt
-    found, grads = to_bits(gradient, fmt), to_bits(grad, fmt)
+    found, grads = to_bits(gradient, fmt), decode(given := to_bits(grad, fmt), format_of(given, fmt))
     rows = _worst_rows(subject.setting.operation, one.bits, found, grads, fmt)
-    errors = _errors(subject, one.bits[rows], decode(found[rows], fmt), decode(grads[rows], fmt), one.arithmetic)
+    errors = _errors(subject, one.bits[rows], decode(found[rows], fmt), grads[rows], one.arithmetic)
     broken = ~(errors.errors <= errors.limits)
     if not broken.any():
         return None
@@ -162,12 +163,13 @@ def judged_by(computed: Operation) -> Gradient:
 
 
 def _worst_rows(
-    computed: Operation, bits: Bits, found: Bits, grads: Bits, fmt: Format
+    computed: Operation, bits: Bits, found: Bits, grads: Values, fmt: Format
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Returns the numbers of the rows to judge: those furthest from float64's gradient, if there are many."""
     if len(bits) <= _MOST_ROWS:
         return np.arange(len(bits))
-    x, g, dx = (torch.from_numpy(decode(each, fmt)) for each in (bits, grads, found))
+    x, dx = (torch.from_numpy(decode(each, fmt)) for each in (bits, found))
+    g = torch.from_numpy(grads)
     x.requires_grad_()
     (exact,) = torch.autograd.grad(computed.yardstick(x), x, g)
     size = judged_by(computed).size(torch.softmax(x.detach(), dim=1), g)
@@ -178,5 +180,5 @@ def _worst_rows(
 def _errors(subject: Subject, bits: Bits, found: Values, grads: Values, arithmetic: Arithmetic) -> GradientErrors:
     fmt, computed = subject.setting.fmt, subject.setting.operation
     logits = decode(bits, fmt)
-    answer = computed.prove(logits, subject.setting.declaration.fully_masked)
+    answer = computed.prove(logits, fmt, subject.setting.declaration.fully_masked)
     return judged_by(computed).errors(found, grads, logits, answer, fmt, arithmetic)

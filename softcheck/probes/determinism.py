@@ -100,7 +100,9 @@ def _same_again(subject: Subject, bits: Bits, first: Called | None, calls: int) 
 
 
 def _bare(subject: Subject, bits: Bits) -> Called:
-    return call(subject.variant.function, place(bits, subject.setting.fmt, PACKED, subject.device))
+    return call(
+        subject.variant.function, place(bits, subject.setting.fmt, PACKED, subject.device), subject.setting.operation
+    )
 
 
 def _unlike(subject: Subject, bits: Bits, first: Called, again: Called, words: str) -> Outcome | None:

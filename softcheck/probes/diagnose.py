@@ -8,12 +8,13 @@ import msgspec
 import numpy as np
 import torch
 
-from oracles.formats import Bits, Format, Values, bits_hex, decode, encode
+from oracles.formats import Bits, Format, Values, bits_hex, decode, encode, format_of
 from softcheck.calling.call import call, place
 from softcheck.cases.case import Layout
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.errors import UninterpretableError
 from softcheck.judge.measurement import Measurement
+from softcheck.operations.operation import Operation
 from softcheck.probes.poison import filled, nan_filled
 
 _SENTINEL = 0.34375
@@ -25,6 +26,7 @@ class Attempt:
     """A judged call: the function, its input and output, and the judge for another output of the same input."""
 
     function: Callable[[torch.Tensor], Any]
+    operation: Operation
     bits: Bits
     fmt: Format
     layout: Layout
@@ -32,10 +34,15 @@ class Attempt:
     output: Bits
     judge: Callable[[Bits], Measurement]
 
+    @property
+    def output_format(self) -> Format:
+        """The format of the output."""
+        return format_of(self.output, self.fmt)
+
     def again(self, layout: Layout) -> Bits | None:
         """Calls again on the same values in another layout, and returns the output or None."""
         try:
-            return call(self.function, place(self.bits, self.fmt, layout, self.device)).output
+            return call(self.function, place(self.bits, self.fmt, layout, self.device), self.operation).output
         except UninterpretableError:
             return None
 
@@ -54,7 +61,7 @@ def diagnose(attempt: Attempt, measurement: Measurement) -> Measurement:
 
 def _unwritten(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
     """Finds elements that hold one poison after one run and another poison after the next."""
-    fmt = attempt.fmt
+    fmt = attempt.output_format
     poisoned = np.isnan(decode(attempt.output, fmt))
     if not poisoned.any():
         return violations
@@ -73,11 +80,11 @@ def _unwritten(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Vio
         count=int(unwritten.sum()),
         row=row,
         column=column,
-        input_bits=bits_hex(attempt.bits[row, column], fmt),
+        input_bits=bits_hex(attempt.bits[row, column], attempt.fmt),
         output_bits=bits_hex(attempt.output[row, column], fmt),
         around=next((v.around for v in violations if (v.row, v.column) == (row, column)), None),
     )
-    unexplained = poisoned & ~unwritten & ~np.isnan(decode(attempt.bits, fmt)).any(axis=1, keepdims=True)
+    unexplained = poisoned & ~unwritten & ~np.isnan(decode(attempt.bits, attempt.fmt)).any(axis=1, keepdims=True)
     kept = violations if unexplained.any() else tuple(v for v in violations if v.kind is not FindingKind.NAN_MISMATCH)
     return (found, *kept)
 
@@ -107,7 +114,8 @@ def _layout_ignored(attempt: Attempt, violations: tuple[Violation, ...]) -> tupl
         return violations
     also_packed = {v.kind for v in attempt.judge(packed).violations}
     caused = [v for v in violations if v.kind in VALUE_KINDS and v.kind not in also_packed]
-    if not caused or not differ_grossly(decode(attempt.output, attempt.fmt), decode(packed, attempt.fmt)):
+    strided, other = (decode(output, attempt.output_format) for output in (attempt.output, packed))
+    if not caused or not differ_grossly(strided, other):
         return violations
     strides = attempt.layout.strides(columns)
     found = msgspec.structs.replace(

@@ -34,6 +34,9 @@ _SLICES: dict[str, tuple[_Index, bool]] = {
 }
 """Slices by label: the rows and columns taken from the larger matrix, and True if the slice is then transposed."""
 
+_WITH_COLUMNS = frozenset({"0x5", "no-rows-inside", "no-rows-at-the-end", "no-rows-transposed"})
+"""Those without rows alone. A row without columns has no target and no one answer that everybody means."""
+
 
 class Empties(Probe):
     """Calls a variant on three empty matrices and on seven empty slices."""
@@ -42,12 +45,13 @@ class Empties(Probe):
         """Returns the same trials wherever empty inputs are declared: calls without elements take no time."""
         if not setting.declaration.empty:
             return []
-        return [Trial(label) for label in (*_PACKED, *_SLICES)]
+        labels = (*_PACKED, *_SLICES)
+        return [Trial(label) for label in labels if label in _WITH_COLUMNS or not setting.operation.answers_rows]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Calls the variant on an empty matrix. Checks exceptions, shape, dtype, and the memory around the matrix."""
         with nan_filled():
-            return stopped(call(subject.variant.function, _placed(subject, trial.label)))
+            return stopped(call(subject.variant.function, _placed(subject, trial.label), subject.setting.operation))
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Returns one finding per kind, on the first matrix that shows it, with the names of the other matrices."""

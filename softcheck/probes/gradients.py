@@ -141,7 +141,7 @@ def _tall(subject: Subject, columns: int) -> Outcome:
     for _ in range(2):
         begun = time.perf_counter()
         with nan_filled():
-            fatal = call_on_device(subject.variant.function, placed).fatal
+            fatal = call_on_device(subject.variant.function, placed, subject.setting.operation).fatal
         seconds.append(time.perf_counter() - begun)
         if fatal:
             return Outcome(fatal=True)

@@ -57,7 +57,7 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
         # Allocations lie between margins here too, so that a store beyond one damages nothing in this process.
         bands = Bands(CANARIES[0], margin_bytes(bits.shape[1], fmt.itemsize))
         with nan_filled(), handing_out(bands):
-            return call(subject.variant.function, placed), bands
+            return call(subject.variant.function, placed, subject.setting.operation), bands
 
     def called(poison: float) -> Called:
         return in_bands(poison, gap)[0]
@@ -119,7 +119,7 @@ def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:
     placed = place_in_bands(bits, subject.setting.fmt, _ORDINARY, subject.device)
     hole = Hole(bits.nbytes, CANARIES[0], subject.device)
     with nan_filled():
-        returned = call_on_device(subject.variant.function, placed)
+        returned = call_on_device(subject.variant.function, placed, subject.setting.operation)
     if returned.output is None:
         return stopped(returned)
     if not hole.holds(returned.output):
@@ -143,7 +143,7 @@ def _banded(subject: Subject, bits: Bits, canary: int) -> tuple[Returned, Bands]
     bands = Bands(canary, margin_bytes(columns, fmt.itemsize))
     placed = place_in_bands(bits, fmt, _ORDINARY, subject.device)
     with nan_filled(), handing_out(bands):
-        return call_on_device(subject.variant.function, placed), bands
+        return call_on_device(subject.variant.function, placed, subject.setting.operation), bands
 
 
 PROBE = GuardBands()

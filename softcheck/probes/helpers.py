@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import torch
 
-from oracles.formats import Bits, Format, bits_hex, decode, encode
+from oracles.formats import Bits, Format, bits_hex, decode, encode, format_of
 from softcheck.calling.call import Called, Returned, call, place
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.recipe import available_bytes
@@ -45,7 +45,11 @@ def moved(bits: Bits, by: float, fmt: Format) -> Bits:
 def call_on(subject: Subject, bits: Bits, layout: Layout = PACKED) -> Called:
     """Calls the variant on a matrix of bits, with uninitialised memory poisoned with NaN."""
     with nan_filled():
-        return call(subject.variant.function, place(bits, subject.setting.fmt, layout, subject.device))
+        return call(
+            subject.variant.function,
+            place(bits, subject.setting.fmt, layout, subject.device),
+            subject.setting.operation,
+        )
 
 
 def stopped(called: Called | Returned) -> Outcome:
@@ -75,6 +79,8 @@ def differing(
     if not unequal.any():
         return None
     row, column = (int(i[0]) for i in np.nonzero(unequal))
+    input_bits = None if inputs is None else bits_hex(inputs[row, column], fmt)
+    fmt = format_of(found, fmt)
     return Violation(
         kind,
         f"{message}: {int(unequal.sum())} of {unequal.size} output elements, first at row {row}, column {column}: "
@@ -82,7 +88,7 @@ def differing(
         count=int(unequal.sum()),
         row=row,
         column=column,
-        input_bits=None if inputs is None else bits_hex(inputs[row, column], fmt),
+        input_bits=input_bits,
         output_bits=bits_hex(found[row, column], fmt),
     )
 
@@ -129,5 +135,5 @@ def _first(found: Sequence[tuple[str, Violation]]) -> Shown:
 
 
 def _is_nan(bits: Bits, fmt: Format) -> np.ndarray:
-    is_nan: np.ndarray = np.isnan(decode(bits, fmt))
+    is_nan: np.ndarray = np.isnan(decode(bits, format_of(bits, fmt)))
     return is_nan

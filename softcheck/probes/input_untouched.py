@@ -79,7 +79,7 @@ def _reused(subject: Subject, columns: int) -> Outcome:
     outputs: list[Bits] = []
     for _ in range(3):
         with nan_filled():
-            called = call(subject.variant.function, placed)
+            called = call(subject.variant.function, placed, subject.setting.operation)
         if called.output is None:
             return stopped(called)
         changed = only(called.violations, FindingKind.INPUT_MODIFIED, FindingKind.OUT_OF_BOUNDS_WRITE)
@@ -104,7 +104,7 @@ def _returned(subject: Subject, columns: int) -> Outcome:
     fmt, function = subject.setting.fmt, subject.variant.function
     kept = place(ordinary_rows(_ROWS, columns, fmt, subject.setting.seed), fmt, PACKED, subject.device)
     with nan_filled():
-        first = call_on_device(function, kept)
+        first = call_on_device(function, kept, subject.setting.operation)
     if first.output is None:
         return stopped(first)
     before = to_bits(first.output, fmt)
@@ -115,7 +115,7 @@ def _returned(subject: Subject, columns: int) -> Outcome:
         # The same shape, for buffers kept by shape, and fewer rows, for a buffer kept for the largest input.
         other = place(ordinary_rows(rows, columns, fmt, subject.setting.seed + 1), fmt, PACKED, subject.device)
         with nan_filled():
-            later = call_on_device(function, other)
+            later = call_on_device(function, other, subject.setting.operation)
         if later.output is None:
             return stopped(later)
         message = f"an output changed when the variant was called again, on other data of shape [{rows}, {columns}]"
@@ -143,7 +143,7 @@ def _called(subject: Subject, way: _Way) -> Outcome:
         made = placed.view.clone()
         placed = Placed(made, made.detach().view(-1), fmt)
     with nan_filled(), way.context():
-        returned = call_on_device(subject.variant.function, placed)
+        returned = call_on_device(subject.variant.function, placed, subject.setting.operation)
     if returned.output is None and way.needs_gradient and not returned.fatal:
         # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`.
         return Outcome(skipped="input that requires a gradient: the variant refuses it, and nothing promises it")

@@ -133,7 +133,7 @@ class Calls:
             placed = place(bits, self._subject.setting.fmt, layout, device)
             begun = time.perf_counter()
             with nan_filled():
-                launched = launch(self._function, placed, wait=self._most == 1)
+                launched = launch(self._function, placed, self._subject.setting.operation, wait=self._most == 1)
             seconds = time.perf_counter() - begun
             self._made.append(_Made(size, bits, layout, launched, seconds))
             if any(violation.kind is FindingKind.CRASH for violation in launched.broken):
@@ -266,6 +266,7 @@ class Calls:
 
         attempt = Attempt(
             function=self._function,
+            operation=setting.operation,
             bits=bits,
             fmt=setting.fmt,
             layout=made.layout,

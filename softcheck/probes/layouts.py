@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from oracles.formats import Bits, decode, encode
+from oracles.formats import Bits, decode, encode, format_of
 from softcheck.calling.call import Placed, call, to_tensor
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
@@ -154,18 +154,20 @@ class Layouts(GroupedProbe):
         held = to_tensor(storage, fmt, subject.device)
         with nan_filled():
             called = call(
-                subject.variant.function, Placed(held.as_strided(asked.shape, asked.strides, asked.offset), held, fmt)
+                subject.variant.function,
+                Placed(held.as_strided(asked.shape, asked.strides, asked.offset), held, fmt),
+                subject.setting.operation,
             )
         if called.output is None:
             return stopped(called)
-        output = called.output.reshape(bits.shape)
+        output = called.output.reshape(subject.setting.operation.output_shape(*bits.shape))
         wrong = wrong_values(subject, bits, output, called)
         if not wrong:
             return Outcome()
         packed = call_on(subject, bits, PACKED)
         if packed.output is None:
             return stopped(packed)
-        gross = differ_grossly(decode(output, fmt), decode(packed.output, fmt))
+        gross = differ_grossly(*(decode(each, format_of(each, fmt)) for each in (output, packed.output)))
         return Outcome(
             violations=_caused(
                 wrong, wrong_values(subject, bits, packed.output, packed), _circumstances(asked), gross=gross

@@ -57,12 +57,14 @@ def _other_stream(subject: Subject, columns: int) -> Outcome:
             x.copy_(values)
             with nan_filled():
                 output = function(x)
-            at_once = output.clone() if returned_wrongly(output, x) is None else None
+            at_once = output.clone() if returned_wrongly(output, x, subject.setting.operation) is None else None
         torch.cuda.synchronize(subject.device)
     except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
         return _raised(subject, error)
     if at_once is None:
-        return Outcome(violations=tuple(v for v in (returned_wrongly(output, x),) if v is not None))
+        return Outcome(
+            violations=tuple(v for v in (returned_wrongly(output, x, subject.setting.operation),) if v is not None)
+        )
     words = (
         "called in torch.cuda.stream(s), with the input written and the output copied on s, it gives something else; launch "
         "on torch.cuda.current_stream()"

@@ -89,7 +89,7 @@ class Player:
         placed.view.requires_grad_(step.mode == REQUIRES_GRAD)
         try:
             with nan_filled():
-                returned = call_on_device(in_mode(self._function, step.mode), placed)
+                returned = call_on_device(in_mode(self._function, step.mode), placed, self._subject.setting.operation)
         except UninterpretableError as error:
             self.unable = str(error)
             return ()

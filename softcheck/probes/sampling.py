@@ -212,7 +212,9 @@ class _Gathered:
 
     def _call(self, x: torch.Tensor) -> Returned:
         with nan_filled():
-            return call_on_device(self._subject.variant.function, Placed(x, x.view(-1), self._fmt))
+            return call_on_device(
+                self._subject.variant.function, Placed(x, x.view(-1), self._fmt), self._subject.setting.operation
+            )
 
     def _judged(self, x: torch.Tensor, returned: Returned) -> Measurement:
         subject, output = self._subject, returned.output

@@ -5,7 +5,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from oracles.formats import FLOAT32, FLOAT64, Bits, Format, bits_hex, decode
+from oracles.formats import FLOAT32, FLOAT64, Bits, Format, Values, bits_hex, decode, format_of
 from softcheck.calling import activity
 from softcheck.calling.call import is_usable, synchronize, to_bits, to_tensor
 from softcheck.calling.state import preserved
@@ -53,15 +53,17 @@ def of_second_derivative(subject: Subject) -> Outcome:
             violations=() if words is None else (Violation(FindingKind.WRONG_GRADIENT, words),),
             skipped=None if words else _MISSING,
         )
-    message = _wrong(subject.setting.operation, one.bits, to_bits(grad, fmt), to_bits(weights, fmt), second, fmt)
+    grads = decode(given := to_bits(grad, fmt), format_of(given, fmt))
+    message = _wrong(subject.setting.operation, one.bits, grads, to_bits(weights, fmt), second, fmt)
     return Outcome(violations=() if message is None else (Violation(FindingKind.WRONG_GRADIENT, message),))
 
 
 def _wrong(
-    computed: Operation, bits: Bits, grads: Bits, weights: Bits, second: torch.Tensor, fmt: Format
+    computed: Operation, bits: Bits, grads: Values, weights: Bits, second: torch.Tensor, fmt: Format
 ) -> str | None:
     """Compares a second derivative with torch's in float64, in units of its terms."""
-    x, g, w = (torch.from_numpy(decode(each, fmt)) for each in (bits, grads, weights))
+    x, w = (torch.from_numpy(decode(each, fmt)) for each in (bits, weights))
+    g = torch.from_numpy(grads)
     x.requires_grad_()
     (dx,) = torch.autograd.grad(computed.yardstick(x), x, g, create_graph=True)
     (exact,) = torch.autograd.grad(dx, x, w)
@@ -70,7 +72,7 @@ def _wrong(
     allowed = size * (_ROUNDINGS * fmt.unit_roundoff + x.shape[1] * inner.unit_roundoff)
     found = to_bits(second, fmt)
     off = (torch.from_numpy(decode(found, fmt)) - exact).abs()
-    share = (off / allowed).nan_to_num(nan=torch.inf).numpy()
+    share = torch.where(off == 0, 0.0, off / allowed).nan_to_num(nan=torch.inf).numpy()
     if share.max() <= 1:
         return None
     row, column = (int(number) for number in np.unravel_index(np.argmax(share), share.shape))

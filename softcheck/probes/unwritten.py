@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oracles.formats import Bits, bits_hex, encode
+from oracles.formats import Bits, bits_hex, encode, format_of
 from softcheck.calling.call import Called, call, place
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
@@ -79,7 +79,7 @@ def _pattern_call(subject: Subject, bits: Bits, pattern: _Pattern) -> Called:
     sizes = (bits.nbytes, rows * bits.itemsize, 4 * rows, 8 * rows, 4 * bits.size)
     dirty(subject.device, tuple(dict.fromkeys(sizes)), pattern.byte)
     with nan_filled(filling=False), pattern.fill():
-        return call(subject.variant.function, placed)
+        return call(subject.variant.function, placed, subject.setting.operation)
 
 
 def _confirmed(subject: Subject, bits: Bits, first: Bits, other: Bits, pattern: _Pattern) -> Violation | None:
@@ -89,13 +89,14 @@ def _confirmed(subject: Subject, bits: Bits, first: Bits, other: Bits, pattern: 
     whatever else varies.
     """
     fmt = subject.setting.fmt
-    steady = np.ones(bits.shape, dtype=bool)
+    steady = np.ones(first.shape, dtype=bool)
     for _ in range(_REPEATS):
         again, other_again = call_on(subject, bits).output, _pattern_call(subject, bits, pattern).output
         if again is None or other_again is None:
             return None
         steady &= same_bits(first, again, fmt) & same_bits(other, other_again, fmt)
     differs = ~same_bits(first, other, fmt)
+    input_format, fmt = fmt, format_of(first, fmt)
     ordinary = int(encode(np.array([_ORDINARY]), fmt)[0])
     held = differs & steady & (other == pattern.fill_bits(fmt.itemsize, ordinary))
     if not steady.all() and not held.any():
@@ -115,7 +116,7 @@ def _confirmed(subject: Subject, bits: Bits, first: Bits, other: Bits, pattern: 
         count=int(guilty.sum()),
         row=row,
         column=column,
-        input_bits=bits_hex(bits[row, column], fmt),
+        input_bits=bits_hex(bits[row, column], input_format),
         output_bits=bits_hex(other[row, column], fmt),
     )
 

@@ -17,6 +17,7 @@ from softcheck.report.figures_of import with_figures
 from softcheck.report.findings import finding_of, without_repetition, witness_of
 from softcheck.report.limits import SizeLimits
 from softcheck.report.model import CaseResult, CopyBaseline, Finding, Report, Stage, VariantResult, Verdict, Witness
+from softcheck.report.places import with_places
 from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
 from softcheck.report.shapes import shapes_of
 from softcheck.report.speed_build import gb_per_s, shape_speed
@@ -37,7 +38,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
     results = [row.result() for row in rows]
     return Report(
         environment=environment(run.ready, run.options.seed, command),
-        variants=tuple(results),
+        variants=with_places(results),
         cases=_cases(run),
         exhaustive=tuple(exhaustive.behind(result) for result in run.exhausted),
         speed=tuple(

@@ -9,6 +9,7 @@ from softcheck.report.model import Environment, Report, SpeedReport, VariantResu
 from softcheck.report.plots.data import SAME_ULP, shapes_of
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.speed.statistics import Interval
+from softcheck.variants.place import SourcePlace
 
 Result = Report | SpeedReport
 
@@ -38,6 +39,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     new_value: float | None = None
     slowdown: Interval | None = None
     """New time over old, each relative to its own run's copy; for speed only."""
+    place: SourcePlace | None = None
+    """The line at which the variant's code begins, as the new result has it."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,12 +71,17 @@ def compare(old: Result, new: Result, limits: Tolerances) -> Comparison:
         _speed(key, shapes_before[key], shapes_after[key], limits) for key in shapes_before if key in shapes_after
     ]
     return Comparison(
-        changes=tuple(changes),
+        changes=tuple(_placed(change, after) for change in changes),
         warnings=tuple(_warnings(old.environment, new.environment, old, new)),
         only_old=tuple(n for n in (*names, *places) if n not in {*new_names, *new_places}),
         only_new=tuple(n for n in (*new_names, *new_places) if n not in {*names, *places}),
         limits=limits,
     )
+
+
+def _placed(change: Change, rows: Mapping[tuple[str, str], VariantResult]) -> Change:
+    row = rows.get((change.variant, change.dtype))
+    return change if row is None else msgspec.structs.replace(change, place=row.place)
 
 
 _Key = tuple[str, str, int, int]

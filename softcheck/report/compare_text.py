@@ -1,9 +1,12 @@
-"""A comparison for readers: table, Markdown for a pull request, JSON."""
+"""A comparison for readers: table, Markdown for a pull request, JSON, annotations."""
+
+from typing import Literal
 
 import msgspec
 
 from softcheck.report import content, figures
-from softcheck.report.compare import Change, Comparison, by_word
+from softcheck.report.compare import Change, Comparison, Word, by_word
+from softcheck.report.github import annotation
 from softcheck.report.markdown import escape, table_row
 
 HEADING = ["variant", "dtype", "what", "old", "new", "slowdown [low, high]", ""]
@@ -40,7 +43,30 @@ def render_json(comparison: Comparison) -> str:
     return msgspec.json.format(encoded, indent=2).decode() + "\n"
 
 
-FORMATS = {"table": render_table, "markdown": render_markdown, "json": render_json, "html": render_html}
+def render_github(comparison: Comparison) -> str:
+    """Workflow commands of GitHub Actions: an error for each regression, a warning for what is ambiguous, then a notice."""
+    levels: dict[Word, Literal["error", "warning"]] = {"REGRESSION": "error", "AMBIGUOUS": "warning"}
+    lines = [
+        annotation(
+            levels[change.word],
+            [content.one_line(f"{change.what}: {change.old or figures.NOT_MEASURED} before, {change.new} now")],
+            title=content.one_line(f"{change.variant} {change.dtype}: {change.word.lower()}"),
+            place=change.place,
+        )
+        for change in told(comparison)
+        if change.word in levels
+    ]
+    lines.append(annotation("notice", [closing(comparison)], title="softcheck compare"))
+    return "\n".join(lines) + "\n"
+
+
+FORMATS = {
+    "table": render_table,
+    "markdown": render_markdown,
+    "json": render_json,
+    "html": render_html,
+    "github": render_github,
+}
 
 
 def told(comparison: Comparison) -> list[Change]:

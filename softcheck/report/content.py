@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from oracles.formats import FORMATS, decode
+from oracles.formats import FORMATS, Format, decode
 from softcheck.operations.registry import operation
 from softcheck.probes.registry import TELLING
 from softcheck.report import figures
@@ -132,18 +132,19 @@ def columns(report: Report) -> list[Column]:
 def legend(report: Report) -> list[tuple[str, str]]:
     """Meanings of the table's less plain words and signs that the report shows, in at most five words each."""
     judged = [result for result in report.variants if result.max_ulp is not None]
+    units = dict.fromkeys(unit for result in judged if (unit := operation(result.operation).scale_text))
     shown = {
         "known": any(result.verdict == "known" for result in report.variants),
         "≥": any(result.ulp_is == "at least" for result in judged),
         "=": any(result.ulp_is == "exact" for result in judged),
         "sampled": any(result.sampled is not None for result in report.variants),
-        "ULP": any(operation(result.operation).least_scale > 0 for result in judged),
+        "ULP": bool(units),
     }
     meanings = {
         "known": "declared defects alone",
         "≥": "largest of those run",
         "=": "largest there is",
-        "ULP": "of max(|r|, 1) for logarithms",
+        "ULP": " or ".join(units),
         "error/bound": "above 1 is a finding",
         "flushed": "0 for a subnormal result",
         "special": "NaN, infinity or mask wrong",
@@ -240,8 +241,9 @@ def worst_element(result: VariantResult) -> str | None:
     witness = result.witness
     if witness is None:
         return None
+    given = f"input {value_of(witness.input_bits, result.dtype)}, " if witness.input_bits else ""
     text = (
-        f"{figures.max_ulp(result)} ULP at {place(witness)}: input {value_of(witness.input_bits, result.dtype)}, "
+        f"{figures.max_ulp(result)} ULP at {place(witness)}: {given}"
         f"output {value_of(witness.output_bits, result.dtype)}, exact {one_line(witness.exact)}"
     )
     if result.flushed and result.max_ulp_ftz is not None:
@@ -254,22 +256,31 @@ def worst_element(result: VariantResult) -> str | None:
 
 
 def value_of(bits: str, dtype: str) -> str:
-    """A bit pattern with its value: ``3c00 = 1 (0x1p+0)``; the pattern alone if it is not one of the dtype."""
+    """A bit pattern with its value: ``3c00 = 1 (0x1p+0)``; the pattern alone if it is not one of the dtype.
+
+    Twice as many bits as a dtype of 16 has are float32's, as one answer for a row may be.
+    """
     value = _value(bits, dtype)
     return one_line(bits) if value is None else f"{bits} = {decimal_of(bits, dtype)} ({_hex_float(value)})"
 
 
 def decimal_of(bits: str, dtype: str) -> str:
-    """A bit pattern's value in decimal, with the digits that tell all values of the dtype apart; empty if it is none of it."""
-    value = _value(bits, dtype)
-    return "" if value is None else f"{value:.{FORMATS[dtype].decimal_digits}g}"
+    """A bit pattern's value in decimal, with the digits that tell all values of its format apart; empty if it is none."""
+    value, fmt = _value(bits, dtype), _format_of(bits, dtype)
+    return "" if value is None or fmt is None else f"{value:.{fmt.decimal_digits}g}"
 
 
 def _value(bits: str, dtype: str) -> float | None:
-    fmt = FORMATS.get(dtype)
+    fmt = _format_of(bits, dtype)
     if fmt is None or len(bits) != fmt.hex_digits or not set(bits) <= set("0123456789abcdefABCDEF"):
         return None
     return float(decode(np.array([int(bits, 16)], dtype=fmt.storage), fmt)[0])
+
+
+def _format_of(bits: str, dtype: str) -> Format | None:
+    fmt = FORMATS.get(dtype)
+    is_wider = fmt is not None and fmt.width == 16 and len(bits) == FORMATS["float32"].hex_digits
+    return FORMATS["float32"] if is_wider else fmt
 
 
 def _hex_float(value: float) -> str:

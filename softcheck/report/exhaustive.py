@@ -13,6 +13,7 @@ from softcheck.report.figures import plural
 from softcheck.report.figures_of import octaves, with_figures
 from softcheck.report.findings import finding_of, witness_of
 from softcheck.report.model import CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
+from softcheck.report.places import with_places
 from softcheck.report.reproduce import bits_command, finding_id
 from softcheck.run.exhaust import Exhausted, LeftOut
 from softcheck.run.protocol import Ready
@@ -23,7 +24,7 @@ def build(results: Sequence[Exhausted], ready: Ready, *, command: Sequence[str],
     run = [result for result in results if result.refused is None]
     return Report(
         environment=environment(ready, 0, command),
-        variants=tuple(_row(result, ready) for result in results),
+        variants=with_places(_row(result, ready) for result in results),
         cases=tuple({r.case_id: _case(r) for r in run}.values()),
         exhaustive=tuple(behind(result) for result in run),
         notes=tuple(notes),

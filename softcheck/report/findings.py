@@ -66,5 +66,5 @@ def witness_of(
         column=worst.column,
         input_bits=worst.input_bits,
         output_bits=worst.output_bits,
-        exact=declaration.computed.decimal(decode(row, fmt), worst.column, declaration.fully_masked),
+        exact=declaration.computed.decimal(decode(row, fmt), worst.column, fmt, declaration.fully_masked),
     )

@@ -17,6 +17,10 @@ FORMATS: dict[str, str] = {
     "json": "softcheck.report.json_format:render",
     "markdown": "softcheck.report.markdown:render",
     "html": "softcheck.report.page.report_page:render",
+    "github": "softcheck.report.github:render",
+    "sarif": "softcheck.report.sarif:render",
+    "junit": "softcheck.report.junit:render",
+    "gitlab": "softcheck.report.gitlab:render",
 }
 """The formats of a report, and the functions that draw it."""
 

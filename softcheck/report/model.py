@@ -8,6 +8,7 @@ from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Surroundings
 from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows, SeenRegime
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
+from softcheck.variants.place import SourcePlace
 
 Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
 
@@ -119,6 +120,8 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """The operation that the variant computes, as far as it is known."""
     reason: str | None = None
     """The reason why the verdict is unsupported or error."""
+    place: SourcePlace | None = None
+    """The line at which the variant's kernel, or else its function, begins; null if its source is unknown."""
     cases_run: int = 0
     cases_unable: int = 0
     """Cases that could not be run here, as where Triton's interpreter can't; the notes say why."""

@@ -10,6 +10,7 @@ from softcheck.judge.measurement import Extreme
 from softcheck.report.environment import environment
 from softcheck.report.findings import finding_of, witness_of
 from softcheck.report.model import CaseResult, Finding, Report, SearchResult, VariantResult, Verdict, Witness
+from softcheck.report.places import with_places
 from softcheck.report.reproduce import add_command, bits_command
 from softcheck.run.protocol import Ready
 from softcheck.run.search import FAMILY, Row, SearchOutcome
@@ -32,7 +33,7 @@ def build(
     ]
     return Report(
         environment=environment(ready, outcomes[0].options.seed if outcomes else 0, command),
-        variants=(*(_row(outcome, ready) for outcome in outcomes), *rows),
+        variants=with_places([*(_row(outcome, ready) for outcome in outcomes), *rows]),
         cases=tuple({row.case.id: _case(row) for outcome in outcomes for row in _rows(outcome)}.values()),
         searches=tuple(_search(outcome) for outcome in outcomes),
         notes=tuple(note for outcome in outcomes for note in _notes(outcome)),

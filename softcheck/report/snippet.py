@@ -5,6 +5,7 @@ import shlex
 from oracles.formats import FORMATS
 from softcheck.cases.case import GENERATED
 from softcheck.contract import VALUE_KINDS, FindingKind
+from softcheck.operations.registry import operation
 from softcheck.report.model import Finding, Report, VariantResult
 
 _SHOWN_BY_ONE_ROW = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT}
@@ -80,11 +81,12 @@ def _printed(finding: Finding, row: int, result: VariantResult) -> str:
         return f'print("sum", y[{row}].double(){powers}.sum().item(), "expected", 1)'
     if finding.column is None:
         return f"print(y[{row}])"
-    around = finding.around
+    around, loaded = finding.around, operation(result.operation)
+    output = f"y.flatten()[{row}]" if loaded.answers_rows else f"y[{row}, {finding.column}]"
     exact = around.exact.split() if around is not None else []
     at = finding.column - around.first_column if around is not None else 0
     expected = f', "expected", "{exact[at]}"' if 0 <= at < len(exact) else ""
-    return f'print("got", y[{row}, {finding.column}].item(){expected})'
+    return f'print("got", {output}.item(){expected})'
 
 
 def _words(command: str) -> list[str]:

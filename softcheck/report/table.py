@@ -51,13 +51,7 @@ def render(report: Report, display: Display = PLAIN, *, details: bool = True) ->
     console = _console(drawn, display)
     for line in content.heading(report):
         _print(console, line)
-    for dtype, results in content.by_dtype(report).items():
-        _print(console)
-        _print(console, content.one_line(dtype), style="bold")
-        for i, table in enumerate(_fitting(console, report, results, details=details)):
-            if i:
-                _print(console)
-            console.print(table)
+    _print_tables(console, report, details=details)
     if legend := content.legend(report):
         _print(console)
         console.print(Text("; ".join(f"{word}: {meaning}" for word, meaning in legend), style="dim"))
@@ -68,6 +62,30 @@ def render(report: Report, display: Display = PLAIN, *, details: bool = True) ->
             _print(console, f"  {line}")
     _print(console)
     _print(console, content.summary(report), style="bold")
+    return _stripped(drawn)
+
+
+def render_tables(report: Report, display: Display = PLAIN) -> str:
+    """Renders the tables of verdicts alone, and the closing line."""
+    drawn = StringIO()
+    console = _console(drawn, display)
+    _print_tables(console, report, details=False)
+    _print(console)
+    _print(console, content.summary(report), style="bold")
+    return _stripped(drawn)
+
+
+def _print_tables(console: Console, report: Report, *, details: bool) -> None:
+    for dtype, results in content.by_dtype(report).items():
+        _print(console)
+        _print(console, content.one_line(dtype), style="bold")
+        for i, table in enumerate(_fitting(console, report, results, details=details)):
+            if i:
+                _print(console)
+            console.print(table)
+
+
+def _stripped(drawn: StringIO) -> str:
     return "".join(line.rstrip() + "\n" for line in drawn.getvalue().splitlines())
 
 
@@ -169,11 +187,12 @@ def _finding_lines(report: Report) -> list[str]:
     for name, groups in groupby(content.finding_groups(report, known=False), lambda g: content.subject(g.result)):
         lines.append(name)
         for group in groups:
-            lines += [f"  {text}" for text in _group_lines(group)]
+            lines += [f"  {text}" for text in group_lines(group)]
     return lines
 
 
-def _group_lines(group: FindingGroup) -> list[str]:
+def group_lines(group: FindingGroup) -> list[str]:
+    """What is wrong, one finding that shows it, and the command that shows it again."""
     lines = [
         *(
             [f"{group.extent}: {content.one_line(group.first.message)}"]

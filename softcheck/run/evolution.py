@@ -113,7 +113,7 @@ class _Target:
     def rated(self, x: torch.Tensor, best: Best) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns the rows' figures and columns, both [rows]; adds the worst rows to ``best``. Raises Stopped."""
         with nan_filled():
-            returned = call_on_device(self.variant.function, Placed(x, x.view(-1), self.fmt))
+            returned = call_on_device(self.variant.function, Placed(x, x.view(-1), self.fmt), self.variant.operation)
         if returned.output is None:
             raise Stopped(returned.violations, fatal=returned.fatal)
         self.is_ruined |= returned.fatal

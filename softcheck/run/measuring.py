@@ -57,7 +57,7 @@ class Measuring:
     def of_rows(self, variant: LoadedVariant, rows: torch.Tensor, fmt: Format) -> tuple[Measurement, bool]:
         """Calls a variant on packed rows, [rows, columns], and judges its output on the device if that is a GPU."""
         with nan_filled():
-            returned = call_on_device(variant.function, Placed(rows, rows.view(-1), fmt))
+            returned = call_on_device(variant.function, Placed(rows, rows.view(-1), fmt), variant.operation)
         if returned.output is None:
             return unmeasured(rows.shape, returned.violations), returned.fatal
         output = returned.output
@@ -80,7 +80,7 @@ class Measuring:
         with _memory_needed("the input can't be placed in the device's memory"):
             placed = place(bits, fmt, case.layout, self._device)
         with nan_filled():
-            called = call(variant.function, placed)
+            called = call(variant.function, placed, variant.operation)
         if called.output is None:
             return unmeasured(bits.shape, called.violations), called.fatal
 
@@ -94,6 +94,7 @@ class Measuring:
         measurement = judged(called.output)
         attempt = Attempt(
             function=variant.function,
+            operation=variant.operation,
             bits=bits,
             fmt=fmt,
             layout=case.layout,

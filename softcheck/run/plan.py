@@ -71,8 +71,11 @@ def covered(cases: Sequence[Case], declaration: Declaration, dtype: str) -> list
 
 def left_out(case: Case, declaration: Declaration) -> str | None:
     """Returns the reason why a declaration does not cover a case of one of its dtypes, or None."""
-    if case.family in FAMILIES and case.family not in declaration.computed.families:
-        return f"logits of the family {case.family} are not for {declaration.operation}"
+    computed = declaration.computed
+    if (case.family in FAMILIES and case.family not in computed.families) or (
+        case.shape[1] == 0 and computed.answers_rows
+    ):
+        return f"{case.family} of {case.shape[1]} columns is not for {declaration.operation}"
     columns = case.shape[1]
     limit = declaration.column_limit(case.dtype)
     if limit is not None and columns > limit:

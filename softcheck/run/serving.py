@@ -131,7 +131,7 @@ class Server:
             return str(error)
         except Exception:  # noqa: BLE001 - reported by the first case with its input
             return None
-        wrong = returned_wrongly(output, view)
+        wrong = returned_wrongly(output, view, variant.operation)
         if wrong is None:
             return None
         return f"on a {dtype} input of shape [2, 8] {variant.name} {wrong.message}"

@@ -29,7 +29,7 @@ def try_width(request: TryWidth, variant: LoadedVariant, device: torch.device) -
     def call() -> tuple[Launched | None, float]:
         begun = time.perf_counter()
         try:
-            launched = launch(variant.function, placed, wait=True)
+            launched = launch(variant.function, placed, variant.operation, wait=True)
         except UninterpretableError:
             launched = None
         return launched, time.perf_counter() - begun

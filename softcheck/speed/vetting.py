@@ -47,7 +47,7 @@ class Vetting:
             return describe(error)
 
     def _judged(self, output: object) -> Vetted | str:
-        refused = returned_wrongly(output, self._x)
+        refused = returned_wrongly(output, self._x, self._operation)
         if refused is not None:
             return refused.message
         assert isinstance(output, torch.Tensor)

@@ -110,10 +110,17 @@ class Adapted:
         if likeliest.sure and not form.names & _TOLD_APART:
             return self._first(form, x, options)
         # What a call writes into its output shows on an output of NaN alone.
-        self._form = self._found_on_trial(x)
+        # A function of operands that gives something else is judged all the same, and found to give it.
+        self._form = self._found_on_trial(x) or (form if form.names & OPERANDS else None)
         if self._form is None:
             raise UsageError(self._refusal)
         return self._form(self._function, x, options)
+
+    def _is_answer(self, value: Any, x: "torch.Tensor") -> bool:
+        """True if a value may be the answer for a matrix; its dtype and device are for the judge to find wrong."""
+        of_rows = self._operation is not None and self._operation.answers_rows
+        expected = (*x.shape[:-1], 1) if of_rows else x.shape
+        return value is not None and getattr(value, "shape", None) == expected
 
     def _made(self, text: str) -> Form:
         return Form(text) if self._operation is None else Form(text).of(self._operation)
@@ -143,7 +150,7 @@ class Adapted:
             if self._form.text == form.text:
                 raise
         else:
-            is_right = _is_answer(value, x) and not _is_over_rows(value)
+            is_right = self._is_answer(value, x) and not _is_over_rows(value)
             self._form = form if is_right else self._found_on_trial(x) or form
             if self._form.text == form.text:
                 return value
@@ -178,7 +185,7 @@ class Adapted:
                 try:
                     value = form(self._function, trial.clone(), {}, poison=float("nan"))
                     takes_matrices |= isinstance(value, torch.Tensor) and not guess.is_last_resort
-                    if not _is_answer(value, trial) or torch.equal(value, trial):
+                    if getattr(value, "shape", None) != expected.shape or torch.equal(value, trial):
                         continue
                     right = _share_right(value, expected, form)
                     if right == 1.0:
@@ -283,7 +290,7 @@ def _unknown_call(function: Callable[..., Any]) -> str:
         signature = "(...)"
     name = getattr(function, "__name__", type(function).__name__)
     return (
-        f"{name}{signature} can't be called with one matrix, and no other call of it was found to give a softmax; "
+        f"{name}{signature} can't be called with one matrix, and no other call of it was found to give an answer; "
         "say how it is called by --call, as in --call 'f(x, dim=-1)' or --call 'f(out, x)', or write a wrapper."
     )
 
@@ -395,8 +402,3 @@ def _is_over_rows(value: Any) -> bool:
         columns, rows = (value.detach().double().cpu().numpy().sum(axis=axis) for axis in (0, 1))
     columns, rows = columns[np.isfinite(columns)], rows[np.isfinite(rows)]
     return columns.size > 0 and bool((abs(columns - 1) < _CLOSE).all() and (abs(rows - 1) > _CLOSE).any())
-
-
-def _is_answer(value: Any, x: Any) -> bool:
-    """True if a value may be the softmax of a tensor; its dtype and device are for the judge to find wrong."""
-    return value is not None and getattr(value, "shape", None) == getattr(x, "shape", ...)

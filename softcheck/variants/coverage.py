@@ -10,7 +10,7 @@ import msgspec
 from softcheck.variants.source import Source
 
 _LONGEST = 60
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
+CodeFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class CodeLine(msgspec.Struct, frozen=True):
@@ -24,22 +24,29 @@ class CodeLine(msgspec.Struct, frozen=True):
 
 def code_lines(source: Source, name: str) -> tuple[CodeLine, ...]:
     """Lines of the function ``name`` and of all functions in the source that it mentions, itself or through others."""
-    functions: dict[str, tuple[str, _Function]] = {}
-    for path in reversed(source.files):
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, _Function):
-                functions[node.name] = (str(path), node)
-    waiting, reached = [name], dict[str, None]()
-    while waiting:
-        current = waiting.pop()
-        if current in functions and current not in reached:
-            reached[current] = None
-            waiting += _mentioned(functions[current][1])
     found: list[CodeLine] = []
-    for each in reached:
-        file, function = functions[each]
+    for each, (file, function) in reached(source, [name]).items():
         found += _in_body(function.body, f"def {each}", file)
     return tuple(sorted(set(found), key=lambda line: (line.file, line.line)))
+
+
+def reached(source: Source, names: Sequence[str]) -> dict[str, tuple[str, CodeFunction]]:
+    """The functions of these names in the source and all functions there that they mention, themselves or through others.
+
+    Each name comes with the file and the definition.
+    """
+    functions: dict[str, tuple[str, CodeFunction]] = {}
+    for path in reversed(source.files):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, CodeFunction):
+                functions[node.name] = (str(path), node)
+    waiting, found = list(names), dict[str, tuple[str, CodeFunction]]()
+    while waiting:
+        current = waiting.pop()
+        if current in functions and current not in found:
+            found[current] = functions[current]
+            waiting += mentioned(functions[current][1])
+    return found
 
 
 def never_run(lines: Sequence[CodeLine], run: Collection[tuple[str, int]]) -> list[str]:
@@ -57,7 +64,8 @@ def never_run(lines: Sequence[CodeLine], run: Collection[tuple[str, int]]) -> li
     return words
 
 
-def _mentioned(function: _Function) -> list[str]:
+def mentioned(function: ast.AST) -> list[str]:
+    """Names that a piece of code holds, attributes among them."""
     names = (node for node in ast.walk(function) if isinstance(node, ast.Name | ast.Attribute))
     return [node.id if isinstance(node, ast.Name) else node.attr for node in names]
 
@@ -68,7 +76,7 @@ def _in_body(body: Sequence[ast.stmt], guard: str, file: str) -> Iterator[CodeLi
             continue  # A docstring, which runs at no time.
         if not isinstance(statement, ast.Global | ast.Nonlocal | ast.Pass):
             yield CodeLine(file, statement.lineno, guard)
-        if isinstance(statement, _Function):
+        if isinstance(statement, CodeFunction):
             yield from _in_body(statement.body, f"def {statement.name}", file)
         elif isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try):
             inner = _shown(statement) if isinstance(statement, ast.If | ast.For | ast.While) else guard

@@ -106,4 +106,4 @@ def torch_sums(variant: LoadedVariant, dtype: str, shape: tuple[int, int], devic
 
 def _call_on_zeros(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> Returned:
     x = torch.zeros(shape, dtype=TORCH_DTYPES[dtype], device=device)
-    return call_on_device(variant.function, Placed(x, x.view(-1), FORMATS[dtype]))
+    return call_on_device(variant.function, Placed(x, x.view(-1), FORMATS[dtype]), variant.operation)

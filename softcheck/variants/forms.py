@@ -32,12 +32,14 @@ NAMES: dict[str, str] = {
     "mask": "bool of the input's shape, True where the input is hidden: what is -inf in a case",
     "keep": "bool of the input's shape, False where the input is hidden",
     "bias": "what is added to the input: -inf where it is hidden, else 0",
+    "target": "the column of each row that is asked for, int64 [rows]",
+    "ignore_index": "the target of rows that are to be ignored",
     "scale": "the number that the declaration's parameters give",
     "temperature": "1 / scale",
 }
 """Names in a call beside ``f``, ``torch`` and ``triton``, and their meaning."""
 
-OPERANDS = frozenset({"mask", "keep", "bias"})
+OPERANDS = frozenset({"mask", "keep", "bias", "target"})
 """Names of what an operation takes beside the matrix."""
 
 _INPUTS = ("x5", "x4", "x3", "x1", "x")
@@ -128,6 +130,8 @@ class Form:
             twin = Twin(x, other)
             given |= self._given(twin.view)
         shape: Any = next(getattr(given[name], "shape", None) for name in (*_INPUTS, "copy") if name in self.names)
+        if self._operation is not None and self._operation.answers_rows and shape is not None:
+            shape = shape[:-1]
         if "out" in self.names:
             given["out"] = torch.empty(shape, dtype=x.dtype, device=x.device)
             if poison is not None:
@@ -139,7 +143,12 @@ class Form:
             if twin is not None:
                 twin.write_back()
         answer = self._answer(value, given, shape)
-        return answer.reshape(x.shape) if isinstance(answer, torch.Tensor) and answer.shape == shape else answer
+        if not isinstance(answer, torch.Tensor) or shape is None:
+            return answer
+        if self._operation is None or not self._operation.answers_rows:
+            return answer.reshape(x.shape) if answer.shape == shape else answer
+        is_answer = answer.shape in (shape, (*shape, 1), (math.prod(shape),))
+        return answer.reshape(*x.shape[:-1], 1) if is_answer else answer
 
     def _given(self, x: "torch.Tensor") -> dict[str, Any]:
         """The values of the names in the call, beside the function and its output."""
@@ -167,15 +176,16 @@ class Form:
 
         if self._operation is None or not isinstance(x, torch.Tensor):
             return None
-        if "scale" in (parameters := self._operation.parameters):
-            given |= {"scale": parameters["scale"], "temperature": 1.0 / parameters["scale"]}
+        given |= {name: _plain(value) for name, value in self._operation.parameters.items()}
+        if "scale" in given:
+            given["temperature"] = 1.0 / given["scale"]
         if self._operation.arguments is None:
             return None
         made = dict(self._operation.arguments.make(x, self.names))
         other: torch.Tensor | None = made.pop("x", None)
         dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())
         for name, value in made.items():
-            is_like_it = isinstance(value, torch.Tensor) and value.shape == x.shape
+            is_like_it = isinstance(value, torch.Tensor) and value.dim() == x.dim()
             given[name] = _with_dims(value, dims) if is_like_it else value
         return other
 
@@ -189,6 +199,11 @@ class Form:
         if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
             return given["out"]
         return given["copy"] if value is None and "copy" in self.names else value
+
+
+def _plain(number: float) -> float:
+    """The number, as an integer if it is one: ``ignore_index`` is an int."""
+    return int(number) if math.isfinite(number) and number == int(number) and abs(number) > 1 else number
 
 
 def _parts(value: Any) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from softcheck.operations.operation import Operation
 from softcheck.variants.forms import PLAIN
 
@@ -105,6 +107,8 @@ class Vocabulary:
         """The names of an operation's arguments and of the parameters that have other than their usual values."""
         arguments = operation.arguments
         numbers = {"scale": _SCALE, "temperature": _TEMPERATURE} if operation.parameters.get("scale", 1.0) != 1 else {}
+        if np.isfinite(operation.parameters.get("ignore_index", -np.inf)):
+            numbers["ignore_index"] = "ignore_index ignored_index"
         return cls(
             {}
             if arguments is None

@@ -48,6 +48,12 @@ BUILTIN_OF: dict[str, dict[str, str]] = {
         name: f"{_PACKAGE}.log_softmax:{name}"
         for name in ("torch_log_softmax", "log_softmax_one_block", "log_softmax_online")
     },
+    "logsumexp": {
+        name: f"{_PACKAGE}.logsumexp:{name}" for name in ("torch_logsumexp", "logsumexp_one_block", "logsumexp_online")
+    },
+    "cross_entropy": {
+        name: f"{_PACKAGE}.cross_entropy:{name}" for name in ("torch_cross_entropy", "cross_entropy_online")
+    },
 }
 """Built-in variants of each operation; torch's own is one of them."""
 
@@ -148,7 +154,7 @@ def load(spec: str) -> LoadedVariant:
     found = _import.function_of(module, where.function, where.name)
     _correct_interpreter()
     declaration = with_promises(declaration_of(found), where.promises)
-    if where.kind != "builtin" or declaration.call:
+    if where.kind != "builtin" or declaration.call or declaration.computed.answers_rows:
         named = split_call(where.name)[0].partition("@")[0]
         found = adapted(found, named, where.call or declaration.call, declaration.computed)
     return LoadedVariant(where.name, found, declaration)

@@ -127,10 +127,9 @@ def source_of(function: Callable[..., Any]) -> Source:
     file = getattr(module, "__file__", None)
     if file is None or is_of_library(found):
         return Source()
-    return read(Path(file))
+    return _read_once(Path(file))
 
 
-@cache
 def read(file: Path) -> Source:
     """Reads one file and the files beside it that it imports. Files that are no Python are left out."""
     files: dict[Path, ast.Module] = {}
@@ -158,6 +157,9 @@ def read(file: Path) -> Source:
     contents = b"\0".join(path.read_bytes() for path in files)
     digest = int.from_bytes(hashlib.sha256(contents).digest()[:8]) if files else 0
     return Source(tuple(files), tuple(numbers), tuple(conditions), frozenset(branches), digest)
+
+
+_read_once = cache(read)
 
 
 class _Reader(ast.NodeVisitor):

@@ -176,5 +176,7 @@ def test_report_with_a_baseline_exits_1_where_it_is_worse(saved):
     assert report["variants"][0]["verdict"] in {"pass", "known"}
     assert {"starting", "loading variants"} <= {stage["name"] for stage in report["stages"]}
     assert report["variants"][0]["histogram"]
-    better = softcheck(*arguments, "--baseline", baseline, "--max-ulp-increase", "1000")
+    better = softcheck(*arguments, "--baseline", baseline, "--max-ulp-increase", "1000", "--format", "html")
     assert better.returncode == 0, better.stderr
+    assert "Against the baseline" in better.stdout
+    assert "0 regressions beyond 1000 ULP" in better.stdout

@@ -35,7 +35,7 @@ def test_misspelt_command_names_the_near_one(words, said):
         ("softcheck re", 1, {"report", "regimes", "render"}),
         ("softcheck corpus v", 2, {"verify"}),
         ("softcheck bench --prof", 2, {"--profile"}),
-        ("softcheck exhaust --format s", 3, {"summary"}),
+        ("softcheck exhaust --format s", 3, {"summary", "sarif"}),
     ],
 )
 def test_a_shell_completes_commands_options_and_choices(words, at, expected):

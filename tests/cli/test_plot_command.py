@@ -1,5 +1,6 @@
 """softcheck plot: the files exist, can be read, and hold the names."""
 
+import itertools
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -8,6 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from command import softcheck
+from hypothesis import given
+from hypothesis import strategies as st
 
 from softcheck.report.json_format import render
 
@@ -17,7 +20,9 @@ import sample_speed
 from sample_reports import FAILING, PASSING
 
 from softcheck.report.model import Bin
+from softcheck.report.plots import draw, style
 from softcheck.report.plots.data import Point, fields, front, sweeps
+from softcheck.report.plots.style import spread
 
 
 def plot(*arguments):
@@ -40,8 +45,12 @@ def saved(tmp_path):
     return paths
 
 
+def words(path):
+    return ["".join(element.itertext()) for element in ET.parse(path).iter("{http://www.w3.org/2000/svg}text")]
+
+
 def texts(path):
-    return " ".join("".join(element.itertext()) for element in ET.parse(path).iter("{http://www.w3.org/2000/svg}text"))
+    return " ".join(words(path))
 
 
 def test_every_plot_is_an_svg_and_a_png_with_the_names(saved, tmp_path):
@@ -136,7 +145,74 @@ def test_a_front_takes_the_worst_of_all_cases_and_leaves_out_kernels_with_findin
         assert [p.name for p in field.best] == ["eager", "torch"]
 
 
-def test_single_shapes_make_no_sweep():
-    assert sweeps(sample_speed.SWEEP.shapes[:1]) == []
-    (found,) = sweeps(sample_speed.SWEEP.shapes)
-    assert (found.axis, found.fixed, found.speed[0].at) == ("columns", 4096, (256, 1024, 4096))
+def test_two_shapes_make_no_sweep_and_two_results_none_together():
+    shapes = sample_speed.SWEEP.shapes
+    few = [msgspec.structs.replace(sample_speed.SWEEP, shapes=part) for part in (shapes[:2], shapes[2:])]
+    assert sweeps(few) == []
+    (found,) = sweeps([sample_speed.SWEEP])
+    assert (found.axis, found.fixed, found.at) == ("columns", 4096, (256, 1024, 4096))
+
+
+def test_a_line_is_broken_where_a_variant_has_no_figure(tmp_path):
+    pytest.importorskip("matplotlib", reason="plots need matplotlib; pip install -e '.[plot]'")
+    first, *others = sample_speed.SWEEP.shapes
+    without = msgspec.structs.replace(first, variants=first.variants[:1])
+    gone, kept = first.variants[1].variant, first.variants[0].variant
+    (found,) = sweeps([msgspec.structs.replace(sample_speed.SWEEP, shapes=(without, *others))])
+    values = {series.name: series.values for series in found.speed}
+    assert values[gone][0] is None
+    assert None not in values[gone][1:]
+    assert None not in values[kept]
+    style.require()
+    assert [path.exists() for path in draw.speed(found, tmp_path)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "placed"),
+    [
+        ([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]),
+        ([0.5, 0.5, 0.5], [0.4, 0.5, 0.6]),
+        ([0.0, 0.01, 0.5], [0.0, 0.1, 0.5]),
+        ([0.2, 0.99, 1.0], [0.2, 0.9, 1.0]),
+        ([], []),
+    ],
+)
+def test_names_are_spread_as_little_as_they_must(wanted, placed):
+    assert spread(wanted, 0.1) == pytest.approx(placed)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_spread_names_keep_their_order_and_distance_within_the_axes(wanted):
+    placed = spread(sorted(wanted), 0.05)
+    assert all(b - a >= 0.05 - 1e-9 for a, b in itertools.pairwise(placed))
+    assert -1e-9 <= placed[0] <= placed[-1] <= 1 + 1e-9
+
+
+def test_ticks_are_written_as_people_write_sizes(saved, tmp_path):
+    pytest.importorskip("matplotlib", reason="plots need matplotlib; pip install -e '.[plot]'")
+    wide = [
+        msgspec.structs.replace(shape, columns=columns)
+        for shape, columns in zip(sample_speed.SWEEP.shapes, (1000, 4096, 65536), strict=True)
+    ]
+    saved[0].write_text(render(msgspec.structs.replace(sample_speed.SWEEP, shapes=tuple(wide))), encoding="utf-8")
+    assert plot(*saved, "--output-dir", tmp_path).returncode == 0
+    assert {"1000", "4096", "2¹⁶"} <= set(words(tmp_path / "speed-float16-columns-4096-rows.svg"))
+    assert {"2⁻¹⁰", "0.25", "0.5"} <= set(words(tmp_path / "histogram-float16.svg"))
+
+
+def test_a_name_that_collides_stands_apart_and_one_that_is_free_beside_its_point():
+    pytest.importorskip("matplotlib", reason="plots need matplotlib; pip install -e '.[plot]'")
+    drawn = style.figure()
+    axes = drawn.subplots()
+    axes.set_xlim(0, 10)
+    axes.set_ylim(0, 10)
+    style.name(axes, [style.NamedPoint(n, x, y, "0") for n, x, y in SCATTERED], is_scatter=True)
+    at = {text.get_text(): text.get_position() for text in axes.texts}
+    assert 0.2 < at["alone"][0] < 0.3
+    assert at["alone"][1] == pytest.approx(0.2)
+    for crowded in ("left", "right", "at the edge"):
+        assert at[crowded][0] > 1
+    assert abs(at["left"][1] - at["right"][1]) > 0.03
+
+
+SCATTERED = [("alone", 2, 2), ("left", 4, 8), ("right", 4.1, 8), ("at the edge", 9.9, 5)]

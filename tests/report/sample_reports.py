@@ -18,6 +18,7 @@ from softcheck.report.model import (
     Witness,
 )
 from softcheck.toolchain.ptx import ObservedArithmetic
+from softcheck.variants.place import SourcePlace
 
 ENVIRONMENT = Environment(
     backend="interpreter",
@@ -133,6 +134,7 @@ FAILING = msgspec.structs.replace(
     PASSING,
     name="my_kernels.py:softmax",
     verdict="fail",
+    place=SourcePlace("kernels/my_kernels.py", 17),
     max_ulp=812.4,
     mean_ulp=10.22,
     p999_ulp=640.0,

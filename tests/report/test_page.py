@@ -20,10 +20,11 @@ from softcheck.report import content, formats
 from softcheck.report.compare import Tolerances, compare
 from softcheck.report.compare_text import render_html
 from softcheck.report.json_format import load_any
-from softcheck.report.model import Bin
+from softcheck.report.model import Bin, Stage
 from softcheck.report.page.document import templates
 
 RESULTS = Path(__file__).resolve().parents[2] / "results" / "h200"
+SEARCHED = load_any(RESULTS / "search-float16.json")
 BINS = (Bin(below=2.0**-10, elements=10), Bin(below=0.25, elements=80), Bin(below=0.5, elements=10))
 
 
@@ -68,6 +69,11 @@ def test_every_page_is_well_formed_and_its_links_lead_somewhere(name):
     assert len(page.encode()) < 3e6
     for chart in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
         ET.fromstring(chart)
+
+
+@pytest.mark.parametrize(("name", "command"), [("timed", "report"), ("searched", "search"), ("all pairs", "exhaust")])
+def test_a_page_is_named_after_its_command(name, command):
+    assert Elements(PAGES[name]()).inside("title")[0] == f"softcheck {command}"
 
 
 def policy_of(page):
@@ -169,6 +175,15 @@ def test_a_chart_marks_findings_and_the_front_and_the_copy():
     assert 'class="circle' not in bench.partition('id="accuracy"')[2].partition("</section>")[0]
 
 
+def test_a_long_sweep_draws_three_shapes_and_one_table_of_all():
+    page = PAGES["long sweep"]()
+    accuracy = page.partition('id="accuracy"')[2].partition("</section>")[0]
+    assert Elements(f"<i>{accuracy.partition('>')[2]}</i>").inside("h3") == [
+        f"float32 4096\N{MULTIPLICATION SIGN}{columns}" for columns in (256, 6528, 12672)
+    ]
+    assert "<summary>all 98 shapes</summary>" in page
+
+
 def test_a_report_without_speed_or_histograms_has_no_such_section():
     assert 'id="speed"' not in formats.render(INTERPRETED, "html")
     assert 'id="histograms"' not in formats.render(INTERPRETED, "html")
@@ -197,9 +212,32 @@ def renamed(text):
         for shape in timed_report().timings
     )
     environment = msgspec.structs.replace(MEASURED.environment, device=text, command=text, git_commit=text, torch=text)
+    sets = tuple(msgspec.structs.replace(found, name=text, domain=text) for found in MEASURED.exhaustive)
+    searched = msgspec.structs.replace(SEARCHED.searches[0], name=text, save=text)
     return msgspec.structs.replace(
-        MEASURED, environment=environment, variants=tuple(rows), timings=timings, notes=(text,), errors=(text,)
+        MEASURED,
+        environment=environment,
+        variants=tuple(rows),
+        exhaustive=sets,
+        searches=(searched,),
+        timings=timings,
+        notes=(text,),
+        errors=(text,),
+        stages=(Stage(name=text, seconds=1.0),),
     )
+
+
+def benchmark(text):
+    """A benchmark with the same texts."""
+    report = renamed(text)
+    return msgspec.structs.replace(
+        sample_speed.SWEEP, environment=report.environment, shapes=report.timings, reference=text, errors=(text,)
+    )
+
+
+@pytest.fixture(scope="module")
+def plain_pages():
+    return pages_of("plain")
 
 
 HOSTILE = st.sampled_from(
@@ -223,17 +261,20 @@ TEXTS = st.lists(HOSTILE | st.text(st.characters(codec="utf-8"), min_size=1, max
 )
 
 
-@settings(max_examples=40)
+def pages_of(text):
+    """The three kinds of pages with a text in all places."""
+    report = renamed(text)
+    return [
+        Elements(formats.render(report, "html")),
+        Elements(formats.render_speed(benchmark(text), "html")),
+        Elements(render_html(compare(report, report, Tolerances()))),
+    ]
+
+
+@settings(max_examples=25)
 @given(TEXTS)
-def test_no_text_of_a_result_makes_an_element_or_an_attribute(text):
-    for drawn, plain in (
-        (formats.render(renamed(text), "html"), formats.render(renamed("plain"), "html")),
-        (
-            render_html(compare(renamed(text), renamed(text), Tolerances())),
-            render_html(compare(renamed("plain"), renamed("plain"), Tolerances())),
-        ),
-    ):
-        found, expected = Elements(drawn), Elements(plain)
+def test_no_text_of_a_result_makes_an_element_or_an_attribute(plain_pages, text):
+    for found, expected in zip(pages_of(text), plain_pages, strict=True):
         assert found.outline == expected.outline
         assert found.inside("script") == expected.inside("script")
         assert found.inside("style") == expected.inside("style")

@@ -29,6 +29,8 @@ RENDERINGS = {
     "interpreter.md": (INTERPRETED, "markdown", PLAIN),
     "cuda.md": (MEASURED, "markdown", PLAIN),
     "interpreter.json": (INTERPRETED, "json", PLAIN),
+    "interpreter.github.txt": (INTERPRETED, "github", PLAIN),
+    "interpreter.junit.xml": (INTERPRETED, "junit", PLAIN),
 }
 
 

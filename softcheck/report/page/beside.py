@@ -1,4 +1,4 @@
-"""What is known of the variants beside their figures: worst elements, properties that probes saw, kernels' arithmetic."""
+"""Facts on the variants beside their figures: worst elements, properties that probes saw, kernels' arithmetic."""
 
 from collections.abc import Mapping
 

@@ -12,12 +12,15 @@ from softcheck.report.page.svg import Chart
 _LEAST, _MOST = 0.7, 1.5
 """Ends of the axis of slowdowns; beyond them a figure stands beside its dot."""
 
+_MOST_ROWS = 40
+"""Slowdowns that are drawn, those whose intervals reach highest."""
+
 _ROW = 20
 """Pixels from one interval to the next."""
 
 
 def contents(comparison: Comparison) -> Mapping[str, object] | None:
-    """The changes by word, the chart of slowdowns if speed was compared, and what could not be compared."""
+    """The changes by word, the chart of the largest slowdowns if speed was compared, and what could not be compared."""
     groups = [(word, [compare_text.cells(change) for change in of]) for word, of in by_word(comparison).items()]
     return {
         "closing": None,
@@ -37,6 +40,8 @@ def _slowdowns(comparison: Comparison) -> Markup | None:
     found = [(change, change.slowdown) for change in comparison.changes if change.slowdown is not None]
     if not found:
         return None
+    if len(found) > _MOST_ROWS:
+        found = sorted(found, key=lambda pair: -pair[1].high)[:_MOST_ROWS]
     limit = 1 + comparison.limits.max_slowdown
     low = max(min(0.95, *(slowdown.low for _, slowdown in found)), _LEAST)
     high = min(max(limit * 1.05, *(slowdown.high for _, slowdown in found)), max(limit * 1.05, _MOST))

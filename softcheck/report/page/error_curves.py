@@ -52,8 +52,8 @@ def contents(report: Report) -> Mapping[str, object] | None:
         shown = [result for result in results if result.error_by_distance and result.error_by_column]
         if shown:
             groups.append(_group(dtype, shown))
-    logarithmic_units = any(operation(result.operation).least_scale > 0 for result in report.variants)
-    return {"groups": groups, "of_logarithms": logarithmic_units} if groups else None
+    units = dict.fromkeys(unit for result in report.variants if (unit := operation(result.operation).scale_text))
+    return {"groups": groups, "units": list(units)} if groups else None
 
 
 def _group(dtype: str, results: Sequence[VariantResult]) -> CurveGroup:

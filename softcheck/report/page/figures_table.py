@@ -23,7 +23,7 @@ class FigureRow:
 
 
 def contents(report: Report) -> Mapping[str, object] | None:
-    """The columns and rows, the dtypes and verdicts that a reader may filter by, and the legend."""
+    """The columns and rows, the dtypes and verdicts that a reader may filter by, kinds of findings, and the legend."""
     if not report.variants:
         return None
     dtypes = list(content.by_dtype(report))
@@ -47,8 +47,8 @@ def contents(report: Report) -> Mapping[str, object] | None:
         "rows": rows,
         "dtypes": dtypes,
         "verdicts": list(dict.fromkeys(result.verdict for result in report.variants)),
+        "kinds": list(dict.fromkeys(str(f.kind) for result in report.variants for f in result.findings)),
         "legend": content.legend(report),
-        "summary": content.summary(report),
     }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from softcheck.contract import Surroundings
 from softcheck.report import content, figures
@@ -97,7 +98,7 @@ def _page(group: FindingGroup, report: Report, others: list[Finding]) -> Finding
 
 def _elements(around: Surroundings, witness: int | None, dtype: str) -> Iterator[ElementRow]:
     parts = (around.inputs, around.outputs, around.exact, around.ulps, around.bounds)
-    for at, (given, got, exact, ulp, bound) in enumerate(zip(*(part.split() for part in parts), strict=False)):
+    for at, (given, got, exact, ulp, bound) in enumerate(zip_longest(*(part.split() for part in parts), fillvalue="")):
         column = around.first_column + at
         limits = (figures.NOT_MEASURED if figure == "-" else figure for figure in (ulp, bound))
         cells = (

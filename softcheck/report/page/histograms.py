@@ -26,6 +26,7 @@ class HistogramGroup:
     panels: list[tuple[str, Markup]]
     heading: list[str]
     rows: list[list[str]]
+    has_reference: bool
 
 
 def contents(report: Report) -> Mapping[str, object] | None:
@@ -55,7 +56,7 @@ def _group(dtype: str, results: Sequence[VariantResult]) -> HistogramGroup:
     rows = [
         [content.one_line(name), *(f"{of[k]:.3g}" if k in of else "0" for k in edges)] for name, of in shares.items()
     ]
-    return HistogramGroup(dtype, panels, heading, rows)
+    return HistogramGroup(dtype, panels, heading, rows, reference is not None)
 
 
 def _panel(

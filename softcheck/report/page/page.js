@@ -116,7 +116,10 @@
   unfold();
 
   addEventListener("beforeprint", () => {
-    for (const part of document.querySelectorAll("details")) { part.dataset.wasOpen = part.open; part.open = true; }
+    for (const part of document.querySelectorAll("details")) {
+      part.dataset.wasOpen = part.open;
+      part.open ||= !part.classList.contains("behind-chart");
+    }
   });
   addEventListener("afterprint", () => {
     for (const part of document.querySelectorAll("details")) part.open = part.dataset.wasOpen === "true";

@@ -41,8 +41,15 @@ def render(report: Report, _display: Display = PLAIN, baseline: Comparison | Non
     """The report as a page; with a comparison with its baseline, the changes stand first."""
     changed = comparison_page.BASELINE.drawn(baseline) if baseline is not None else None
     return document(
-        title="softcheck report",
+        title=f"softcheck {_command(report)}",
         lead=content.summary(report),
         heading=content.heading(report),
         sections=[changed, *(section.drawn(report) for section in SECTIONS)],
     )
+
+
+def _command(report: Report) -> str:
+    """The command whose result it is, as far as the result shows."""
+    if report.searches:
+        return "search"
+    return "exhaust" if {case.family for case in report.cases} == {"exhaustive"} else "report"

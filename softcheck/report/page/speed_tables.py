@@ -31,6 +31,6 @@ def contents(report: SpeedReport) -> Mapping[str, object] | None:
 
 
 def remarks(report: SpeedReport) -> Mapping[str, object] | None:
-    """What makes a figure doubtful, or why there is none; None where there is nothing to say."""
+    """Reasons for which a figure is doubtful or missing; None where there is none."""
     lines = speed_text.remarks(report)
     return {"parts": [("", lines)], "folded": False} if lines else None

@@ -15,7 +15,7 @@ from softcheck.report.page.axis import Axis
 Point = tuple[float, float]
 Mark = Literal["circle", "ring", "cross"]
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 22.0, 46.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 30.0, 46.0
 """Margins in pixels, with room for the ticks' labels and the axes' titles."""
 
 _LETTER = 7.2
@@ -112,7 +112,7 @@ class Chart:
             at, _ = self.place(x, self._y.low)
             self._marks.append(tag("line", class_=f"rule {cls}", x1=at, x2=at, y1=_TOP, y2=self.height - _BOTTOM))
             beyond = before or at + _LETTER * len(label) > self.width - _RIGHT
-            self.write(at + (-3 if beyond else 3), _TOP - 6, label, cls=cls, anchor="end" if beyond else "start")
+            self.write(at + (-3 if beyond else 3), _TOP - 12, label, cls=cls, anchor="end" if beyond else "start")
         if y is not None:
             _, down = self.place(self._x.low, y)
             self._marks.append(
@@ -176,7 +176,7 @@ class Chart:
         drawn.append(
             tag("text", self._x.title, class_="title", x=(self._left + right) / 2, y=bottom + 36, text_anchor="middle")
         )
-        drawn.append(tag("text", self._y.title, class_="title", x=4, y=_TOP - 8))
+        drawn.append(tag("text", self._y.title, class_="title", x=4, y=_TOP - 12))
         return drawn
 
 

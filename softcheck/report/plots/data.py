@@ -11,31 +11,33 @@ Result = Report | SpeedReport
 
 COPY = "device copy"
 
-_MOST_FIELDS = 6
-"""Fields per dtype of which each is drawn."""
-
 SAME_ULP = 0.01
 """ULPs by which two maxima may differ and still count as the same."""
 
 
+LEAST_SIZES = 3
+"""Sizes of which a line can say anything; two shapes that happen to share a dimension make no sweep."""
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Figures of one variant along an axis, in ascending order; shapes without a figure are left out."""
+    """Figures of one variant along a sweep, one for each of its sizes; None where there is none."""
 
     name: str
-    at: tuple[int, ...]
-    values: tuple[float, ...]
+    values: tuple[float | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Shapes of one dtype that differ in one dimension only, at least two of them."""
+    """Shapes of one result and dtype that differ in one dimension only, at least ``LEAST_SIZES`` of them."""
 
     dtype: str
     axis: str
     """``columns`` or ``rows``, whichever varies."""
     fixed: int
     """The other dimension."""
+    at: tuple[int, ...]
+    """Sizes along the axis, ascending."""
     speed: tuple[Series, ...]
     ulp: tuple[Series, ...]
 
@@ -91,19 +93,23 @@ def shapes_of(results: Iterable[Result]) -> list[ShapeSpeed]:
     return [s for r in results for s in (r.shapes if isinstance(r, SpeedReport) else r.timings)]
 
 
-def sweeps(shapes: Sequence[ShapeSpeed]) -> list[Sweep]:
-    """Every series of at least two shapes that share a dtype and one dimension."""
-    groups: dict[tuple[str, str, int], list[ShapeSpeed]] = {}
-    for shape in shapes:
-        groups.setdefault((shape.dtype, "columns", shape.rows), []).append(shape)
-        groups.setdefault((shape.dtype, "rows", shape.columns), []).append(shape)
-    found = []
-    for (dtype, axis, fixed), members in groups.items():
-        by_place = {getattr(shape, axis): shape for shape in members}
-        if len(by_place) > 1:
-            ordered = [by_place[at] for at in sorted(by_place)]
-            found.append(Sweep(dtype, axis, fixed, _speed(ordered, axis), _ulp(ordered, axis)))
-    return found
+def sweeps(results: Iterable[Result]) -> list[Sweep]:
+    """Returns the sweeps of each result; if several results hold the same, the last result's.
+
+    Shapes of two results make no sweep together: they were not measured in the same rounds, nor maybe on one device.
+    """
+    found: dict[str, Sweep] = {}
+    for result in results:
+        groups: dict[tuple[str, str, int], dict[int, ShapeSpeed]] = {}
+        for shape in shapes_of([result]):
+            groups.setdefault((shape.dtype, "columns", shape.rows), {})[shape.columns] = shape
+            groups.setdefault((shape.dtype, "rows", shape.columns), {})[shape.rows] = shape
+        for (dtype, axis, fixed), shapes in groups.items():
+            if len(shapes) >= LEAST_SIZES:
+                at = tuple(sorted(shapes))
+                sweep = Sweep(dtype, axis, fixed, at, *_series([shapes[size] for size in at]))
+                found[sweep.name] = sweep
+    return list(found.values())
 
 
 def front(points: Sequence[Point]) -> list[Point]:
@@ -148,6 +154,10 @@ def fields(results: Iterable[Result]) -> list[Field]:
     return list(found.values())
 
 
+_MOST_FIELDS = 6
+"""Fields per dtype of which each is drawn."""
+
+
 def chosen(fields: Sequence[Field]) -> list[Field]:
     """The fields to draw: all of a dtype that has few, else the first, the middle and the last of its sweep."""
     found: list[Field] = []
@@ -180,18 +190,15 @@ def histograms(results: Iterable[Result]) -> dict[str, dict[str, tuple[Bin, ...]
     return found
 
 
-def _speed(shapes: list[ShapeSpeed], axis: str) -> tuple[Series, ...]:
-    copy = Series(COPY, tuple(getattr(s, axis) for s in shapes), tuple(s.copy_gb_per_s for s in shapes))
-    return (copy, *_series([[(getattr(s, axis), f.variant, f.gb_per_s) for f in s.variants] for s in shapes]))
+def _series(shapes: Sequence[ShapeSpeed]) -> tuple[tuple[Series, ...], tuple[Series, ...]]:
+    """Speeds, the device copy's first, and errors of all variants that have any."""
+    figures = [{f.variant: f for f in shape.variants} for shape in shapes]
+    names = list(dict.fromkeys(name for at_size in figures for name in at_size))
+    speed = [Series(n, tuple(f[n].gb_per_s if n in f else None for f in figures)) for n in names]
+    ulp = [Series(n, tuple(f[n].max_ulp if n in f else None for f in figures)) for n in names]
+    copy = Series(COPY, tuple(shape.copy_gb_per_s for shape in shapes))
+    return (copy, *filter(_has_figures, speed)), tuple(filter(_has_figures, ulp))
 
 
-def _ulp(shapes: list[ShapeSpeed], axis: str) -> tuple[Series, ...]:
-    return _series([[(getattr(s, axis), f.variant, f.max_ulp) for f in s.variants] for s in shapes])
-
-
-def _series(figures: list[list[tuple[int, str, float | None]]]) -> tuple[Series, ...]:
-    found: dict[str, list[tuple[int, float]]] = {}
-    for at, name, value in (figure for shape in figures for figure in shape):
-        if value is not None:
-            found.setdefault(name, []).append((at, value))
-    return tuple(Series(n, tuple(a for a, _ in f), tuple(v for _, v in f)) for n, f in found.items())
+def _has_figures(series: Series) -> bool:
+    return any(value is not None for value in series.values)

@@ -1,33 +1,41 @@
 """The plots themselves, each from its data alone."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from softcheck.report.figures import TIMES
 from softcheck.report.model import Bin
+from softcheck.report.page.axis import logarithmic, number, power
 from softcheck.report.plots import style
 from softcheck.report.plots.data import COPY, Field, Series, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_WIDE = 4
+_WIDE = 16
+"""Ratio of the largest to the smallest size from which on sizes stand on a logarithmic axis."""
+_FEW = 20
+"""Sizes of which each has a tick, if there is room, and a large marker."""
+_NEAR = 1.4
+"""Ratio of two sizes on a logarithmic axis below which their ticks would touch."""
 _PANELS = 4
+_COPY_LOOK: dict[str, Any] = {"color": "0.0", "linewidth": 2.5, "alpha": 0.35}
 
 
 def speed(sweep: Sweep, folder: Path) -> list[Path]:
     """GB/s along a sweep, with the device copy as the line that nothing is much above."""
     drawn = style.figure()
     axes = drawn.subplots()
-    for number, series in enumerate(sweep.speed):
-        if series.name == COPY:
-            axes.plot(series.at, series.values, color="0.0", linewidth=2.5, alpha=0.35, label=COPY)
-        else:
-            _line(axes, series, number - 1)
+    (copy,) = (series for series in sweep.speed if series.name == COPY)
+    axes.plot(sweep.at, _with_gaps(copy), **_COPY_LOOK)
+    variants = [series for series in sweep.speed if series is not copy]
+    _lines(axes, sweep, variants)
     axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(lambda value, _: number(value))
     axes.set_ylabel("GB/s (each element read once, written once)")
-    _finish(axes, sweep, "speed")
+    _finish(axes, sweep, "speed", [*variants, copy])
     return style.save(drawn, folder, f"speed-{sweep.name}")
 
 
@@ -35,11 +43,10 @@ def ulp(sweep: Sweep, folder: Path) -> list[Path]:
     """Largest ULP error of the timed input along a sweep."""
     drawn = style.figure()
     axes = drawn.subplots()
-    for number, series in enumerate(sweep.ulp):
-        _line(axes, series, number)
-    _log(axes)
+    _lines(axes, sweep, sweep.ulp)
+    _log(axes, [value for series in sweep.ulp for value in series.values])
     axes.set_ylabel("max ULP (at least, over the judged rows)")
-    _finish(axes, sweep, "error")
+    _finish(axes, sweep, "error", sweep.ulp)
     return style.save(drawn, folder, f"ulp-{sweep.name}")
 
 
@@ -49,22 +56,26 @@ def pareto(field: Field, folder: Path) -> list[Path]:
     axes = drawn.subplots()
     best = field.best
     axes.step([p.gb_per_s for p in best], [p.max_ulp for p in best], where="pre", color="0.6", linewidth=1)
-    axes.axvline(field.copy_gb_per_s, color="0.0", linewidth=2.5, alpha=0.35, label=COPY)
-    for number, point in enumerate(field.points):
-        look = {**style.look(number), "linestyle": "none", "markersize": 8}
+    axes.axvline(field.copy_gb_per_s, **_COPY_LOOK)
+    named = []
+    for index, point in enumerate(field.points):
+        look = {**style.look(index), "linestyle": "none", "markersize": 8}
         if point.has_findings:
             look["marker"] = "x"
         axes.plot([point.low, point.high], [point.max_ulp] * 2, color=look["color"], linewidth=1)
         fill = look["color"] if point in best else "none"
-        axes.plot([point.gb_per_s], [point.max_ulp], markerfacecolor=fill, label=point.name, **look)
-    _log(axes)
+        axes.plot([point.gb_per_s], [point.max_ulp], markerfacecolor=fill, **look)
+        named.append(style.NamedPoint(point.name, point.gb_per_s, point.max_ulp, look["color"]))
+    _log(axes, [point.max_ulp for point in field.points])
     axes.set_xlim(left=0)
-    axes.set_xlabel("GB/s, faster to the right")
+    axes.xaxis.set_major_formatter(lambda value, _: number(value))
+    axes.set_xlabel("GB/s, faster to the right; the grey line is the device copy's")
     axes.set_ylabel(f"max ULP on {field.judged_on}, more accurate below")
     meaning = "no front: errors of the timed input alone" if field.cases is None else "filled: on the front"
-    shape = f"{field.dtype} {field.rows}{TIMES}{field.columns}"
-    axes.set_title(f"accuracy against speed, {shape} ({meaning}; crossed: findings)")
-    style.legend(axes)
+    axes.set_title(
+        f"accuracy against speed, {field.dtype} {field.rows}{TIMES}{field.columns}\n({meaning}; crossed: findings)"
+    )
+    style.name(axes, named, is_scatter=True)
     return style.save(drawn, folder, field.name)
 
 
@@ -74,21 +85,14 @@ def histogram(dtype: str, bins: Mapping[str, tuple[Bin, ...]], folder: Path) -> 
     rows = -(-len(bins) // _PANELS)
     drawn = style.figure(_PANELS * 2.6, 1.0 + rows * 1.9)
     panels = drawn.subplots(rows, _PANELS, sharex=True, sharey=True, squeeze=False)
-    for axes, (name, found) in zip(panels.flat, bins.items(), strict=False):
-        total = sum(b.elements for b in found)
-        share = {b.below: b.elements / total for b in found}
-        axes.bar(
-            range(len(edges)),
-            [share.get(e, 0.0) for e in edges],
-            color="0.75",
-            edgecolor="0.0",
-            hatch="///",
-            linewidth=0.6,
-        )
-        _log(axes)
+    shares = {name: _shares(found) for name, found in bins.items()}
+    for axes, (name, share) in zip(panels.flat, shares.items(), strict=False):
+        axes.bar(range(len(edges)), [share.get(e, 0.0) for e in edges], width=0.85, color="#0072b2")
         axes.set_title(name, fontsize=8)
+        axes.tick_params(labelsize=7)
         step = max(1, len(edges) // 6)
-        axes.set_xticks(range(0, len(edges), step), [f"{e:.2g}" for e in edges[::step]], rotation=60, fontsize=7)
+        axes.set_xticks(range(0, len(edges), step), [_edge(e) for e in edges[::step]], rotation=60)
+    _log(panels[0, 0], [value for share in shares.values() for value in share.values()])
     for axes in panels.flat[len(bins) :]:
         axes.set_axis_off()
     drawn.suptitle(f"{dtype}: share of elements by ULP error")
@@ -96,26 +100,67 @@ def histogram(dtype: str, bins: Mapping[str, tuple[Bin, ...]], folder: Path) -> 
     return style.save(drawn, folder, f"histogram-{dtype}")
 
 
-def _log(axes: "Axes") -> None:
-    """A logarithmic scale with plain numbers, of which only some are written where there are many."""
-    from matplotlib.ticker import LogFormatter
+def _shares(bins: tuple[Bin, ...]) -> dict[float, float]:
+    total = sum(b.elements for b in bins)
+    return {b.below: b.elements / total for b in bins}
 
+
+def _edge(edge: float) -> str:
+    """The edge of a bin: a power of two as people write it."""
+    fraction, exponent = math.frexp(edge)
+    if 0.25 <= edge <= 4096:
+        return number(edge)
+    return power(2, exponent - 1) if fraction == 0.5 else f"{edge:.0e}"
+
+
+def _log(axes: "Axes", values: Sequence[float | None]) -> None:
+    """A logarithmic scale for these values, with few ticks."""
+    axis = logarithmic("", [value for value in values if value is not None])
+    ticks = axis.ticks()
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
-    axes.tick_params(which="both", labelsize=7)
+    axes.set_ylim(axis.low, axis.high)
+    axes.set_yticks([value for value, _ in ticks], [text for _, text in ticks])
+    axes.minorticks_off()
 
 
-def _line(axes: "Axes", series: Series, number: int) -> None:
-    every = max(1, len(series.at) // 12)
-    axes.plot(series.at, series.values, label=series.name, markevery=(number % every, every), **style.look(number))
+def _lines(axes: "Axes", sweep: Sweep, variants: Sequence[Series]) -> None:
+    """A marker at each size that was measured; a line joins neighbouring ones, and is broken where a figure is missing."""
+    for index, series in enumerate(variants):
+        look = style.look(index)
+        if len(sweep.at) > _FEW:
+            look["markersize"] = 2
+        axes.plot(sweep.at, _with_gaps(series), **look)
 
 
-def _finish(axes: "Axes", sweep: Sweep, what: str) -> None:
-    places = [at for series in sweep.ulp or sweep.speed for at in series.at]
-    if places and max(places) > _WIDE * _WIDE * min(places) and len(set(places)) < 20:
+def _with_gaps(series: Series) -> list[float]:
+    return [math.nan if value is None else value for value in series.values]
+
+
+def _finish(axes: "Axes", sweep: Sweep, what: str, named: Sequence[Series]) -> None:
+    if max(sweep.at) > _WIDE * min(sweep.at) and len(sweep.at) < _FEW:
         axes.set_xscale("log", base=2)
+        ticks: list[int] = []
+        for at in reversed(sweep.at):
+            if not ticks or at * _NEAR < ticks[-1]:
+                ticks.append(at)
+        axes.set_xticks(ticks, [_size(at) for at in ticks])
+        axes.minorticks_off()
+    else:
+        axes.xaxis.set_major_formatter(lambda value, _: number(value))
     axes.set_xlabel(sweep.axis)
     other = "rows" if sweep.axis == "columns" else "columns"
     axes.set_title(f"{what} against {sweep.axis}, {sweep.dtype}, {sweep.fixed} {other}")
-    style.legend(axes)
+    ends = [(series, _last(sweep, series)) for series in named]
+    colours = {series.name: style.look(i)["color"] for i, series in enumerate(s for s in named if s.name != COPY)}
+    style.name(axes, [style.NamedPoint(s.name, *end, colours.get(s.name, "0.5")) for s, end in ends if end is not None])
+
+
+def _last(sweep: Sweep, series: Series) -> tuple[float, float] | None:
+    """The last size at which there is a figure, and the figure."""
+    found = [(at, value) for at, value in zip(sweep.at, series.values, strict=True) if value is not None]
+    return found[-1] if found else None
+
+
+def _size(size: int) -> str:
+    """A number of rows or columns: a power of two from 2^14 on as one, others in full."""
+    return power(2, size.bit_length() - 1) if size >= 2**14 and size & (size - 1) == 0 else number(size)

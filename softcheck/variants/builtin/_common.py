@@ -25,6 +25,12 @@ def new_output(x: torch.Tensor) -> torch.Tensor:
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
+def new_row_output(x: torch.Tensor) -> torch.Tensor:
+    """Uninitialised tensor of one number for each row of ``x``: float64 for float64 input, else float32."""
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return torch.empty(x.shape[0], dtype=dtype, device=x.device)
+
+
 def compute_type(x: torch.Tensor) -> tl.dtype:
     """The type a kernel computes in: float64 for float64 input, else float32."""
     return tl.float64 if x.dtype == torch.float64 else tl.float32

@@ -1,0 +1,72 @@
+"""Targets of a cross-entropy as an argument of its call: a column of each row, chosen by the row's own bits."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles.formats import Values
+from softcheck.operations.operation import Arguments
+
+if TYPE_CHECKING:
+    import torch
+
+_ODD = 0x9E3779B97F4A7C15 - (1 << 64)
+"""The golden ratio in 64 bits (Knuth, TAOCP 3, 6.4), as a signed number."""
+
+
+def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
+    """The targets of a matrix's rows, int64 [rows]: 0 without columns.
+
+    Of eight rows four have a random column, and one each the first, the last, the largest and the smallest logit's. Where an
+    ``ignore_index`` is given, one row of sixteen has that.
+    """
+    import torch
+
+    rows, columns = x.shape
+    if not columns:
+        return torch.zeros(rows, dtype=torch.int64, device=x.device)
+    numbers = x.detach().to(torch.float64)
+    numbers = torch.where(numbers.isnan(), 0.0, numbers)
+    weights = (2 * torch.arange(columns, device=x.device) + 1) * _ODD
+    drawn = _mixed((_mixed(numbers.contiguous().view(torch.int64)) * weights).sum(dim=1))
+    kind, place = (drawn >> 8) & 7, ((drawn >> 20) & 0x7FFFFFFF) % columns
+    choices = (
+        torch.zeros_like(place),
+        torch.full_like(place, columns - 1),
+        numbers.argmax(dim=1),
+        numbers.argmin(dim=1),
+    )
+    for number, choice in enumerate(choices):
+        place = torch.where(kind == number, choice, place)
+    if ignore_index is not None:
+        place = torch.where(((drawn >> 11) & 15) == 0, int(ignore_index), place)
+    return place
+
+
+def _mixed(bits: "torch.Tensor") -> "torch.Tensor":
+    """Spreads the bits of numbers over all places, in arithmetic modulo 2^64 that is the same on every device."""
+    bits = (bits ^ (bits >> 29)) * _ODD
+    return bits ^ (bits >> 32)
+
+
+def of_values(values: Values, ignore_index: float | None) -> NDArray[np.int64]:
+    """The same targets, for a matrix's values in float64."""
+    import torch
+
+    found: NDArray[np.int64] = of_tensor(torch.from_numpy(np.ascontiguousarray(values)), ignore_index).numpy()
+    return found
+
+
+def targets(ignore_index: float | None) -> Arguments:
+    """The arguments of a cross-entropy with this index of rows to be ignored, if any."""
+
+    def make(x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
+        return {"target": of_tensor(x, ignore_index)} if "target" in names else {}
+
+    return Arguments(
+        words={"target targets label labels y t tgt ys": ("target",)},
+        make=make,
+        trial=lambda x, _names: x,
+    )

@@ -1,0 +1,80 @@
+"""One table at the end of a pytest run, and one page, of all that its tests have judged.
+
+What a test has judged travels as text on its report, so that workers of pytest-xdist send theirs with each test, and a worker
+that crashes loses only the test in which it does.
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from softcheck.report.model import Report
+    from softcheck.report.suite import JudgedTest
+
+_ATTRIBUTE = "softcheck_judged"
+"""The attribute of a test's report that holds what the test has judged."""
+
+
+def attach(report: pytest.TestReport, judged: "list[JudgedTest]") -> None:
+    """Sends with a test's report what the test has judged."""
+    setattr(report, _ATTRIBUTE, [each.encoded() for each in judged])
+
+
+class SuiteTable:
+    """Gathers what tests have judged, and shows it when all tests have run.
+
+    It is registered in the process that reports, and not in workers of pytest-xdist.
+    """
+
+    def __init__(self, draw: "Callable[[list[JudgedTest], float], Report]", page: Path | None) -> None:
+        """Takes what makes a report of tests and the seconds that they took, and the file of the page, if one is wanted."""
+        self._draw = draw
+        self._page = page
+        self._begun = time.monotonic()
+        self._judged: list[str] = []
+        self._report: Report | None = None
+        self._why_no_page = "no page: no test judged anything"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keeps what a test has judged, whichever process it ran in."""
+        self._judged += getattr(report, _ATTRIBUTE, ())
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Writes the page and the summary of a GitHub step, whether or not there is a terminal."""
+        if not self._judged:
+            return
+        from msgspec.structs import replace
+
+        from softcheck.errors import UsageError
+        from softcheck.report import step_summary
+        from softcheck.report.formats import render
+        from softcheck.report.output import write
+        from softcheck.report.suite import decoded
+
+        report = self._draw([decoded(text) for text in self._judged], time.monotonic() - self._begun)
+        report = replace(report, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+        self._report, self._why_no_page = report, ""
+        step_summary.add(lambda: render(report, "markdown"))
+        if self._page is not None:
+            try:
+                write(render(report, "html"), str(self._page))
+            except UsageError as error:
+                self._why_no_page = f"no page: {error}"
+
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        """Prints the table, unless pytest is told twice to be quiet, and where the page is."""
+        if self._report is not None and config.get_verbosity() > -2:
+            from softcheck.report.output import Display
+            from softcheck.report.table import render_tables
+
+            width = shutil.get_terminal_size().columns if terminalreporter.isatty else None
+            terminalreporter.section("softcheck")
+            terminalreporter.write(render_tables(self._report, Display(width, color=terminalreporter.hasmarkup)))
+        if self._page is not None:
+            terminalreporter.write_line(f"softcheck: {self._why_no_page or self._page.as_uri()}")

@@ -1,0 +1,106 @@
+"""The report of a test suite: what each test has judged, sent between processes as text and put together at the end."""
+
+import base64
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from oracles.formats import FORMATS
+from softcheck.cases.case import Case
+from softcheck.report.build import build
+from softcheck.report.model import Report, VariantResult
+from softcheck.run.model import GivenUp, Run, RunOptions
+from softcheck.run.patience import Over
+from softcheck.run.probing import ProbeResult
+from softcheck.run.protocol import Ready
+from softcheck.run.session import CaseMeasurement
+from softcheck.variants.declaration import Declaration
+
+
+class JudgedTest(msgspec.Struct, kw_only=True):
+    """Everything that one test has judged of one variant in one dtype. A test adds to it as it goes on."""
+
+    ready: Ready
+    variant: str
+    dtype: str
+    declaration: Declaration | None = None
+    refused: str | None = None
+    """The reason why the variant could not be loaded."""
+    results: list[CaseMeasurement] = []
+    probed: list[ProbeResult] = []
+    given_up: tuple[Over, tuple[Case, ...], tuple[str, ...]] | None = None
+    """The reason why the variant was given up, with the cases and the probes that were not run for it."""
+
+    def encoded(self) -> str:
+        """The record as ASCII. It is no JSON, which has no infinity, and an ULP error may be infinite."""
+        return base64.b85encode(msgspec.msgpack.encode(self)).decode()
+
+
+def decoded(text: str) -> JudgedTest:
+    """The record that ``encoded`` wrote."""
+    return msgspec.msgpack.decode(base64.b85decode(text), type=JudgedTest)
+
+
+def suite_report(
+    tests: Sequence[JudgedTest], *, command: Sequence[str], seed: int, require_all_sizes: bool, seconds: float
+) -> Report:
+    """The report of tests that ran on one device; at least one is given. What two tests judged alike counts once.
+
+    ``command`` is the command that ran them, and ``seconds`` the time that this took.
+    """
+    results = {(each.variant, each.case.id): each for test in tests for each in test.results}
+    # The whole of a probe says more than its quick trials, which a failing test makes.
+    probed = {(p.task.variant, p.task.dtype, p.task.probe): p for p in _quick_first(tests)}
+    judged = {(test.variant, test.dtype) for test in tests}
+    # A variant may be loaded in one dtype and be refused in another.
+    refused = {(test.variant, test.dtype): test.refused for test in tests if test.refused is not None}
+    run = Run(
+        options=RunOptions(
+            variants=tuple(sorted({variant for variant, _ in judged})),
+            dtypes=tuple(dtype for dtype in FORMATS if any(dtype == each for _, each in judged)),
+            cases=tuple({case_id: each.case for (_, case_id), each in results.items()}.values()),
+            whole_corpus=False,
+            quick=any(result.task.quick for result in probed.values()),
+            seed=seed,
+            require_all_sizes=require_all_sizes,
+        ),
+        ready=tests[0].ready,
+        declarations={test.variant: test.declaration for test in tests if test.declaration is not None},
+        results=sorted(results.values(), key=lambda each: (each.variant, each.case.id)),
+        probed=sorted(probed.values(), key=lambda each: (each.task.variant, each.task.dtype, each.task.probe)),
+        given_up=[found for each in sorted(judged) if (found := _given_up(tests, *each, results, probed)) is not None],
+        seconds=seconds,
+    )
+    report = build(run, command=command)
+    rows = (
+        row
+        if (reason := refused.get((row.name, row.dtype))) is None
+        else VariantResult(name=row.name, dtype=row.dtype, verdict="error", reason=reason, place=row.place)
+        for row in report.variants
+        if (row.name, row.dtype) in judged
+    )
+    return msgspec.structs.replace(report, variants=tuple(rows))
+
+
+def _given_up(
+    tests: Sequence[JudgedTest],
+    variant: str,
+    dtype: str,
+    results: Mapping[tuple[str, str], CaseMeasurement],
+    probed: Mapping[tuple[str, str, str], ProbeResult],
+) -> GivenUp | None:
+    """The cases and probes that no test has run because the variant had been given up; None if it was not."""
+    given_up = [t.given_up for t in tests if (t.variant, t.dtype) == (variant, dtype) and t.given_up is not None]
+    if not given_up:
+        return None
+    cases = {case.id: case for _, left, _ in given_up for case in left if (variant, case.id) not in results}
+    probes = dict.fromkeys(name for *_, left in given_up for name in left if (variant, dtype, name) not in probed)
+    return (
+        GivenUp(variant=variant, dtype=dtype, over=given_up[0][0], cases=tuple(cases.values()), probes=tuple(probes))
+        if cases or probes
+        else None
+    )
+
+
+def _quick_first(tests: Sequence[JudgedTest]) -> list[ProbeResult]:
+    return sorted((each for test in tests for each in test.probed), key=lambda result: not result.task.quick)
