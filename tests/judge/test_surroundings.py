@@ -8,11 +8,12 @@ import pytest
 from judge_helpers import exact_ulp, matrix, rounded, violation
 
 from oracles import ball
-from oracles.formats import FLOAT16, FORMATS, decode
+from oracles.formats import FLOAT16, FLOAT32, FORMATS, decode
 from softcheck.contract import FindingKind, Surroundings
 from softcheck.judge.judge import STANDARD, judge, reference
 from softcheck.judge.surroundings import WIDEST_ROW
 from softcheck.operations import bounds, ulp
+from softcheck.operations.registry import operation
 
 
 def around(found: object) -> Surroundings:
@@ -78,3 +79,17 @@ def test_a_wide_row_is_not_kept():
         output[0, 5] *= 2
         found = violation(judge(bits, output, FLOAT16), FindingKind.ULP_EXCEEDS_BOUND)
         assert (around(found.around).row is not None) is kept
+
+
+@pytest.mark.parametrize("output_fmt", [FLOAT16, FLOAT32], ids=lambda fmt: fmt.name)
+def test_one_answer_for_a_row_stands_alone(output_fmt):
+    bits = matrix([[0.0, 1.0, -2.0], [0.5, 0.5, 3.0]], FLOAT16)
+    exact = [math.log(sum(math.exp(x) for x in row)) for row in decode(bits, FLOAT16).tolist()]
+    output = matrix([[exact[0]], [exact[1] + 0.5]], output_fmt)
+    measured = judge(bits, output, FLOAT16, operation=operation("logsumexp"), with_peaks=True)
+    assert measured.by_distance == measured.by_column == {}
+    found = violation(measured, FindingKind.ULP_EXCEEDS_BOUND)
+    shown = around(found.around)
+    assert (found.row, shown.inputs, shown.outputs) == (1, "", f"{int(output[1, 0]):0{output_fmt.hex_digits}x}")
+    assert float(shown.exact) == pytest.approx(exact[1], rel=1e-8)
+    assert [int(word, 16) for word in (shown.row or "").split()] == bits[1].tolist()

@@ -111,6 +111,17 @@ def test_a_finding_shows_its_elements_its_row_its_input_and_lines_to_copy():
     assert any(text.startswith("import os, torch\n") for text in copied)
 
 
+def test_one_answer_for_a_row_is_one_line_of_the_table():
+    report = detailed()
+    around = Surroundings(first_column=0, inputs="", outputs="3f8e0000", exact="1.25", ulps="3", bounds="2", row="3c00")
+    finding = msgspec.structs.replace(report.variants[1].findings[0], around=around, column=0)
+    row = msgspec.structs.replace(report.variants[1], findings=(finding,), operation="logsumexp")
+    part = section(formats.render(msgspec.structs.replace(report, variants=(row,)), "html"), "findings")
+    table = part.partition("<tbody>")[2].partition("</tbody>")[0]
+    cells = re.findall(r"<t[hd].*?>(.*?)</t[hd]>", table)
+    assert cells == ["0", "<code></code>", "", "<code>3f8e0000</code>", "1.109375", "1.25", "3", "2"]
+
+
 def test_curves_hold_each_variant_s_figures_and_torch_s_beside():
     part = section(formats.render(detailed(), "html"), "curves")
     charts = re.findall(r"<svg.*?</svg>", part, flags=re.DOTALL)

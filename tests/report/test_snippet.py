@@ -97,6 +97,20 @@ def test_the_sum_of_logarithms_is_that_of_their_powers(tmp_path, monkeypatch, ca
     assert float(printed(snippet_of(one, result, INTERPRETED), capsys)[1]) == pytest.approx(np.e, rel=1e-2)
 
 
+def test_one_answer_for_a_row_is_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    path = tmp_path / "wrong.py"
+    path.write_text("import torch\n\ndef f(x):\n    return torch.logsumexp(x, dim=-1) + 1\n")
+    around = Surroundings(row="0000 0000", **{**NOTHING, "outputs": "3ec6", "exact": "0.693147181"})
+    one = msgspec.structs.replace(
+        finding(FindingKind.ULP_EXCEEDS_BOUND, "any/case", "wrong"), row=3, column=0, around=around
+    )
+    result = msgspec.structs.replace(result_of(f"{path}:f", "float16"), operation="logsumexp")
+    got, value, _, exact = printed(snippet_of(one, result, INTERPRETED), capsys)
+    assert (got, exact) == ("got", "0.693147181")
+    assert float(value) == pytest.approx(1.693, rel=1e-2)
+
+
 def test_a_shrunk_input_goes_first(variant, capsys):
     one = finding(FindingKind.ULP_EXCEEDS_BOUND, "generated/1/float16", "wrong")
     one = msgspec.structs.replace(one, reproduce=bits_command(variant, "float16", "0000; 3c00"))
