@@ -186,7 +186,7 @@ _Box = tuple[float, float, float, float]
 def _around(x: float, y: float, wide: float) -> list[_Box]:
     """Places for a label, the nearest first: beside its point, above, below, and further away."""
     spots = []
-    for away in range(8):
+    for away in range(12):
         for down in (0, -_LINE * away, _LINE * away):
             middle = y + down
             spots.append((x + 9, middle - 7, x + 9 + wide, middle + 7))
