@@ -109,7 +109,7 @@ def encode(values: Values, fmt: Format) -> Bits:
 def quantum_exponent(values: Values, fmt: Format) -> NDArray[np.int64]:
     """Exponent q of the format's spacing 2^q at each real value r: max(floor(log2 |r|), emin) - p + 1.
 
-    This is the definition of ulp(r) in docs/design.md; zero has the spacing of the least subnormal, and for values that
+    This is the definition of ulp(r) in docs/ulp.md; zero has the spacing of the least subnormal, and for values that
     are not finite the result has no meaning.
     """
     _, exponent = np.frexp(values)

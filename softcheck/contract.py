@@ -6,7 +6,7 @@ import msgspec
 
 
 class FindingKind(StrEnum):
-    """Kinds of findings; docs/design.md section 5 lists them."""
+    """Kinds of findings; docs/contract.md lists them."""
 
     ULP_EXCEEDS_BOUND = "ulp_exceeds_bound"
     SUM_VIOLATION = "sum_violation"
