@@ -4,6 +4,7 @@ Everything above works on bit patterns (unsigned integers of the format's width)
 every value of all four formats exactly, so decoding never rounds.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +58,11 @@ class Format:
     def exponent_mask(self) -> int:
         """The exponent field's bits; a pattern with all of them set is infinite or NaN."""
         return ((1 << (self.width - self.precision)) - 1) << (self.precision - 1)
+
+    @property
+    def decimal_digits(self) -> int:
+        """Significant decimal digits that tell all values apart: ceil(1 + p log10 2) (Matula, 1968)."""
+        return math.ceil(1 + self.precision * math.log10(2))
 
     @property
     def hex_digits(self) -> int:
