@@ -79,7 +79,7 @@ def _panel(
         steps = [(float(k), reference.get(k + 1, y.low)) for k in range(first - 1, end)]
         chart.line([*steps, (float(end), y.low)], "series-2", step=True)
     if first <= -1 <= last:
-        chart.rule("0.5", x=-1)
+        chart.rule("0.5", x=-1, before=True)
     return chart.svg(
         f"ULP errors of {content.one_line(result.name)}, {result.dtype}", "the table below holds the shares"
     )
