@@ -129,6 +129,8 @@ class TracedRow(msgspec.Struct, frozen=True, kw_only=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Recordings of one variant's kernels under Triton's interpreter. Errors are in ULPs of the output's format."""
 
+    schema_version: Literal[1] = 1
+    kind: Literal["trace"] = "trace"
     variant: str
     operation: str
     dtype: str
