@@ -1,6 +1,7 @@
 """``softcheck trace``: how a variant's kernel computes a row, step by step, beside the exact values."""
 
 import contextlib
+import shlex
 import sys
 
 import click
@@ -87,7 +88,7 @@ def command(
     with contextlib.closing(Session("interpreter", jobs=1)) as session, progress.shown() as events:
         events.stage(f"tracing {names[0]}")
         found = trace(
-            session, names[0], case, rows=rows or (0,), widths=widths, focus=focus, command=" ".join(command_line())
+            session, names[0], case, rows=rows or (0,), widths=widths, focus=focus, command=shlex.join(command_line())
         )
     write(render_trace(found, output_format, display_of(output)), output)
     sys.exit(0)

@@ -6,12 +6,13 @@ import triton.language as tl
 
 
 @triton.jit
-def one_block(y, x, columns, OTHER: tl.constexpr, SUM: tl.constexpr, BLOCK: tl.constexpr):
+def one_block(y, x, columns, OTHER: tl.constexpr, SUM: tl.constexpr, STEP: tl.constexpr, BLOCK: tl.constexpr):
     row, lane = tl.program_id(0) * columns, tl.arange(0, BLOCK)
     logits = tl.load(x + row + lane, mask=lane < columns, other=OTHER).to(tl.float32)
     exponentials = tl.exp(logits - tl.max(logits, axis=0))
     total = tl.sum(exponentials.to(SUM), axis=0).to(tl.float32)
-    tl.store(y + row + lane, exponentials / total, mask=lane < columns)
+    first = 0 if STEP == 1 else columns - 1
+    tl.store(y + row + first + STEP * lane, exponentials / total, mask=lane < columns)
 
 
 @triton.jit
@@ -69,9 +70,9 @@ def join(y, sums, maxima, x, columns, PARTS: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(y + row * columns + lane, tl.exp(logits - maximum) / total, mask=lane < columns)
 
 
-def _one_block(x, other=-float("inf"), total=tl.float32):
+def _one_block(x, other=-float("inf"), total=tl.float32, step=1):
     y = torch.empty_like(x)
-    one_block[(x.shape[0],)](y, x, x.shape[1], other, total, triton.next_power_of_2(x.shape[1]))
+    one_block[(x.shape[0],)](y, x, x.shape[1], other, total, step, triton.next_power_of_2(x.shape[1]))
     return y
 
 
@@ -124,7 +125,17 @@ def right_in_parts(x):
 
 def stored_reversed(x):
     """Wrong: each probability is stored in the column of another one."""
-    return _one_block(x.flip(1).contiguous())
+    return _one_block(x, step=-1)
+
+
+def of_a_reversed_copy(x):
+    """Right, but no kernel reads the input's own columns."""
+    return _one_block(x.flip(1).contiguous()).flip(1)
+
+
+def of_a_float_copy(x):
+    """Right: the kernel reads a copy of the input in another dtype."""
+    return _one_block(x.float()).to(x.dtype)
 
 
 def without_kernel(x):
