@@ -9,6 +9,7 @@ from softcheck.contract import FindingKind
 from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
 from softcheck.variants.place import SourcePlace
+from softcheck.tracing.model import Trace
 
 Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
 
@@ -255,6 +256,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     speed: tuple[CopyBaseline, ...] = ()
     timings: tuple[ShapeSpeed, ...] = ()
     """Timings behind the columns of speed."""
+    traces: tuple[Trace, ...] = ()
+    """How kernels compute single rows, step by step; empty unless it was asked for."""
     stages: tuple[Stage, ...] = ()
     """Wall time of the run by stage, in order."""
     interrupted: bool = False

@@ -59,8 +59,7 @@ def left_out(row: TracedRow) -> Iterator[str]:
 def row_lines(row: TracedRow) -> Iterator[str]:
     """The figures of a row, and the step with the largest error of its own."""
     for title, figure in row_figures(row):
-        got = "not computed" if figure.kernel is None else f"{figure.kernel:.9g}"
-        yield f"{title}: {got}, exact {figure.exact:.9g}"
+        yield f"{title}: {'not computed' if figure.kernel is None else number(figure.kernel)}, exact {number(figure.exact)}"
     if row.born is None:
         yield "no step adds an error of its own"
         return
@@ -79,6 +78,11 @@ def row_figures(row: TracedRow) -> list[tuple[str, TracedFigure]]:
         ("least probability", row.least_probability),
         ("largest probability", row.largest_probability),
     ]
+
+
+def number(value: float | None) -> str:
+    """A value with nine digits, which tell any two float32 apart; a dash for none."""
+    return figures.NOT_MEASURED if value is None else f"{value:.9g}"
 
 
 def ulps(error: float | None) -> str:
@@ -120,8 +124,8 @@ def _table(row: TracedRow) -> Table:
             PHASES[step.phase],
             step_words(step),
             figures.NOT_MEASURED if step.at is None else str(step.at),
-            f"{step.value:.9g}",
-            figures.NOT_MEASURED if step.exact is None else f"{step.exact:.9g}",
+            number(step.value),
+            number(step.exact),
             ulps(step.error),
             ulps(step.own),
             step.dtype,
