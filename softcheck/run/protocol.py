@@ -253,6 +253,8 @@ class Traced(msgspec.Struct, frozen=True, tag=True):
     rows: tuple[TracedRow, ...] = ()
     notes: tuple[str, ...] = ()
     reason: str | None = None
+    has_kernel: bool = True
+    """False if the variant launches no Triton kernel."""
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):

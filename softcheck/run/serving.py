@@ -14,7 +14,7 @@ from softcheck.calling.call import is_usable, place, returned_wrongly
 from softcheck.calling.state import Snapshot, is_lost, preserved
 from softcheck.cases.case import PACKED, Case
 from softcheck.cases.check import check_layout
-from softcheck.errors import NothingRunError, UninterpretableError, UsageError
+from softcheck.errors import NothingRunError, UninterpretableError, UsageError, WithoutKernelError
 from softcheck.judge.judge import reference
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import shifted
@@ -188,7 +188,7 @@ class Server:
         try:
             traced, notes = record(self._variant(request.variant), bits, case.format, layout, of_rows, request.focus)
         except (NothingRunError, UninterpretableError) as error:
-            return Traced(reason=str(error))
+            return Traced(reason=str(error), has_kernel=not isinstance(error, WithoutKernelError))
         if of_rows != rows:
             traced = tuple(msgspec.structs.replace(one, row=row) for one, row in zip(traced, rows, strict=True))
             notes = (*notes, "the rows are traced without those before them")

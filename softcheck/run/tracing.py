@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from softcheck.cases.case import Case
-from softcheck.errors import NothingRunError, SoftcheckError, UsageError
+from softcheck.errors import NothingRunError, SoftcheckError, UsageError, WithoutKernelError
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import RunTrace, Traced
 from softcheck.run.session import Session
@@ -26,8 +26,8 @@ def trace(
     """Records a variant's kernels on rows of a case, cut to each of the ``widths``, or whole if there are none.
 
     ``session`` must interpret kernels. ``command`` is what repeats the trace. Raises UsageError if the variant can't be loaded
-    or does not take the case's dtype, or if a row or a width lies outside the case; NothingRunError if there is nothing to
-    record, such as no Triton kernel; SoftcheckError if the variant ends the worker.
+    or does not take the case's dtype, or if a row or a width lies outside the case; WithoutKernelError if the variant
+    launches no Triton kernel, NothingRunError if there is nothing else to record, and SoftcheckError if the variant ends the worker.
     """
     _check(case, rows, widths)
     declaration = session.load(variant, (case.dtype,))
@@ -43,7 +43,7 @@ def trace(
         request = RunTrace(case, variant, tuple(rows), width, focus)
         answer = _asked(session, request)
         if answer.reason is not None:
-            raise NothingRunError(answer.reason)
+            raise (NothingRunError if answer.has_kernel else WithoutKernelError)(answer.reason)
         found += answer.rows
         notes |= dict.fromkeys(answer.notes)
     return Trace(

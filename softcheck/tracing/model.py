@@ -27,7 +27,7 @@ PHASES: dict[str, str] = {
     "scale": "scale the logits",
     "block_maximum": "block maximum",
     "running_maximum": "running maximum",
-    "shift": "x - max",
+    "shift": "x \N{MINUS SIGN} max",
     "exponential": "exponentials",
     "block_sum": "block sum",
     "running_sum": "running sum",
@@ -65,7 +65,7 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
 
     phase: Phase
     text: str
-    """The step in words, such as ``maximum of columns 0 to 127``."""
+    """What the phase is applied to, such as ``columns 0 to 127``."""
     kernel: str
     line: int | None
     """Line of the kernel's file."""

@@ -9,7 +9,7 @@ from oracles.formats import Bits, Format, Values, decode
 from softcheck.calling import launches
 from softcheck.calling.call import launch, place, to_bits
 from softcheck.cases.case import Layout
-from softcheck.errors import NothingRunError
+from softcheck.errors import NothingRunError, WithoutKernelError
 from softcheck.judge.judge import reference
 from softcheck.operations.operation import Operation
 from softcheck.probes.poison import nan_filled
@@ -86,7 +86,7 @@ def _record(
         said = "; ".join(violation.message for violation in launched.broken)
         raise NothingRunError(f"{variant.name} gives no output to trace: {said}")
     if launches.counted() == before:
-        raise NothingRunError(
+        raise WithoutKernelError(
             f"{variant.name} launches no Triton kernel on this input; a trace records Triton kernels, under Triton's "
             "interpreter: name a variant that launches one"
         )

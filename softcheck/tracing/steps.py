@@ -148,28 +148,20 @@ def _column(columns: int | np.int64) -> int | None:
 
 
 def _words(operation: TracedOperation, columns: str, lanes: int) -> str:
-    each = f" in each of {lanes} lanes" if lanes > 1 else ""
-    name = operation.name
-    return {
-        "load": f"load {columns}",
-        "scale": f"scale {columns}",
-        "block_maximum": f"maximum{each}: {columns}",
-        "running_maximum": f"maximum so far{each}: {columns}",
-        "shift": f"subtract the maximum: {columns}",
-        "exponential": f"exponentials of {columns}",
-        "block_sum": f"sum{each}: {columns}",
-        "running_sum": f"sum so far{each}: {columns}",
-        "rescale": _RESCALING.get(name, f"rescale the sum so far: {columns}"),
-        "quotient": f"reciprocal of the sum: {columns}" if lanes == 1 else f"divide by the sum: {columns}",
-        "logarithm": f"logarithm: {columns}",
-        "round": f"round to {name}: {columns}",
-        "other": f"{name}: {columns}",
-        "store": f"store {columns}",
-    }[operation.phase]
+    """The columns of a step, and what its phase leaves open."""
+    if operation.phase in {"block_maximum", "running_maximum", "block_sum", "running_sum"} and lanes > 1:
+        return f"{columns}, in each of {lanes} lanes"
+    if operation.phase == "rescale":
+        return _RESCALING.get(operation.name, f"what was summed so far, {columns}")
+    if operation.phase in {"round", "other"}:
+        return f"{'to ' if operation.phase == 'round' else ''}{operation.name}, {columns}"
+    return (
+        f"1 / sum, {columns}" if operation.phase == "quotient" and lanes == 1 and "column " not in columns else columns
+    )
 
 
 _RESCALING = {
-    "sub": "maximum before minus maximum so far",
-    "exp": "factor of the rescaling",
-    "exp2": "factor of the rescaling",
+    "sub": "the maximum before, minus the maximum so far",
+    "exp": "the factor, a power of that",
+    "exp2": "the factor, a power of that",
 }

@@ -27,7 +27,7 @@
       element.className = name;
       item.append(element);
     };
-    line(masked ? "masked" : column === null ? "lane" : `column ${column}`, "soft");
+    line(masked ? "masked" : column === null ? "of the columns" : `column ${column}`, "soft");
     line(value, "value");
     if (!masked) {
       line(`exact ${exact}`, "soft");

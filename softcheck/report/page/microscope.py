@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from softcheck.report import figures
+from softcheck.report import content, figures
 from softcheck.report.content import one_line
 from softcheck.report.model import Report
 from softcheck.report.page.axis import Axis, logarithmic
@@ -87,7 +87,7 @@ def _recording(trace: Trace, row: TracedRow, anchor: str) -> Recording:
         title=f"{variant}, row {row.row}, {figures.plural(row.columns, 'column')}",
         variant=variant,
         case=one_line(trace.case),
-        command=one_line(trace.command),
+        command=content.command(trace.command),
         row=row,
         heading=f"{row.status}; blocks of {figures.plural(row.block, 'lane')}",
         steps=[_line(step, is_born=i == row.born) for i, step in enumerate(row.steps)],
@@ -119,7 +119,7 @@ def _data(row: TracedRow, anchor: str, variant: str) -> dict[str, object]:
     for step in row.steps:
         if step.lanes == 1 and step.phase in {"block_maximum", "running_maximum"}:
             maximum = number(step.value)
-        if step.lanes == 1 and step.phase in {"block_sum", "running_sum", "rescale"} and "sum" in step.text:
+        if step.lanes == 1 and step.phase in {"block_sum", "running_sum"}:
             total = number(step.value)
         steps.append(
             {
