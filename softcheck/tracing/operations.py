@@ -10,7 +10,7 @@ from softcheck.toolchain._interpreter_numbers import decoded, is_known
 from softcheck.tracing import rules
 from softcheck.tracing.model import Phase
 from softcheck.tracing.rules import ExactRule
-from softcheck.tracing.shadow import LINEAR, Array, Kind, Shadow, Wide, constant, restarted
+from softcheck.tracing.shadow import ABSENT, LINEAR, Array, Kind, Shadow, Wide, constant, restarted
 
 SHADOW = "softcheck_shadow"
 """Attribute of an interpreter's handle that holds its shadow."""
@@ -138,9 +138,14 @@ def reduced(function: Any, handle: Any, axis: int) -> Followed | None:
     if name is None:
         return None
     shadow = shadow_of(handle)
-    rule = rules.reduction(name, shadow, axis)
+    rule, values = rules.reduction(name, shadow, axis), numbers(handle)
+    expected = rule.compute(values)
     phase: Phase = "block_sum" if name == "sum" else "block_maximum"
-    return Followed(phase, name, rule.result(shadow.exact), rule.compute(numbers(handle)), rule.note)
+    counts = values != 0 if name == "sum" else values > np.expand_dims(expected, axis)
+    masked = (
+        "" if not (counts & (shadow.state == ABSENT)).any() else "masked lanes enter, which the exact value leaves out"
+    )
+    return Followed(phase, name, rule.result(shadow.exact), expected, rule.note or masked)
 
 
 def _reduction(function: Any) -> str | None:

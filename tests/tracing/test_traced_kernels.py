@@ -83,6 +83,7 @@ def test_lanes_that_are_loaded_as_zero_err_in_the_sum(tracing):
     assert (load.lanes, load.masked, load.masked_value) == (8, 3, 0.0)
     assert row.steps[row.born] is total
     assert total.own > 1e5
+    assert "masked lanes enter" in total.note
     assert total.value == pytest.approx(total.exact + 3 * np.exp(-2.0))
     assert max(step.own for step in row.steps if step is not total) < 1
 
