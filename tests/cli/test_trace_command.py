@@ -88,3 +88,33 @@ def test_a_trace_is_no_report(tmp_path):
     done = softcheck("compare", file, file)
     assert done.returncode == 2
     assert "holds a trace, expected a report" in done.stderr
+
+
+FEW = ["--family", "padding", "--dtype", "fp16", "--device", "interpreter"]
+
+
+def test_a_report_traces_the_worst_row_of_each_variant_on_request(tmp_path):
+    file = tmp_path / "report.json"
+    words = ["report", f"{TRACED}:padded_with_zero", f"{TRACED}:right", "torch", *FEW]
+    assert softcheck(*words, "--trace", "--format", "json", "--output", file).returncode == 1
+    report = json.loads(file.read_text())
+    wrong, right = report["traces"]
+    assert (wrong["variant"], right["variant"]) == tuple(f"{TRACED}:{name}" for name in ("padded_with_zero", "right"))
+    (row,) = wrong["rows"]
+    witness = next(one for one in report["variants"] if one["name"] == wrong["variant"])["witness"]
+    assert (wrong["case"], row["row"]) == (witness["case"], witness["row"])
+    assert row["steps"][row["born"]]["phase"] in {"block_maximum", "block_sum"}
+    assert witness["column"] in [lane["column"] for lane in row["steps"][-1]["shown"]]
+    assert max(step["own"] for step in right["rows"][0]["steps"]) <= 0.5
+    assert any("launch no Triton kernel: torch" in note for note in report["notes"])
+    assert softcheck(*shlex.split(wrong["command"])[1:]).returncode == 0
+
+
+def test_a_page_of_a_report_has_the_row_and_other_formats_record_none():
+    page = softcheck("report", f"{TRACED}:right", *FEW, "--format", "html").stdout
+    assert 'id="microscope-data"' in page
+    assert (
+        'id="microscope-data"'
+        not in softcheck("report", f"{TRACED}:right", *FEW, "--format", "html", "--no-trace").stdout
+    )
+    assert json.loads(softcheck("report", f"{TRACED}:right", *FEW, "--format", "json").stdout)["traces"] == []
