@@ -41,7 +41,7 @@ class Memory:
     """The input's elements, and shadows of what kernels stored elsewhere."""
 
     def __init__(self, view: torch.Tensor, values: Array, rows: set[int]) -> None:
-        """``view`` is the input [rows, columns], ``values`` its numbers; only ``rows`` have shadows."""
+        """``view`` is the input [rows, columns], ``values`` its numbers; loads of none of the ``rows`` have no shadow."""
         self._values = values.astype(Wide)
         self._view = view
         self._regions = [Region.of(view)]
@@ -73,13 +73,13 @@ class Memory:
             rows, columns = region.places(addresses)
             found = (rows >= 0) & (row < 0)
             row, column = np.where(found, rows, row), np.where(found, columns, column)
-        held = mask & (row >= 0) & self._wanted[row]
-        if not held.any():
+        held = mask & (row >= 0)
+        if not (held & self._wanted[row]).any():
             return self._reload(addresses, mask, values)
         exact = np.where(held, self._values[row, column], values.astype(Wide))
         exact = np.where(mask, exact, np.nan)
         state = np.where(held, DATA, np.where(mask, CONSTANT, ABSENT)).astype(np.int8)
-        row = np.where(held | ~mask, _of_masked(np.where(mask, row, -1), mask), -1)
+        row = _of_masked(np.where(held, row, -1), mask)
         return Shadow(exact, state, row, np.where(held, column, -1), np.zeros(row.shape, Wide), "logit")
 
     def store(self, addresses: Array, mask: Array, values: Array, shadow: Shadow) -> None:

@@ -115,6 +115,8 @@ def follow(name: str, handles: Sequence[Any], result: Any) -> Followed | None:
 
 def _ruled(name: str, rule: ExactRule, shadows: list[Shadow], values: list[Array]) -> Followed:
     shadow = rule.result(*(s.exact for s in shadows))
+    # The rounding of a constant belongs to the operation that takes it.
+    values = [s.exact if s.kind == "constant" else value for s, value in zip(shadows, values, strict=True)]
     phase = _phase_of(name, tuple(s.kind for s in shadows), shadow.kind)
     return Followed(phase, name, shadow, rule.compute(*values), rule.note)
 
@@ -160,7 +162,7 @@ def _phase_of(name: str, operands: tuple[Kind, ...], result: Kind) -> Phase:
     """The part that an elementwise operation plays, from the kinds of its operands and of its result."""
     is_product = name in {"mul", "div"}
     parts: tuple[tuple[bool, Phase], ...] = (
-        (name in {"max", "fmax"}, "running_maximum"),
+        (name in {"max", "fmax"} and result == "maximum", "running_maximum"),
         (name in {"log", "log2"}, "logarithm"),
         (name in {"exp", "exp2"}, "rescale" if result == "factor" else "exponential"),
         (result in {"quotient", "reciprocal"}, "quotient"),

@@ -17,7 +17,7 @@ from softcheck.tracing.memory import Memory, Region
 from softcheck.tracing.model import RowStatus, TracedFigure, TracedRow, TracedStep
 from softcheck.tracing.recorder import TracedOperation, recording
 from softcheck.tracing.shadow import Array, Wide
-from softcheck.tracing.steps import Answers, steps_of
+from softcheck.tracing.steps import Answers, last_stores, steps_of
 from softcheck.variants.registry import LoadedVariant
 
 MOST_STEPS = 120
@@ -100,9 +100,10 @@ def _record(
     )
     written = decode(to_bits(output, fmt), fmt)
     traced = []
+    operations = last_stores(recorder.operations)
     for row in rows:
-        steps = steps_of(row, recorder.operations, answers, focus)
-        of_row = [one for one in recorder.operations if (one.shadow.row == row).any()]
+        steps = steps_of(row, operations, answers, focus)
+        of_row = [one for one in operations if (one.shadow.row == row).any()]
         traced.append(_row(row, steps, of_row, values[row], written[row], answer.values[row], operation))
     return traced, recorder.unfollowed
 

@@ -25,7 +25,7 @@ from softcheck.tracing.folding import folded
 from softcheck.tracing.memory import Memory
 from softcheck.tracing.model import Phase
 from softcheck.tracing.operations import SHADOW, Followed, follow, is_float, numbers, shadow_of
-from softcheck.tracing.shadow import Array, Shadow, Wide, as_sets, restarted
+from softcheck.tracing.shadow import Array, Shadow, Wide, as_sets, constant, restarted
 
 _NOT_THE_KERNEL = (
     str(Path(triton.__file__).parent),
@@ -55,7 +55,7 @@ class TracedOperation:
     """The exact result of the values that the operation was given."""
     note: str = ""
     addresses: Array | None = None
-    """Where a store puts each lane; 0 where it stores nothing."""
+    """Where a store puts each lane; 0 where it stores nothing, or what a later store replaces."""
 
     @property
     def source(self) -> str:
@@ -208,6 +208,7 @@ def recording(memory: Memory, *, rescales: bool = True) -> Iterator[TraceRecorde
         (interpreter.ScanOps, "apply_impl"): recorder.scan,
         (builder, "create_masked_load"): recorder.load,
         (builder, "create_masked_store"): recorder.store,
+        (interpreter, "_implicit_cvt"): _argument,
         **{(builder, name): _constant for name in _CONSTANTS},
         **{(builder, f"create_{name}"): _move for name in _MOVES if hasattr(builder, f"create_{name}")},
     }
@@ -230,12 +231,26 @@ def _constant(original: Any) -> Any:
 
     def get(builder: Any, value: Any) -> Any:
         handle = original(builder, value)
-        shadow = shadow_of(handle).each(np.copy)
-        shadow.exact[...], shadow.shift[...] = value, -Wide(value)
-        setattr(handle, SHADOW, shadow)
+        _write(handle, value)
         return handle
 
     return get
+
+
+def _argument(original: Any) -> Any:
+    """A number that is given to a kernel, exact as Python has it."""
+
+    def convert(argument: Any) -> Any:
+        found = original(argument)
+        if isinstance(argument, float):
+            _write(found.handle, argument)
+        return found
+
+    return convert
+
+
+def _write(handle: Any, value: float) -> None:
+    setattr(handle, SHADOW, constant(np.full(handle.data.shape, value, dtype=Wide)))
 
 
 def _move(original: Any) -> Any:

@@ -122,7 +122,7 @@ def reduction(name: str, a: Shadow, axis: int) -> ExactRule:
         return ExactRule(state, row, columns, shift, kind, largest, note)
     weight, shift = np.ones((), Wide), np.zeros(row.shape, Wide)
     if a.kind in POWERS:
-        counts = taking & (a.exact != 0) & np.isfinite(a.shift)
+        counts = held & (a.exact != 0) & np.isfinite(a.shift)
         shift = np.where(counts, a.shift, -np.inf).max(axis=axis)
         shift = np.where(np.isfinite(shift), shift, 0)
         away = np.where(counts, a.shift - np.expand_dims(shift, axis), 0)
@@ -138,10 +138,15 @@ def reduction(name: str, a: Shadow, axis: int) -> ExactRule:
 
 
 def selected(condition: Array, a: Shadow, b: Shadow) -> ExactRule:
-    """The rule of ``tl.where``: each lane's meaning is that of the side that the kernel took."""
+    """The rule of ``tl.where``: each lane's meaning is that of the side that the kernel took.
+
+    A masked lane stays one where the kernel puts a constant into its place: whatever it holds, no column stands there.
+    """
     state, row, shift = (
         np.where(condition, x, y) for x, y in zip((a.state, a.row, a.shift), (b.state, b.row, b.shift), strict=True)
     )
+    other = np.where(condition, b.state, a.state)
+    state = np.where((state == CONSTANT) & (other == ABSENT), ABSENT, state).astype(np.int8)
     columns = a.columns, b.columns
     if columns[0].dtype != columns[1].dtype:
         columns = as_sets(columns[0]), as_sets(columns[1])
@@ -193,7 +198,8 @@ def _added(a: Shadow, b: Shadow) -> ExactRule:
             kind = "maximum" if not logits else "other" if {a.kind, b.kind} <= {"logit", "shifted"} else "shifted"
         shift = a.shift + b.shift if kind != "other" else np.zeros_like(a.shift)
         return ExactRule(state, row, columns, shift, kind, np.add)
-    absent = (a.state == ABSENT, b.state == ABSENT)
+    adds_up = a.kind == b.kind or {a.kind, b.kind} <= POWERS
+    absent = ((a.state == ABSENT) & adds_up, (b.state == ABSENT) & adds_up)
     keeps = (absent[0] & (b.state == DATA), absent[1] & (a.state == DATA))
     state = np.where(keeps[0] | keeps[1], DATA, np.maximum(a.state, b.state)).astype(np.int8)
     row = np.where(a.state == DATA, a.row, b.row)

@@ -1,7 +1,7 @@
 """The recorded operations of one row as steps that a reader can follow, each with its errors."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from softcheck.tracing.shadow import ABSENT, DATA, LINEAR, Array, ends_of, in_wo
 MOST_LANES = 16
 """Lanes of a step that a trace keeps."""
 _FIRST = 6
+_FAR = 1.0
+"""ULPs from which on exact operations that end elsewhere are remarked upon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,20 @@ def steps_of(row: int, operations: Sequence[TracedOperation], answers: Answers, 
     """The steps of a row in order; each shows the lane of the column ``focus`` if it has one."""
     found = (_step(row, operation, answers, focus) for operation in operations)
     return [step for step in found if step is not None]
+
+
+def last_stores(operations: Sequence[TracedOperation]) -> list[TracedOperation]:
+    """The operations, of whose stores only the last ones to an address have addresses: others store no output."""
+    kept: list[TracedOperation] = []
+    later = np.zeros(0, np.uint64)
+    for operation in reversed(operations):
+        if operation.addresses is None:
+            kept.append(operation)
+            continue
+        left = np.where(np.isin(operation.addresses, later), np.uint64(0), operation.addresses)
+        kept.append(replace(operation, addresses=left if left.any() else None))
+        later = np.union1d(later, left[left != 0])
+    return kept[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +121,9 @@ def _lanes(row: int, operation: TracedOperation, answers: Answers) -> _Lanes:
             # The steps before can't tell if a column is stored in another one's place, or if a row was read in full.
             own = errors(shadow.exact, exact, fmt, answers.least_scale)
             strange = held & (shadow.row != row)
-            note = "what is stored here is no value of this row" if strange.any() else operation.note
+            note = "what is stored here is no value of this row" if strange.any() else ""
+            if not note and (own[held] > _FAR).any():
+                note = "the operations before, done exactly, do not give this row's answer"
             error = errors(operation.values, exact, fmt, answers.least_scale)
             # A tile of several rows has masked lanes of other rows too.
             masked = (operation.addresses == 0) & (shadow.row == row) if held.any() else np.zeros_like(held)
