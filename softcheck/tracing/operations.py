@@ -10,7 +10,7 @@ from softcheck.toolchain._interpreter_numbers import decoded, is_known
 from softcheck.tracing import rules
 from softcheck.tracing.model import Phase
 from softcheck.tracing.rules import ExactRule
-from softcheck.tracing.shadow import ABSENT, LINEAR, Array, Kind, Shadow, Wide, constant, restarted
+from softcheck.tracing.shadow import ABSENT, DATA, LINEAR, Array, Kind, Shadow, Wide, constant, restarted
 
 SHADOW = "softcheck_shadow"
 """Attribute of an interpreter's handle that holds its shadow."""
@@ -144,9 +144,8 @@ def reduced(function: Any, handle: Any, axis: int) -> Followed | None:
     expected = rule.compute(values)
     phase: Phase = "block_sum" if name == "sum" else "block_maximum"
     counts = values != 0 if name == "sum" else values > np.expand_dims(expected, axis)
-    masked = (
-        "" if not (counts & (shadow.state == ABSENT)).any() else "masked lanes enter, which the exact value leaves out"
-    )
+    enters = counts & (shadow.state == ABSENT) & np.expand_dims(rule.state == DATA, axis)
+    masked = "masked lanes enter, which the exact value leaves out" if enters.any() else ""
     return Followed(phase, name, rule.result(shadow.exact), expected, rule.note or masked)
 
 

@@ -17,7 +17,7 @@ from softcheck.tracing.memory import Memory, Region
 from softcheck.tracing.model import RowStatus, TracedFigure, TracedRow, TracedStep
 from softcheck.tracing.recorder import TracedOperation, recording
 from softcheck.tracing.shadow import Array, Wide
-from softcheck.tracing.steps import Answers, last_stores, steps_of
+from softcheck.tracing.steps import Answers, last_stores, steps_of, untouched
 from softcheck.variants.registry import LoadedVariant
 
 MOST_STEPS = 120
@@ -44,8 +44,7 @@ def record(
     ``calling.call.launch`` does.
     """
     with np.errstate(all="ignore"):
-        traced, unfollowed = _record(variant, bits, fmt, layout, rows, focus, rescales=True)
-        notes = [f"not followed, so that results count as exact from there on: {said}" for said in unfollowed]
+        traced, notes = _record(variant, bits, fmt, layout, rows, focus, rescales=True)
         if any(map(_is_misread, traced)):
             traced, _ = _record(variant, bits, fmt, layout, rows, focus, rescales=False)
             notes.append(
@@ -75,7 +74,7 @@ def _record(
     focus: int | None,
     *,
     rescales: bool,
-) -> tuple[list[TracedRow], set[str]]:
+) -> tuple[list[TracedRow], list[str]]:
     values = decode(bits, fmt)
     placed = place(bits, fmt, layout, torch.device("cpu"))
     memory = Memory(placed.view, values, set(rows))
@@ -99,13 +98,17 @@ def _record(
         memory.matrices.get(output.data_ptr()) or Region.of(output),
     )
     written = decode(to_bits(output, fmt), fmt)
-    traced = []
+    traced, notes = [], []
+    if recorder.unfollowed:
+        said = ", ".join(sorted(recorder.unfollowed))
+        notes.append(f"not followed, so that results count as exact from there on: {said}")
     operations = last_stores(recorder.operations)
     for row in rows:
         steps = steps_of(row, operations, answers, focus)
         of_row = [one for one in operations if (one.shadow.row == row).any()]
+        notes += untouched(row, len(values[row]), operations, answers)
         traced.append(_row(row, steps, of_row, values[row], written[row], answer.values[row], operation))
-    return traced, recorder.unfollowed
+    return traced, notes
 
 
 def _row(

@@ -151,6 +151,9 @@ def selected(condition: Array, a: Shadow, b: Shadow) -> ExactRule:
     if columns[0].dtype != columns[1].dtype:
         columns = as_sets(columns[0]), as_sets(columns[1])
     kind = a.kind if b.kind in {a.kind, "constant"} else b.kind if a.kind == "constant" else "other"
+    if kind in POWERS:
+        # A number in a power's place lies below no maximum.
+        shift = np.where(state == CONSTANT, np.nan, shift)
 
     def chosen(x: Array, y: Array) -> Array:
         return np.where(condition, x, y)

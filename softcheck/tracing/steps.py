@@ -9,7 +9,7 @@ from oracles.formats import Format
 from softcheck.tracing.memory import Region
 from softcheck.tracing.model import TracedLane, TracedStep
 from softcheck.tracing.recorder import TracedOperation
-from softcheck.tracing.shadow import ABSENT, DATA, LINEAR, Array, ends_of, in_words, set_of
+from softcheck.tracing.shadow import ABSENT, DATA, LINEAR, Array, ends_of, in_words, set_of, union_of
 
 MOST_LANES = 16
 """Lanes of a step that a trace keeps."""
@@ -66,6 +66,21 @@ def last_stores(operations: Sequence[TracedOperation]) -> list[TracedOperation]:
         kept.append(replace(operation, addresses=left if left.any() else None))
         later = np.union1d(later, left[left != 0])
     return kept[::-1]
+
+
+def untouched(row: int, columns: int, operations: Sequence[TracedOperation], answers: Answers) -> Iterator[str]:
+    """Sentences on columns of a row that no kernel has read, or stored an output of."""
+    read = stored = 0
+    for operation in operations:
+        if operation.phase == "load":
+            read |= union_of(operation.shadow, row)
+        elif operation.addresses is not None and answers.output is not None:
+            rows, places = answers.output.places(operation.addresses)
+            stored |= set_of(places[rows == row])
+    whole = (1 << columns) - 1
+    for done, said in ((read, "read by no kernel"), (stored, "stored by no kernel")):
+        if missing := whole & ~done:
+            yield f"row {row}: {in_words(missing)}: {said}"
 
 
 @dataclass(frozen=True, slots=True)

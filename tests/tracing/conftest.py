@@ -34,7 +34,9 @@ class Tracing:
 
 
 def _spec(variant):
-    return variant.removeprefix("builtin:") if variant.startswith("builtin:") else f"{KERNELS}:{variant}"
+    """``builtin:NAME``, ``file:FILE:FUNCTION``, or the name of a function in tests/kernels/traced.py."""
+    kind, _, rest = variant.partition(":")
+    return rest if kind in {"builtin", "file"} else f"{KERNELS}:{variant}"
 
 
 def _bits(values, dtype):

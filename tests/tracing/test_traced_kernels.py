@@ -127,7 +127,9 @@ def test_a_probability_in_another_ones_column_errs_in_the_store(tracing):
 
 
 def test_columns_that_are_never_read_err_in_the_store(tracing):
-    row = tracing.row("builtin:notebook_vectorized", logits(600))
+    (row,), notes = tracing.rows("builtin:notebook_vectorized", logits(600))
+    assert notes == ("row 0: columns 512 to 599: read by no kernel", "row 0: columns 512 to 599: stored by no kernel")
+    assert "do not give this row's answer" in row.steps[-1].note
     assert row.steps[row.born].phase == "store"
     assert of_phase(row, "block_sum")[-1].columns == (0, 511)
 
