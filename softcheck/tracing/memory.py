@@ -44,7 +44,7 @@ class Memory:
         """``view`` is the input [rows, columns], ``values`` its numbers; loads of none of the ``rows`` have no shadow."""
         self._values = values.astype(Wide)
         self._view = view
-        self._regions = [Region.of(view)]
+        self._regions = [(Region.of(view), self._values)]
         self._wanted = np.isin(np.arange(len(values)), list(rows))
         self._unread: list[tuple[Array, Array, Shadow]] = []
         self._stored: dict[int, tuple[float, Any]] = {}
@@ -52,7 +52,7 @@ class Memory:
         """Tensors of the input's shape that kernels were given, by address; the output is one of them."""
 
     def know(self, argument: Any) -> None:
-        """Looks at a kernel's argument. A copy of the input, whatever its dtype, is as good as the input."""
+        """Looks at a kernel's argument. A copy of the input's finite values, whatever its dtype, is as good as the input."""
         if not isinstance(argument, torch.Tensor) or argument.numel() != self._view.numel():
             return
         if not argument.is_contiguous() and argument.shape != self._view.shape:
@@ -60,23 +60,26 @@ class Memory:
         matrix = argument if argument.shape == self._view.shape else argument.view(self._view.shape)
         region = Region.of(matrix)
         self.matrices[region.base] = region
-        if region not in self._regions and torch.equal(
-            torch.nan_to_num(matrix.double(), nan=0.5), torch.nan_to_num(self._view.double(), nan=0.5)
-        ):
-            self._regions.append(region)
+        if all(region != known for known, _ in self._regions):
+            values = matrix.detach().double().numpy().astype(Wide)
+            # Where a mask hides logits that are -inf, a kernel may be given anything.
+            shown = np.isfinite(self._values)
+            if shown.any() and np.array_equal(values[shown], self._values[shown]):
+                self._regions.append((region, values))
 
     def load(self, addresses: Array, mask: Array, values: Array) -> Shadow | None:
         """The shadow of a load, or None if it reads nothing of the traced rows."""
         addresses, mask = np.broadcast_arrays(addresses, mask)
         row, column = np.full(addresses.shape, -1, np.int64), np.full(addresses.shape, -1, np.int64)
-        for region in self._regions:
+        exact = values.astype(Wide)
+        for region, numbers in self._regions:
             rows, columns = region.places(addresses)
             found = (rows >= 0) & (row < 0)
             row, column = np.where(found, rows, row), np.where(found, columns, column)
+            exact = np.where(found & mask, numbers[rows, columns], exact)
         held = mask & (row >= 0)
         if not (held & self._wanted[row]).any():
             return self._reload(addresses, mask, values)
-        exact = np.where(held, self._values[row, column], values.astype(Wide))
         exact = np.where(mask, exact, np.nan)
         state = np.where(held, DATA, np.where(mask, CONSTANT, ABSENT)).astype(np.int8)
         row = _of_masked(np.where(held, row, -1), mask)

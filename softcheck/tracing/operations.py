@@ -166,7 +166,7 @@ def _phase_of(name: str, operands: tuple[Kind, ...], result: Kind) -> Phase:
         (name in {"exp", "exp2"}, "rescale" if result == "factor" else "exponential"),
         (result in {"quotient", "reciprocal"}, "quotient"),
         (result == "shifted" and not is_product, "shift"),
-        (result == "maximum" and not is_product, "rescale"),
+        (result == "maximum" and name == "sub", "rescale"),
         (result == "sum" and name == "add", "running_sum"),
         (is_product and "factor" in operands, "rescale"),
         (is_product and "constant" in operands and result in LINEAR, "scale"),

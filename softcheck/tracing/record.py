@@ -1,11 +1,12 @@
 """Records one call of a variant under Triton's interpreter, and draws the steps of single rows from it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
-from oracles.formats import Bits, Format, Values, decode
+from oracles.formats import FORMATS, Bits, Format, Values, decode
 from softcheck.calling import launches
 from softcheck.calling.call import launch, place, to_bits
 from softcheck.cases.case import Layout
@@ -80,7 +81,7 @@ def _record(
     memory = Memory(placed.view, values, set(rows))
     before = launches.counted()
     with nan_filled(), recording(memory, rescales=rescales) as recorder:
-        launched = launch(variant.function, placed, wait=True)
+        launched = launch(variant.function, placed, variant.operation, wait=True)
     if launched.output is None:
         said = "; ".join(violation.message for violation in launched.broken)
         raise NothingRunError(f"{variant.name} gives no output to trace: {said}")
@@ -91,13 +92,15 @@ def _record(
         )
     operation, output = variant.operation, launched.output
     answer = reference(values, fmt, variant.declaration.fully_masked, operation)
+    # An answer for a row may be of a wider format than the input.
+    output_fmt = FORMATS[str(output.dtype).removeprefix("torch.")]
     answers = Answers(
-        fmt,
-        operation.least_scale,
+        output_fmt,
+        operation.least_scale(values, answer.values),
         np.ldexp(answer.high.astype(Wide) + answer.low, answer.exponent.astype(np.int32)),
         memory.matrices.get(output.data_ptr()) or Region.of(output),
     )
-    written = decode(to_bits(output, fmt), fmt)
+    written = decode(to_bits(output, output_fmt), output_fmt)
     traced, notes = [], []
     if recorder.unfollowed:
         said = ", ".join(sorted(recorder.unfollowed))
@@ -127,20 +130,20 @@ def _row(
     if len(steps) > MOST_STEPS:
         kept = sorted({*range(first), *range(len(steps) - _LAST_STEPS, len(steps)), *([] if born is None else [born])})
     wide = logits.astype(Wide)
-    got, due = operation.probabilities(outputs).astype(Wide), operation.probabilities(exact).astype(Wide)
+    powers = np.exp(wide - wide.max())
+    due: Array = powers / powers.sum() if operation.answers_rows else operation.probabilities(exact).astype(Wide)
+    got = None if operation.answers_rows else operation.probabilities(outputs).astype(Wide)
     return TracedRow(
         row=row,
         columns=len(logits),
         block=max((step.lanes for step in steps if step.phase == "load"), default=0),
         status=_status(logits),
         maximum=_last(row, operations, ("block_maximum", "running_maximum"), "maximum", wide.max()),
-        sum_of_exponentials=_last(
-            row, operations, ("block_sum", "running_sum"), "sum", np.exp(wide - wide.max()).sum()
-        ),
-        sum_of_probabilities=TracedFigure(kernel=float(got.sum()), exact=float(due.sum())),
-        entropy=TracedFigure(kernel=_entropy(got), exact=_entropy(due)),
-        least_probability=TracedFigure(kernel=float(got.min()), exact=float(due.min())),
-        largest_probability=TracedFigure(kernel=float(got.max()), exact=float(due.max())),
+        sum_of_exponentials=_last(row, operations, ("block_sum", "running_sum"), "sum", powers.sum()),
+        sum_of_probabilities=_of_both(np.sum, got, due),
+        entropy=_of_both(_entropy, got, due),
+        least_probability=_of_both(np.min, got, due),
+        largest_probability=_of_both(np.max, got, due),
         steps=tuple(steps[i] for i in kept),
         steps_left_out=len(steps) - len(kept),
         born=None if born is None else list(kept).index(born),
@@ -157,6 +160,10 @@ def _last(
             exact = operation.shadow.exact[of_row][0]
             return TracedFigure(kernel=float(operation.values[of_row][0]), exact=float(exact))
     return TracedFigure(kernel=None, exact=float(otherwise))
+
+
+def _of_both(figure: Callable[[Array], Any], got: Array | None, due: Array) -> TracedFigure:
+    return TracedFigure(kernel=None if got is None else float(figure(got)), exact=float(figure(due)))
 
 
 def _entropy(probabilities: Array) -> float:

@@ -23,15 +23,15 @@ class Answers:
     """What the outputs should be, and where they lie."""
 
     fmt: Format
-    least_scale: float
+    least_scale: Array | None
     """As ``Operation.least_scale``, for outputs alone."""
     exact: Array
-    """Exact outputs in ``longdouble``, [rows, columns]."""
+    """Exact outputs in ``longdouble``, [rows, columns], or [rows, 1] of one answer for each row."""
     output: Region | None
     """The memory of the output; None if no kernel was given it."""
 
 
-def errors(values: Array, exact: Array, fmt: Format, least_scale: float = 0.0) -> Array:
+def errors(values: Array, exact: Array, fmt: Format, least_scale: Array | float = 0.0) -> Array:
     """|value - exact| in ULPs of a format at the exact value.
 
     Equal infinities and two NaN have the error 0, and any other value that is not finite an infinite one. So has a difference
@@ -77,10 +77,9 @@ def untouched(row: int, columns: int, operations: Sequence[TracedOperation], ans
         elif operation.addresses is not None and answers.output is not None:
             rows, places = answers.output.places(operation.addresses)
             stored |= set_of(places[rows == row])
-    whole = (1 << columns) - 1
-    for done, said in ((read, "read by no kernel"), (stored, "stored by no kernel")):
-        if missing := whole & ~done:
-            yield f"row {row}: {in_words(missing)}: {said}"
+    for done, count, said in ((read, columns, "read"), (stored, answers.exact.shape[1], "stored")):
+        if missing := ((1 << count) - 1) & ~done:
+            yield f"row {row}: {in_words(missing)}: {said} by no kernel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +131,15 @@ def _lanes(row: int, operation: TracedOperation, answers: Answers) -> _Lanes:
         rows, columns = answers.output.places(operation.addresses)
         if (rows >= 0).any():
             held = rows == row
-            exact = answers.exact[np.maximum(rows, 0), np.maximum(columns, 0)]
+            places = np.maximum(rows, 0), np.maximum(columns, 0)
+            exact, least = answers.exact[places], 0.0 if answers.least_scale is None else answers.least_scale[places]
             # The steps before can't tell if a column is stored in another one's place, or if a row was read in full.
-            own = errors(shadow.exact, exact, fmt, answers.least_scale)
+            own = errors(shadow.exact, exact, fmt, least)
             strange = held & (shadow.row != row)
             note = "what is stored here is no value of this row" if strange.any() else ""
             if not note and (own[held] > _FAR).any():
                 note = "the operations before, done exactly, do not give this row's answer"
-            error = errors(operation.values, exact, fmt, answers.least_scale)
+            error = errors(operation.values, exact, fmt, least)
             # A tile of several rows has masked lanes of other rows too.
             masked = (operation.addresses == 0) & (shadow.row == row) if held.any() else np.zeros_like(held)
             return _Lanes(held, masked, columns, exact, error, own, note)

@@ -133,6 +133,24 @@ def of_a_reversed_copy(x):
     return _one_block(x.flip(1).contiguous()).flip(1)
 
 
+@triton.jit
+def where_kept(y, x, mask, columns, BLOCK: tl.constexpr):
+    row, lane = tl.program_id(0) * columns, tl.arange(0, BLOCK)
+    inside = lane < columns
+    hidden = tl.load(mask + row + lane, mask=inside, other=1) != 0
+    logits = tl.load(x + row + lane, mask=inside, other=0.0).to(tl.float32)
+    logits = tl.where(hidden, -float("inf"), logits)
+    exponentials = tl.exp(logits - tl.max(logits, axis=0))
+    tl.store(y + row + lane, exponentials / tl.sum(exponentials, axis=0), mask=inside)
+
+
+def masked(x, mask):
+    """Right: the mask says which logits are -inf."""
+    y = torch.empty_like(x)
+    where_kept[(x.shape[0],)](y, x, mask, x.shape[1], triton.next_power_of_2(x.shape[1]))
+    return y
+
+
 def of_a_float_copy(x):
     """Right: the kernel reads a copy of the input in another dtype."""
     return _one_block(x.float()).to(x.dtype)

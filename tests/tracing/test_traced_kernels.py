@@ -162,6 +162,29 @@ def test_special_rows_are_named_and_err_nowhere(tracing, values, status):
         assert of_phase(row, "store")[-1].error <= 1
 
 
+def test_a_kernel_that_takes_a_mask_errs_nowhere(tracing):
+    (row,), notes = tracing.rows("masked", [1.0, -np.inf, 3.0])
+    assert notes == ()
+    assert (row.status, row.maximum.exact) == ("partly masked", 3.0)
+    assert max(step.own for step in row.steps) <= 0.5
+    assert [lane.exact for lane in of_phase(row, "store")[0].shown][:3] == pytest.approx(
+        [0.11920292202, 0, 0.88079707797]
+    )
+
+
+@pytest.mark.parametrize(
+    "variant", ["logsumexp_one_block", "logsumexp_online", "cross_entropy_online", "log_softmax_online"]
+)
+def test_other_operations_are_traced_to_their_own_answers(tracing, variant):
+    for dtype in ("float16", "float32"):
+        row = tracing.row(f"builtin:{variant}", logits(50), dtype)
+        assert max(step.own for step in row.steps) < 1.5
+        store = of_phase(row, "store")[-1]
+        assert store.own == 0
+        assert store.error < 2
+        assert (row.sum_of_probabilities.kernel is None) == (variant != "log_softmax_online")
+
+
 def test_rows_of_one_tile_have_steps_of_their_own(tracing):
     values = logits(5, rows=4)
     rows, _ = tracing.rows("builtin:multi_row", values, rows=(1, 3))
