@@ -232,7 +232,7 @@ def command(
         run = check(options, events, keeping)
         report = build(run, command=command_line(), corpora=corpus)
         if (output_format == "html" if trace is None else trace) and run.is_complete:
-            report = with_traces(report, cases, events)
+            report = with_traces(report, cases, events, corpus)
     comparison = None if before is None else compare(before, report, limits)
     write(render(report, output_format, display_of(output), comparison), output)
     step_summary.add(lambda: render(report, "markdown"))

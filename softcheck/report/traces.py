@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from softcheck.cases.case import Case
+from softcheck.cases.case import GENERATED, Case
 from softcheck.errors import SoftcheckError, WithoutKernelError
 from softcheck.report import content
 from softcheck.report.model import Report, VariantResult
@@ -19,10 +19,10 @@ MOST_COLUMNS = 4096
 """Widest row that a report traces by itself: a reader looks at few columns, and the wait is short."""
 
 
-def with_traces(report: Report, cases: Iterable[Case], events: Events) -> Report:
+def with_traces(report: Report, cases: Iterable[Case], events: Events, corpora: Sequence[str] = ()) -> Report:
     """The report with a trace of each variant that launches Triton kernels; a note names the others.
 
-    ``cases`` are those that the report ran. The kernels run under Triton's interpreter, in a process of its own.
+    ``cases`` are those that the report ran, of ``corpora`` if any were named. The kernels run under Triton's interpreter, in a process of its own.
     """
     known = {case.id: case for case in cases} | {c.id: c.definition for c in report.cases if c.definition is not None}
     traces: list[Trace] = []
@@ -36,9 +36,10 @@ def with_traces(report: Report, cases: Iterable[Case], events: Events) -> Report
                 continue
             events.stage(f"tracing {name}")
             case, row, column = shown
-            words = ["softcheck", "trace", name, "--case", case.id, "--dtype", case.dtype, "--row", str(row)]
             try:
-                traces.append(trace(session, name, case, rows=(row,), focus=column, command=shlex.join(words)))
+                traces.append(
+                    trace(session, name, case, rows=(row,), focus=column, command=_command(name, case, row, corpora))
+                )
             except WithoutKernelError:
                 without.append(content.one_line(name))
             except SoftcheckError as error:
@@ -46,6 +47,16 @@ def with_traces(report: Report, cases: Iterable[Case], events: Events) -> Report
     notes = [f"not traced: {content.one_line(said, limit=400)}" for said in untraced]
     notes += [f"not traced, since they launch no Triton kernel: {', '.join(without)}"] if without else []
     return msgspec.structs.replace(report, traces=tuple(traces), notes=(*report.notes, *notes))
+
+
+def _command(name: str, case: Case, row: int, corpora: Sequence[str]) -> str:
+    """The command that records a row again; of a case that no corpus holds, the row's own bits."""
+    words = ["softcheck", "trace", name]
+    if case.family == GENERATED and case.rows is not None:
+        words += ["--bits", case.rows[row]]
+    else:
+        words += ["--case", case.id, *(word for corpus in corpora for word in ("--corpus", corpus)), "--row", str(row)]
+    return shlex.join([*words, "--dtype", case.dtype])
 
 
 def _by_variant(report: Report) -> dict[str, Sequence[VariantResult]]:
