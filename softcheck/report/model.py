@@ -8,8 +8,8 @@ from softcheck.cases.case import Case
 from softcheck.contract import FindingKind
 from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
-from softcheck.variants.place import SourcePlace
 from softcheck.tracing.model import Trace
+from softcheck.variants.place import SourcePlace
 
 Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
 

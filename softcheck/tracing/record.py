@@ -96,7 +96,7 @@ def _record(
     output_fmt = FORMATS[str(output.dtype).removeprefix("torch.")]
     answers = Answers(
         output_fmt,
-        operation.least_scale(values, answer.values),
+        operation.least_scale(values, answer.values, fmt),
         np.ldexp(answer.high.astype(Wide) + answer.low, answer.exponent.astype(np.int32)),
         memory.matrices.get(output.data_ptr()) or Region.of(output),
     )
