@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from softcheck.cases.case import GENERATED, Case
+from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError, WithoutKernelError
 from softcheck.report import content
 from softcheck.report.model import Report, VariantResult
@@ -15,7 +16,7 @@ from softcheck.run.session import Session
 from softcheck.run.tracing import trace
 from softcheck.tracing.model import Trace
 
-MOST_COLUMNS = 4096
+MOST_COLUMNS = 2**14
 """Widest row that a report traces by itself: a reader looks at few columns, and the wait is short."""
 
 
@@ -72,7 +73,9 @@ def _by_variant(report: Report) -> dict[str, Sequence[VariantResult]]:
 
 def _worst(result: VariantResult, cases: dict[str, Case]) -> tuple[Case, int, int | None] | None:
     """The case, the row and the column of a result's worst element, or of a finding where that can't be traced."""
-    places = [(f.case, f.row, f.column) for f in result.findings if f.row is not None]
+    # An error in ULPs shows more of a kernel than a row of special values.
+    findings = sorted(result.findings, key=lambda f: f.kind is not FindingKind.ULP_EXCEEDS_BOUND)
+    places = [(f.case, f.row, f.column) for f in findings if f.row is not None]
     if result.witness is not None:
         places.insert(0, (result.witness.case, result.witness.row, result.witness.column))
     for name, row, column in places:

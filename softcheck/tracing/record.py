@@ -169,7 +169,7 @@ def _of_both(figure: Callable[[Array], Any], got: Array | None, due: Array) -> T
 def _entropy(probabilities: Array) -> float:
     """-sum p ln p in nats, of which a probability of 0 is no part."""
     held = probabilities[probabilities != 0]
-    return float(-(held * np.log(held)).sum())
+    return float(-(held * np.log(held)).sum() + 0.0)
 
 
 def _status(logits: Values) -> RowStatus:

@@ -20,6 +20,7 @@ from softcheck.tracing.model import PHASES, Trace, TracedLane, TracedRow, Traced
 
 _LEAST_SHOWN = 1e-4
 """ULPs at the foot of the chart."""
+_MOST_SHOWN = 1e30
 _FEWEST_STEPS = 3
 
 
@@ -149,9 +150,10 @@ def _lane(lane: TracedLane) -> list[str | int | None]:
 def _chart(row: TracedRow) -> Markup | None:
     """The error so far and that of each step alone, over the steps; None where neither errs."""
     found = [error for step in row.steps for error in (step.error, step.own) if error]
+    finite = [min(error, _MOST_SHOWN) for error in found if math.isfinite(error)]
     if not found or len(row.steps) < _FEWEST_STEPS:
         return None
-    y = logarithmic("ULP", [_LEAST_SHOWN, 1.0, *(min(error, 1e30) for error in found)])
+    y = logarithmic("ULP", [_LEAST_SHOWN, 1.0, *finite])
     x = Axis("step", 0.5, len(row.steps) + 0.5)
     chart = Chart(x, y, width=720, height=260)
     so_far = [_on(y, step.error) for step in row.steps]
