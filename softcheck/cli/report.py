@@ -109,7 +109,8 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     type=NumberRange(min=0, max=100),
     default=0.0,
     metavar="PERCENT",
-    help="Demand that calls run so many of the lines of each variant's own code.",
+    help="Demand that calls run so many of the lines of each variant's own code. Lines count alone; what came of conditions "
+    "is a note.",
 )
 @click.option("--strict-declarations", is_flag=True, help="Take a declared defect that does not show for an error.")
 @click.option(

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Sequence
 
+import msgspec
+
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
@@ -12,11 +14,22 @@ from softcheck.report import exhaustive, notes, probes
 from softcheck.report.causes import causes_of, proposal
 from softcheck.report.environment import environment
 from softcheck.report.figures_of import with_figures
-from softcheck.report.findings import finding_of, witness_of
+from softcheck.report.findings import finding_of, without_repetition, witness_of
 from softcheck.report.limits import SizeLimits
-from softcheck.report.model import CaseResult, CopyBaseline, Finding, Report, Stage, VariantResult, Verdict, Witness
+from softcheck.report.model import (
+    CaseResult,
+    Cause,
+    CopyBaseline,
+    Finding,
+    Report,
+    Stage,
+    VariantResult,
+    Verdict,
+    Witness,
+)
 from softcheck.report.places import with_places
 from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
+from softcheck.report.shapes import shapes_of
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.model import GivenUp, Run
@@ -114,7 +127,7 @@ class _Row:
             return self._unjudged("error" if is_cut_short else "unsupported", self._why_nothing())
         verdict, reason = self._verdict(declaration, findings)
         together = merge(m for _, m in self.measured) if self.measured else None
-        speed = self._speed()
+        speed, regimes = self._speed(), probes.regimes_of(self.probed) or ()
         result = VariantResult(
             name=self.name,
             dtype=self.dtype,
@@ -127,20 +140,22 @@ class _Row:
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),
             sampled=probes.sampled_by(self.probed),
-            regimes=None if (regimes := probes.regimes_of(self.probed)) is None else len(regimes),
+            regimes=len(regimes) or None,
+            seen_regimes=tuple(msgspec.structs.replace(regime, paths=()) for regime in regimes),
+            judged_shapes=shapes_of(self.measured, self.probed, self._is_limited),
             coverage=self.coverage,
             holds=self.limits.holds,
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=self._witness(declaration),
             findings=tuple(findings),
-            causes=causes_of(findings, [case for case, _ in self.measured]),
+            causes=self._causes(findings),
             gb_per_s=speed.gb_per_s if speed else None,
             speed_vs_torch=speed.times_faster.mid if speed and speed.times_faster else None,
             seconds=sum(r.seconds for r in self.results)
             + sum(p.seconds for p in self.probed)
             + sum(e.seconds for e in self.exhausted),
         )
-        return result if together is None else with_figures(result, together)
+        return without_repetition(result if together is None else with_figures(result, together))
 
     def _unjudged(self, verdict: Verdict, reason: str) -> VariantResult:
         return VariantResult(name=self.name, dtype=self.dtype, verdict=verdict, reason=reason)
@@ -236,6 +251,9 @@ class _Row:
             count=len(cases) + len(probed),
         )
 
+    def _causes(self, findings: Sequence[Finding]) -> tuple[Cause, ...]:
+        return causes_of(findings, [case for case, _ in self.measured], {c.id: m.rows for c, m in self.measured})
+
     @property
     def coverage(self) -> Coverage | None:
         """Lines that calls have run, in any dtype: a process tells each line once."""
@@ -259,7 +277,7 @@ class _Row:
             return []
         said = (
             *self.limits.notes(),
-            proposal(causes_of(self._findings(declaration), [case for case, _ in self.measured])),
+            proposal(self._causes(self._findings(declaration))),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
             notes.fitting_declaration(self.measured, self.probed, declaration, self.dtype),
             notes.never_run(self.coverage),

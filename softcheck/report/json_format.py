@@ -133,3 +133,30 @@ def _check_same(found: Any, read: Any, where: str, source: str) -> None:
 def _shown(value: Any) -> str:
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 80 else text[:79] + "…"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of what ``render`` writes: a report, or the result of ``softcheck bench``.
+
+    As strict as ``parse``: no object holds a field that its model does not have.
+    """
+    models, parts = msgspec.json.schema_components([Report, SpeedReport])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:softcheck:report:{SCHEMA_VERSION}",
+        "title": f"softcheck report, schema version {SCHEMA_VERSION}",
+        "anyOf": list(models),
+        "$defs": _as_written(parts),
+    }
+
+
+def _as_written(part: Any) -> Any:
+    """A part of msgspec's schema, with the strings that stand for NaN and infinities, and without unknown fields."""
+    if isinstance(part, list):
+        return [_as_written(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    if part.get("type") == "number":
+        return {"anyOf": [part, {"enum": ["nan", "inf", "-inf"]}]}
+    closed = {"additionalProperties": False} if "properties" in part else {}
+    return {name: _as_written(value) for name, value in part.items()} | closed
