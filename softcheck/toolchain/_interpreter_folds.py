@@ -131,7 +131,7 @@ def _combination(interpreter: Any, function: Any, inputs: Sequence[Any]) -> Comb
             with trying():
                 return apply(a, b)
         except Exception as error:
-            if not _asked_for_truth(error):
+            if not asked_for_truth(error):
                 raise
         found = tuple(np.empty_like(data) for data in a)
         for index in np.ndindex(a[0].shape):
@@ -167,7 +167,7 @@ def trying() -> Iterator[None]:
         together = before
 
 
-def _asked_for_truth(error: BaseException | None) -> bool:
+def asked_for_truth(error: BaseException | None) -> bool:
     """True if ``_OneByOneError`` is behind an exception.
 
     Triton wraps an exception raised in a function, once per call.

@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import triton
-import triton.language as tl
 from triton.runtime import interpreter
 
 import softcheck
+from softcheck.toolchain._interpreter_folds import asked_for_truth
+from softcheck.tracing import carrying
 from softcheck.tracing.folding import folded
 from softcheck.tracing.memory import Memory
 from softcheck.tracing.model import Phase
 from softcheck.tracing.operations import SHADOW, Followed, follow, is_float, numbers, shadow_of
-from softcheck.tracing.shadow import Array, Shadow, Wide, as_sets, constant, restarted
+from softcheck.tracing.shadow import Array, Shadow, restarted
 
 _NOT_THE_KERNEL = (
     str(Path(triton.__file__).parent),
@@ -173,7 +173,7 @@ class TraceRecorder:
             before, self.is_folding = self.is_folding, True
             try:
                 results = original(reducer, inputs)
-                found = folded(reducer, inputs)
+                found = self._folded(reducer, inputs, results)
             finally:
                 self.is_folding = before
             for result, followed in zip(results, found, strict=True):
@@ -182,17 +182,23 @@ class TraceRecorder:
 
         return apply
 
+    def _folded(self, reducer: Any, inputs: Any, results: Any) -> list[Followed | None]:
+        try:
+            return folded(reducer, inputs)
+        except Exception as error:
+            # A function that asks if a value is true can't be tried on whole arrays.
+            if not asked_for_truth(error):
+                raise
+            handles = [result.handle for result in results]
+            return [_restarted("reduce", inputs, handle) if is_float(handle) else None for handle in handles]
+
     def scan(self, original: Any) -> Any:
         """A scan, which no rule follows."""
 
         def apply(scanner: Any, inputs: Any) -> Any:
             results = original(scanner, inputs)
-            shadows = [shadow_of(arg.handle) for arg in inputs if hasattr(arg.handle, SHADOW)]
-            for result in results if shadows else ():
-                values = numbers(result.handle)
-                self.take(
-                    Followed("other", "scan", restarted(values, shadows), values, is_followed=False), result.handle
-                )
+            for result in results if any(hasattr(arg.handle, SHADOW) for arg in inputs) else ():
+                self.take(_restarted("scan", inputs, result.handle), result.handle)
             return results
 
         return apply
@@ -208,9 +214,9 @@ def recording(memory: Memory, *, rescales: bool = True) -> Iterator[TraceRecorde
         (interpreter.ScanOps, "apply_impl"): recorder.scan,
         (builder, "create_masked_load"): recorder.load,
         (builder, "create_masked_store"): recorder.store,
-        (interpreter, "_implicit_cvt"): _argument,
-        **{(builder, name): _constant for name in _CONSTANTS},
-        **{(builder, f"create_{name}"): _move for name in _MOVES if hasattr(builder, f"create_{name}")},
+        (interpreter, "_implicit_cvt"): carrying.argument,
+        **{(builder, name): carrying.constant for name in _CONSTANTS},
+        **{(builder, f"create_{name}"): carrying.move for name in _MOVES if hasattr(builder, f"create_{name}")},
     }
     for name in dir(builder):
         said = name.removeprefix("create_")
@@ -226,63 +232,10 @@ def recording(memory: Memory, *, rescales: bool = True) -> Iterator[TraceRecorde
             setattr(owner, name, original)
 
 
-def _constant(original: Any) -> Any:
-    """A constant of the kernel's source, exact as it is written."""
-
-    def get(builder: Any, value: Any) -> Any:
-        handle = original(builder, value)
-        _write(handle, value)
-        return handle
-
-    return get
-
-
-def _argument(original: Any) -> Any:
-    """A number that is given to a kernel, exact as Python has it."""
-
-    def convert(argument: Any) -> Any:
-        found = original(argument)
-        if isinstance(argument, float):
-            _write(found.handle, argument)
-        return found
-
-    return convert
-
-
-def _write(handle: Any, value: float) -> None:
-    setattr(handle, SHADOW, constant(np.full(handle.data.shape, value, dtype=Wide)))
-
-
-def _move(original: Any) -> Any:
-    """An operation that moves lanes without a look at them. The shadows follow lanes that hold their own numbers."""
-
-    def move(builder: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(builder, *args, **kwargs)
-        moved = [arg for arg in args if isinstance(arg, interpreter.TensorHandle) and is_float(arg)]
-        if not any(hasattr(handle, SHADOW) for handle in moved):
-            return result
-        numbered, shadows, count = {}, [], 0
-        for handle in moved:
-            lanes = np.arange(count, count + handle.data.size, dtype=np.int64).reshape(handle.data.shape)
-            numbered[id(handle)] = interpreter.TensorHandle(lanes, tl.int64)
-            shadows.append(shadow_of(handle).each(np.ravel))
-            count += handle.data.size
-        place = original(builder, *(numbered.get(id(arg), arg) for arg in args), **kwargs)
-        several = isinstance(result, tuple)
-        for one, lanes in zip(result if several else (result,), place if several else (place,), strict=True):
-            setattr(one, SHADOW, _together(shadows).each(itemgetter(lanes.data)))
-        return result
-
-    return move
-
-
-def _together(shadows: list[Shadow]) -> Shadow:
-    if len(shadows) == 1:
-        return shadows[0]
-    first = next((s for s in shadows if s.kind != "constant"), shadows[0])
-    sets = [as_sets(s.columns) for s in shadows] if len({s.columns.dtype for s in shadows}) > 1 else None
-    joined = {name: np.concatenate([getattr(s, name) for s in shadows]) for name in ("exact", "state", "row", "shift")}
-    return Shadow(**joined, columns=np.concatenate(sets or [s.columns for s in shadows]), kind=first.kind)
+def _restarted(name: str, inputs: Any, handle: Any) -> Followed:
+    """An operation on tensors that no rule follows."""
+    values, shadows = numbers(handle), [shadow_of(arg.handle) for arg in inputs if hasattr(arg.handle, SHADOW)]
+    return Followed("other", name, restarted(values, shadows), values, is_followed=False)
 
 
 def _place_of_caller() -> tuple[str, int] | None:

@@ -30,6 +30,8 @@ from softcheck.tracing.shadow import (
 _NEARLY = 1e-12
 """Relative difference up to which two shifts are the same one."""
 _LN2 = np.log(Wide(2))
+_SHARED = frozenset({"maximum", "factor", "sum", "reciprocal"})
+"""Kinds that may stand for a whole row beside each of its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,22 +167,16 @@ def _joined(a: Shadow, b: Shadow) -> tuple[Array, Array, Array]:
     """State, row and columns of lanes that depend on both operands, and are absent if either is."""
     state = np.maximum(a.state, b.state)
     row = np.where(a.state == CONSTANT, b.row, a.row)
-    if not b.has_data:
-        return state, row, a.columns
-    if not a.has_data:
-        return state, row, b.columns
+    if not (a.has_data and b.has_data):
+        return state, row, a.columns if a.has_data else b.columns
     # A maximum or a sum of the whole row stands beside each column; the column is what tells the lanes apart.
-    if a.columns.dtype != object and b.columns.dtype == object and _is_shared(b):
+    if a.columns.dtype != object and b.columns.dtype == object and b.kind in _SHARED:
         return state, row, a.columns
-    if b.columns.dtype != object and a.columns.dtype == object and _is_shared(a):
+    if b.columns.dtype != object and a.columns.dtype == object and a.kind in _SHARED:
         return state, row, b.columns
     if a.columns is b.columns or (a.columns.dtype == b.columns.dtype == np.int64 and (a.columns == b.columns).all()):
         return state, row, a.columns
     return state, row, as_sets(a.columns) | as_sets(b.columns)
-
-
-def _is_shared(a: Shadow) -> bool:
-    return a.kind in {"maximum", "factor", "sum", "reciprocal"}
 
 
 def _difference(a: Shadow, b: Shadow) -> tuple[Array, Kind]:

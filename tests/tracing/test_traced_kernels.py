@@ -212,6 +212,13 @@ def test_what_rescaling_is_not_recognised_is_compared_as_it_is_formed(tracing):
     assert any("not recognised" in note for note in notes)
 
 
+def test_a_reduction_by_a_function_that_branches_is_named(tracing):
+    (row,), notes = tracing.rows("maximum_by_branches", [1.0, 2.0, 3.0])
+    assert notes == ("not followed, so that results count as exact from there on: reduce",)
+    assert max(step.own for step in row.steps) < 1
+    assert row.steps[-1].error < 2
+
+
 def test_what_launches_no_kernel_or_reads_a_changed_copy_is_told(tracing):
     reason, _ = tracing.rows("without_kernel", [1.0, 2.0])
     assert "launches no Triton kernel" in reason

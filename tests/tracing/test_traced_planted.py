@@ -54,3 +54,10 @@ def test_the_step_in_which_a_wrong_kernel_errs_is_found(tracing, name):
     assert born.phase == BORN[name]
     assert born.own > 200
     assert born.note or name == "reciprocal_in_bfloat16"
+
+
+@pytest.mark.parametrize(("name", "operation"), [("sum_by_running_sum", "scan"), ("atomic_maximum", "bitcast")])
+def test_operations_that_no_rule_follows_are_named(tracing, name, operation):
+    (control,) = [control for control in CONTROLS if control.name == name]
+    _, notes = tracing.rows(f"file:{control.spec}", logits(37), rows=(1,))
+    assert notes == (f"not followed, so that results count as exact from there on: {operation}",)
