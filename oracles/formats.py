@@ -4,6 +4,7 @@ Everything above works on bit patterns (unsigned integers of the format's width)
 every value of all four formats exactly, so decoding never rounds.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +60,11 @@ class Format:
         return ((1 << (self.width - self.precision)) - 1) << (self.precision - 1)
 
     @property
+    def decimal_digits(self) -> int:
+        """Significant decimal digits that tell all values apart: ceil(1 + p log10 2) (Matula, 1968)."""
+        return math.ceil(1 + self.precision * math.log10(2))
+
+    @property
     def hex_digits(self) -> int:
         """Digits of a bit pattern in hexadecimal."""
         return self.width // 4
@@ -103,7 +109,7 @@ def encode(values: Values, fmt: Format) -> Bits:
 def quantum_exponent(values: Values, fmt: Format) -> NDArray[np.int64]:
     """Exponent q of the format's spacing 2^q at each real value r: max(floor(log2 |r|), emin) - p + 1.
 
-    This is the definition of ulp(r) in docs/design.md; zero has the spacing of the least subnormal, and for values that
+    This is the definition of ulp(r) in docs/ulp.md; zero has the spacing of the least subnormal, and for values that
     are not finite the result has no meaning.
     """
     _, exponent = np.frexp(values)

@@ -6,7 +6,7 @@ import msgspec
 
 
 class FindingKind(StrEnum):
-    """Kinds of findings; docs/design.md section 5 lists them."""
+    """Kinds of findings; docs/contract.md lists them."""
 
     ULP_EXCEEDS_BOUND = "ulp_exceeds_bound"
     SUM_VIOLATION = "sum_violation"
@@ -55,6 +55,23 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return self.error.partition(":")[0].partition(" of ")[0], self.place
 
 
+class Surroundings(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Elements of a witness's row from ``first_column`` on, the witness among them, and the whole row where it is short."""
+
+    first_column: int
+    inputs: str
+    """Bit patterns in hexadecimal, parted by spaces, as all that follows is; empty if the whole row has one answer."""
+    outputs: str
+    exact: str
+    """Exact values in decimal, to some digits more than the format tells apart; ``<1e-300`` for what float64 can't hold."""
+    ulps: str
+    """Errors in ULPs, ``-`` where an element has none."""
+    bounds: str
+    """Largest errors allowed, in ULPs, ``-`` where an element has no bound."""
+    row: str | None = None
+    """Bit patterns of the whole input row; None if it is wide."""
+
+
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     """One kind of broken promise on one case, with its worst element as witness. Fields that don't apply are None."""
 
@@ -73,6 +90,8 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     """Set where the variant refused the input. Whether that is a limit of sizes, all calls together show."""
     script: str | None = None
     """A Python script that fails as long as the promise is broken, if a probe wrote one."""
+    around: Surroundings | None = None
+    """The elements around the witness, or around a row's worst element; None where the judge did not see them."""
 
 
 VALUE_KINDS = frozenset(

@@ -9,10 +9,12 @@ import io
 import subprocess
 import sys
 import warnings
+from unittest.mock import patch
 
+import click
 import pytest
 
-from softcheck.cli.main import main
+from softcheck.cli.main import cli, main
 
 
 def softcheck(*arguments, cwd=None, **environment):
@@ -39,3 +41,9 @@ def softcheck(*arguments, cwd=None, **environment):
             code = ended.code
     printed = (stream.buffer.getvalue().decode() for stream in (output, errors))
     return subprocess.CompletedProcess(words, code, *printed)
+
+
+def parse(arguments):
+    """Lets click parse a command line, subcommands and options included, without running the command."""
+    with patch.object(click.Command, "invoke", return_value=None):
+        cli.main(args=arguments, prog_name="softcheck", standalone_mode=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHECKED = re.compile(r"\s*<!--\s*checked:\s*(.+?)\s*-->\s*")
-FENCE = re.compile(r"(`{3,}|~{3,})\s*(\S*)\s*")
+FENCE = re.compile(r"(`{3,}|~{3,})\s*(\S*)[^`]*")
 SEPARATORS = {"&&", "||", ";", "|", "&", "|&"}
 
 

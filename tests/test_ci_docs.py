@@ -12,8 +12,8 @@ import pytest
 import readme_blocks
 from check_jsonschema import main as check_jsonschema
 from click.testing import CliRunner
+from command import parse
 from ruamel.yaml import YAML
-from test_readme import parse
 
 from softcheck.report.formats import FORMATS
 from softcheck.report.json_format import render

@@ -33,7 +33,7 @@ def files() -> dict[str, str]:
     """Every explanation as a page of Markdown, and their index, by the names of their files."""
     found = {f"{_file_name(name)}.md": (name, page) for name, page in pages().items()}
     index = "".join(f"- [{name}]({file}): {page.meaning.partition('. ')[0]}\n" for file, (name, page) in found.items())
-    head = "# Words of a report\n\n`softcheck explain WORD` prints these pages, and `softcheck explain --output-dir docs/explain` writes them.\n\n"
+    head = "# Words of a report\n\n`softcheck explain WORD` prints these pages, and `softcheck explain --output-dir FOLDER` writes them.\n\n"
     return {"README.md": head + index} | {file: page.text(name) for file, (name, page) in found.items()}
 
 

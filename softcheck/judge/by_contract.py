@@ -43,6 +43,7 @@ def judge_call(
     *,
     of_cpu_library: bool,
     reference: Reference | None = None,
+    with_peaks: bool = False,
 ) -> Measurement:
     """Runs ``softcheck.judge.judge.judge`` by the contract of the variant that gave ``output`` for ``bits``.
 
@@ -60,6 +61,7 @@ def judge_call(
             arithmetic=arithmetic,
             reference=reference,
             operation=variant.operation,
+            with_peaks=with_peaks,
         )
 
     shape = (bits.shape[0], bits.shape[1])

@@ -29,6 +29,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """Sum of the ULP errors of these elements; divide by ``elements`` for the mean."""
     histogram: dict[int, int] = {}
     """Count of elements by bin of their ULP error; ``softcheck.judge.histogram`` defines the bins."""
+    by_distance: dict[int, tuple[float, float, float]] = {}
+    """Largest ULP error, largest bound in ULPs, and largest error over its own bound, of the elements that have a bound, by bin
+    of max x - x_j, the distance from the row's largest logit; ``softcheck.judge.peaks`` defines the bins. Empty bins are absent. Measured where the numpy judge was asked for it, as for cases."""
+    by_column: dict[int, tuple[float, float, float]] = {}
+    """The same by bin of the column."""
     max_ulp_ftz: float | None = None
     """Largest ULP error in a format without subnormals, where 0 and 2^emin are one ULP apart; never above
     ``max_ulp``."""

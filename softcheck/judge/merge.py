@@ -7,7 +7,7 @@ from functools import reduce
 import msgspec
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge import histogram
+from softcheck.judge import histogram, peaks
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.ulp import LARGEST
@@ -44,6 +44,8 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         max_ulp=larger(a.max_ulp, b.max_ulp),
         ulp_sum=min(a.ulp_sum + b.ulp_sum, LARGEST),
         histogram=histogram.merge([a.histogram, b.histogram]),
+        by_distance=peaks.merge(a.by_distance, b.by_distance),
+        by_column=peaks.merge(a.by_column, b.by_column),
         max_ulp_ftz=_largest(a.max_ulp_ftz, b.max_ulp_ftz),
         max_bound_share=larger(a.max_bound_share, b.max_bound_share),
         max_standard_share=_largest(a.max_standard_share, b.max_standard_share),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from oracles.formats import bits_hex
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme
+from softcheck.judge.surroundings import around
 from softcheck.operations import rules
 from softcheck.operations.block import Block
 from softcheck.operations.rules import RowRule, Rule
@@ -47,7 +48,9 @@ def _violation(rule: Rule, block: Block, place: tuple[int, ...], value: float) -
     row = place[0]
     if isinstance(rule, RowRule):
         number = block.first_row + row
-        return Violation(rule.kind, f"row {number}: {rule.describe(block, row)}", row=number, share=value)
+        column = int(np.argmax(block.shares[row]))
+        message = f"row {number}: {rule.describe(block, row)}"
+        return Violation(rule.kind, message, row=number, share=value, around=around(block, row, column))
     column = place[1]
     witness = extreme(value, block, row, column)
     return Violation(
@@ -58,6 +61,7 @@ def _violation(rule: Rule, block: Block, place: tuple[int, ...], value: float) -
         input_bits=witness.input_bits,
         output_bits=witness.output_bits,
         share=value if rule.has_share else None,
+        around=around(block, row, column),
     )
 
 

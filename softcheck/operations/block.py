@@ -46,7 +46,7 @@ class Block:
     @cached_property
     def exact(self) -> ulp.Scaled:
         """The exact answer in units of its ULP."""
-        return ulp.scaled(self.reference, self.fmt, self.operation.least_scale(self.logits, self.answer))
+        return ulp.scaled(self.reference, self.fmt, self.operation.least_scale(self.logits, self.answer, self.fmt))
 
     @cached_property
     def specials(self) -> special.Specials:

@@ -54,13 +54,13 @@ class _RowLosses:
     def answer(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
         return self.from_logarithms(values, LOG_SOFTMAX.answer(values, fmt, "nan"))
 
-    def prove(self, values: Values, _masked: FullyMasked) -> Reference:
-        return self.from_logarithms(values, LOG_SOFTMAX.prove(values, "nan"))
+    def prove(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
+        return self.from_logarithms(values, LOG_SOFTMAX.prove(values, fmt, "nan"))
 
-    def decimal(self, row: Values, _column: int, masked: FullyMasked) -> str:
-        return shown(self.prove(row[None], masked))
+    def decimal(self, row: Values, _column: int, fmt: Format, masked: FullyMasked) -> str:
+        return shown(self.prove(row[None], fmt, masked))
 
-    def scale(self, values: Values, answers: Values) -> Values:
+    def scale(self, values: Values, answers: Values, _fmt: Format) -> Values:
         picked, left_out = self.at_target(values)
         size = np.abs(largest(values)) + np.abs(picked) + np.abs(answers - largest(values) + picked)
         return np.where(left_out, 1.0, np.maximum(size, 1.0))

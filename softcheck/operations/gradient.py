@@ -130,10 +130,12 @@ def output_errors(
     answer: Reference,
     fmt: Format,
     arithmetic: Arithmetic,
-    scale: Callable[[Values, Values], Values] | None = None,
+    scale: Callable[[Values, Values, Format], Values] | None = None,
 ) -> Values:
     """Returns the largest absolute error of the outputs by an operation's bound; a masked one is exact."""
-    exact = scaled(answer, fmt, None if scale is None else np.broadcast_to(scale(logits, answer.values), logits.shape))
+    exact = scaled(
+        answer, fmt, None if scale is None else np.broadcast_to(scale(logits, answer.values, fmt), logits.shape)
+    )
     limits = bound(logits, exact, answer.values, model(arithmetic, fmt))
     either = limits.elements if limits.below is None else np.maximum(limits.elements, limits.below)
     return np.where(np.isneginf(logits), 0.0, np.ldexp(either, exact.quantum))

@@ -65,15 +65,15 @@ def _answer(values: Values, fmt: Format, fully_masked: FullyMasked) -> Reference
     return float64.log_softmax(values, fully_masked=fully_masked)
 
 
-def _prove(values: Values, fully_masked: FullyMasked) -> Reference:
+def _prove(values: Values, _fmt: Format, fully_masked: FullyMasked) -> Reference:
     return ball.log_softmax(values, fully_masked=fully_masked)
 
 
-def _scale(_values: Values, answers: Values) -> Values:
+def _scale(_values: Values, answers: Values, _fmt: Format) -> Values:
     return np.ones_like(answers)
 
 
-def _decimal(row: Values, column: int, fully_masked: FullyMasked) -> str:
+def _decimal(row: Values, column: int, _fmt: Format, fully_masked: FullyMasked) -> str:
     return ball.log_decimal(row, column, fully_masked=fully_masked)
 
 

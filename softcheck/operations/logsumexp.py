@@ -82,8 +82,8 @@ def _answer(values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
     return of_logarithms(values, LOG_SOFTMAX.answer(values, fmt, "nan"), largest(values))
 
 
-def _prove(values: Values, _masked: FullyMasked) -> Reference:
-    return of_logarithms(values, LOG_SOFTMAX.prove(values, "nan"), largest(values))
+def _prove(values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
+    return of_logarithms(values, LOG_SOFTMAX.prove(values, fmt, "nan"), largest(values))
 
 
 def shown(answer: Reference) -> str:
@@ -92,11 +92,11 @@ def shown(answer: Reference) -> str:
     return f"{Context(prec=20).add(Decimal(high), Decimal(low)):g}" if np.isfinite(high) else f"{high:g}"
 
 
-def _decimal(row: Values, _column: int, masked: FullyMasked) -> str:
-    return shown(_prove(row[None], masked))
+def _decimal(row: Values, _column: int, fmt: Format, masked: FullyMasked) -> str:
+    return shown(_prove(row[None], fmt, masked))
 
 
-def _scale(values: Values, answers: Values) -> Values:
+def _scale(values: Values, answers: Values, _fmt: Format) -> Values:
     top = largest(values)
     size: Values = np.maximum(np.abs(top) + (answers - top), 1.0)
     return size

@@ -90,10 +90,10 @@ class Operation:
 
     Takes the inputs' values, float64 [rows, columns], and the convention for a row of -inf.
     """
-    prove: Callable[[Values, FullyMasked], Reference]
+    prove: Callable[[Values, Format, FullyMasked], Reference]
     """Returns the Arb oracle's answer: proven enclosures, for rows that the everyday oracle's own error could decide."""
-    decimal: Callable[[Values, int, FullyMasked], str]
-    """Returns one exact element of a row in decimal, from the row's values and the element's column."""
+    decimal: Callable[[Values, int, Format, FullyMasked], str]
+    """Returns one exact element of a row in decimal, from the row's values, the element's column, and the inputs' format."""
     bounds: Callable[[Values, Scaled, Values, Model], Bounds]
     """Returns the errors that an arithmetic allows; takes the inputs' values, the exact answer in units of its ULP, the
     exact answer rounded to float64, and the arithmetic's constants."""
@@ -108,10 +108,10 @@ class Operation:
     that is not judged."""
     arguments: Arguments | None = None
     """The values that calls take beside the matrix; None if the matrix is all."""
-    scale: Callable[[Values, Values], Values] | None = None
+    scale: Callable[[Values, Values, Format], Values] | None = None
     """Returns the size of what a right arithmetic rounds on the way, where r itself may be as small as you like: errors are
-    counted in ulp(max(|r|, size)). Takes the inputs' values and the answers rounded to float64, and returns what can be broadcast
-    to their shape. None counts in ulp(r)."""
+    counted in ulp(max(|r|, size)). Takes the inputs' values, the answers rounded to float64, and the output's format, and returns
+    what can be broadcast to the answers' shape. None counts in ulp(r)."""
     scale_text: str = ""
     """The unit in words, as ``of max(|r|, 1)``."""
     probabilities: Callable[[Values], Values] = _as_they_are
@@ -133,12 +133,12 @@ class Operation:
         """Returns the shape of an output as it is judged."""
         return (rows, 1 if self.answers_rows else columns)
 
-    def least_scale(self, values: Values, answers: Values) -> Values | None:
+    def least_scale(self, values: Values, answers: Values, fmt: Format) -> Values | None:
         """Returns ``scale`` of finite answers, 0 elsewhere; None if errors are counted in ulp(r)."""
         if self.scale is None:
             return None
         with np.errstate(over="ignore", invalid="ignore"):
-            size = np.broadcast_to(self.scale(values, answers), answers.shape)
+            size = np.broadcast_to(self.scale(values, answers, fmt), answers.shape)
         return np.where(np.isfinite(size), size, 0.0)
 
     @property

@@ -12,6 +12,8 @@ OPERATIONS: dict[str, str] = {
     "log_softmax": "softcheck.operations.log_softmax:LOG_SOFTMAX",
     "logsumexp": "softcheck.operations.logsumexp:LOGSUMEXP",
     "cross_entropy": "softcheck.operations.cross_entropy:CROSS_ENTROPY",
+    "softmax_backward": "softcheck.operations.backward:SOFTMAX_BACKWARD",
+    "log_softmax_backward": "softcheck.operations.backward:LOG_SOFTMAX_BACKWARD",
 }
 """Module and name of each operation."""
 

@@ -47,7 +47,7 @@ def gradient_of_rows(subtracted: Subtracted, scale: str) -> Gradient:
             return [g[0] * (one - other) for one, other in zip(p, g[1:], strict=True)]
 
         exact, differences = compared(found, np.hstack([of_rows, less]), ball.softmax(logits), formula)
-        logarithms = LOG_SOFTMAX.prove(logits, "nan")
+        logarithms = LOG_SOFTMAX.prove(logits, fmt, "nan")
         p = np.exp(logarithms.values)
         _, narrow, _ = computed_in(arithmetic, fmt)
         each = ROUNDINGS * narrow.unit_roundoff

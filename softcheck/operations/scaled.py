@@ -58,9 +58,9 @@ def scaled(plain: Operation, scale: float) -> Operation:
         below = distances(values)
         return widened(plain.answer(below, fmt, fully_masked), below)
 
-    def prove(values: Values, fully_masked: FullyMasked) -> Reference:
+    def prove(values: Values, fmt: Format, fully_masked: FullyMasked) -> Reference:
         below = distances(values)
-        return widened(plain.prove(below, fully_masked), below)
+        return widened(plain.prove(below, fmt, fully_masked), below)
 
     def bounds(values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
         rounded = _ROUNDINGS * model.roundoff * (1 + model.exponent)
@@ -71,7 +71,7 @@ def scaled(plain: Operation, scale: float) -> Operation:
         parameters={**plain.parameters, "scale": scale},
         answer=answer,
         prove=prove,
-        decimal=lambda row, column, masked: plain.decimal(distances(row[None])[0], column, masked),
+        decimal=lambda row, column, fmt, masked: plain.decimal(distances(row[None])[0], column, fmt, masked),
         bounds=bounds,
         yardstick=lambda x: plain.yardstick(x * scale),
         gradient=None if plain.gradient is None else _gradient(plain.gradient, scale),

@@ -36,7 +36,7 @@ def _answer(values: Values, fmt: Format, fully_masked: FullyMasked) -> Reference
     return float64.softmax(values, fully_masked=fully_masked)
 
 
-def _prove(values: Values, fully_masked: FullyMasked) -> Reference:
+def _prove(values: Values, _fmt: Format, fully_masked: FullyMasked) -> Reference:
     # Equal rows are computed once.
     rows, where = np.unique(values, axis=0, return_inverse=True)
     answer = ball.softmax(rows, fully_masked=fully_masked)
@@ -56,7 +56,7 @@ def _bounds(values: Values, exact: Scaled, probabilities: Values, model: bounds.
     return bounds.bounds(values, exact, probabilities, model)
 
 
-def _decimal(row: Values, column: int, fully_masked: FullyMasked) -> str:
+def _decimal(row: Values, column: int, _fmt: Format, fully_masked: FullyMasked) -> str:
     return ball.decimal(row, column, fully_masked=fully_masked)
 
 

@@ -7,13 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Values
+from softcheck.operations.drawn import finite, of_rows
 from softcheck.operations.operation import Arguments
 
 if TYPE_CHECKING:
     import torch
-
-_ODD = 0x9E3779B97F4A7C15 - (1 << 64)
-"""The golden ratio in 64 bits (Knuth, TAOCP 3, 6.4), as a signed number."""
 
 
 def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
@@ -27,10 +25,7 @@ def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
     rows, columns = x.shape
     if not columns:
         return torch.zeros(rows, dtype=torch.int64, device=x.device)
-    numbers = x.detach().to(torch.float64)
-    numbers = torch.where(numbers.isnan(), 0.0, numbers)
-    weights = (2 * torch.arange(columns, device=x.device) + 1) * _ODD
-    drawn = _mixed((_mixed(numbers.contiguous().view(torch.int64)) * weights).sum(dim=1))
+    numbers, drawn = finite(x), of_rows(x)
     kind, place = (drawn >> 8) & 7, ((drawn >> 20) & 0x7FFFFFFF) % columns
     choices = (
         torch.zeros_like(place),
@@ -43,12 +38,6 @@ def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
     if ignore_index is not None:
         place = torch.where(((drawn >> 11) & 15) == 0, int(ignore_index), place)
     return place
-
-
-def _mixed(bits: "torch.Tensor") -> "torch.Tensor":
-    """Spreads the bits of numbers over all places, in arithmetic modulo 2^64 that is the same on every device."""
-    bits = (bits ^ (bits >> 29)) * _ODD
-    return bits ^ (bits >> 32)
 
 
 def of_values(values: Values, ignore_index: float | None) -> NDArray[np.int64]:

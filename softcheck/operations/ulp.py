@@ -1,7 +1,7 @@
 """Errors in units in the last place, against an exact result that is never rounded to the output format.
 
 Everything is computed in units of ulp(r), so that one scaling by a power of two per operand is the only work and no
-rounding enters before the subtraction. The definition is section 3 of docs/design.md.
+rounding enters before the subtraction. docs/ulp.md holds the definition.
 """
 
 from dataclasses import dataclass

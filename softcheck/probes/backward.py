@@ -180,5 +180,5 @@ def _worst_rows(
 def _errors(subject: Subject, bits: Bits, found: Values, grads: Values, arithmetic: Arithmetic) -> GradientErrors:
     fmt, computed = subject.setting.fmt, subject.setting.operation
     logits = decode(bits, fmt)
-    answer = computed.prove(logits, subject.setting.declaration.fully_masked)
+    answer = computed.prove(logits, fmt, subject.setting.declaration.fully_masked)
     return judged_by(computed).errors(found, grads, logits, answer, fmt, arithmetic)

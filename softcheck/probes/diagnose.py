@@ -82,6 +82,7 @@ def _unwritten(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Vio
         column=column,
         input_bits=bits_hex(attempt.bits[row, column], attempt.fmt),
         output_bits=bits_hex(attempt.output[row, column], fmt),
+        around=next((v.around for v in violations if (v.row, v.column) == (row, column)), None),
     )
     unexplained = poisoned & ~unwritten & ~np.isnan(decode(attempt.bits, attempt.fmt)).any(axis=1, keepdims=True)
     kept = violations if unexplained.any() else tuple(v for v in violations if v.kind is not FindingKind.NAN_MISMATCH)

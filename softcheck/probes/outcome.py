@@ -109,6 +109,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Sizes that a probe over many sizes tried; ``violations`` then holds each kind at its smallest failing size."""
     failing: dict[FindingKind, tuple[int, ...]] = {}
     """Sizes that broke a promise, by kind."""
+    judged_shapes: dict[str, str] = {}
+    """Shapes of the calls at these sizes, by kind, as ``softcheck.probes.judged_shapes`` writes them."""
     shapes: tuple[tuple[int, int], ...] = ()
     """Rows and columns that a probe over shapes tried, each once."""
     failing_shapes: dict[FindingKind, tuple[tuple[int, int], ...]] = {}
@@ -172,6 +174,8 @@ class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Ways on from conditions that the trials' calls took."""
     counts_all_calls: bool = False
     """True if every call's lines are counted."""
+    judged_shapes: dict[str, str] = {}
+    """Shapes that a probe over sizes or shapes judged, by kind, as ``softcheck.probes.judged_shapes`` writes them."""
 
 
 def coverage_of(conclusions: Iterable[Conclusion]) -> Coverage | None:

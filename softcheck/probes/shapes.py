@@ -17,6 +17,7 @@ from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial, skipped_of
 from softcheck.probes.beside import judge_beside, over_both, with_shapes
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
+from softcheck.probes.judged_shapes import together
 from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.shape_plan import Shape
@@ -88,11 +89,12 @@ class _Shapes(GroupedProbe):
             swept.append((Trial(trial.label, counts), outcome))
             if outcome.fatal:
                 break
-        found = conclude_sweep(swept, "rows", "row counts").findings
+        concluded = conclude_sweep(swept, "rows", "row counts")
         return msgspec.structs.replace(
             _with_other_widths(subject, asked, [each for _, each in swept]),
-            violations=prefixed([shown.violation for shown in found], asked.where),
+            violations=prefixed([shown.violation for shown in concluded.findings], asked.where),
             tried=tuple(sorted(n for _, each in swept for n in each.tried)),
+            judged_shapes=concluded.judged_shapes,
             skipped=next((each.skipped for _, each in swept if each.skipped is not None), None),
         )
 
@@ -104,6 +106,7 @@ class _Shapes(GroupedProbe):
             super().conclude(done),
             trials=sum(outcome.skipped is None or bool(outcome.tried) for _, outcome in done),
             skipped=(*skipped_of(done), *([left_out] if missed else [])),
+            judged_shapes=together(outcome.judged_shapes for _, outcome in done),
         )
 
 

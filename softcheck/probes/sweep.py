@@ -11,6 +11,7 @@ from softcheck.errors import UninterpretableError
 from softcheck.probes.arrivals import MOST
 from softcheck.probes.base import Subject, Trial, skipped_of
 from softcheck.probes.judged import Calls, Judged
+from softcheck.probes.judged_shapes import by_kind, together
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.predicate import describe
 
@@ -41,7 +42,9 @@ def sweep(
         if size in dispensable and spent > max(seconds, seconds_each * paid):
             continue
         try:
-            taken = calls.make(make(size), size, layout(size))
+            bits = make(size)
+            taken = calls.make(bits, size, layout(size))
+            seen.shapes[size] = (bits.shape[0], bits.shape[1])
         except UninterpretableError as error:
             seen.skipped = str(error)
             continue
@@ -62,6 +65,8 @@ class _Seen:
         self.fatal = False
         self.skipped: str | None = None
         """The reason why some sizes could not be tried."""
+        self.shapes: dict[int, tuple[int, int]] = {}
+        """Rows and columns of the input of each size."""
         self._tried: list[int] = []
         self._failing: dict[FindingKind, list[int]] = {}
         self._smallest: dict[FindingKind, Violation] = {}
@@ -82,6 +87,10 @@ class _Seen:
             violations=tuple(self._smallest.values()),
             tried=tuple(sorted(self._tried)),
             failing={kind: tuple(sorted(set(broken))) for kind, broken in self._failing.items()},
+            judged_shapes=by_kind(
+                (self.shapes[size] for size in self._tried),
+                ((kind, [self.shapes[size] for size in broken]) for kind, broken in self._failing.items()),
+            ),
             fatal=self.fatal,
             skipped=self.skipped,
         )
@@ -134,7 +143,10 @@ def conclude_sweep(
         else ()
     )
     return Conclusion(
-        findings=(*(s for s in shown if s is not None), *others), trials=made, skipped=(*skipped_of(done), *left_out)
+        findings=(*(s for s in shown if s is not None), *others),
+        trials=made,
+        skipped=(*skipped_of(done), *left_out),
+        judged_shapes=together(outcome.judged_shapes for _, outcome in done),
     )
 
 

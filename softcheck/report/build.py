@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Sequence
 
+import msgspec
+
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
@@ -12,7 +14,7 @@ from softcheck.report import exhaustive, notes, probes
 from softcheck.report.causes import causes_of, proposal
 from softcheck.report.environment import environment
 from softcheck.report.figures_of import with_figures
-from softcheck.report.findings import finding_of, witness_of
+from softcheck.report.findings import finding_of, without_repetition, witness_of
 from softcheck.report.limits import SizeLimits
 from softcheck.report.model import (
     CaseResult,
@@ -27,6 +29,7 @@ from softcheck.report.model import (
 )
 from softcheck.report.places import with_places
 from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
+from softcheck.report.shapes import shapes_of
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.model import GivenUp, Run
@@ -124,7 +127,7 @@ class _Row:
             return self._unjudged("error" if is_cut_short else "unsupported", self._why_nothing())
         verdict, reason = self._verdict(declaration, findings)
         together = merge(m for _, m in self.measured) if self.measured else None
-        speed = self._speed()
+        speed, regimes = self._speed(), probes.regimes_of(self.probed) or ()
         result = VariantResult(
             name=self.name,
             dtype=self.dtype,
@@ -137,7 +140,9 @@ class _Row:
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),
             sampled=probes.sampled_by(self.probed),
-            regimes=None if (regimes := probes.regimes_of(self.probed)) is None else len(regimes),
+            regimes=len(regimes) or None,
+            seen_regimes=tuple(msgspec.structs.replace(regime, paths=()) for regime in regimes),
+            judged_shapes=shapes_of(self.measured, self.probed, self._is_limited),
             coverage=self.coverage,
             holds=self.limits.holds,
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
@@ -150,7 +155,7 @@ class _Row:
             + sum(p.seconds for p in self.probed)
             + sum(e.seconds for e in self.exhausted),
         )
-        return result if together is None else with_figures(result, together)
+        return without_repetition(result if together is None else with_figures(result, together))
 
     def _unjudged(self, verdict: Verdict, reason: str) -> VariantResult:
         return VariantResult(name=self.name, dtype=self.dtype, verdict=verdict, reason=reason)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from oracles.formats import FORMATS, decode
+from oracles.formats import FORMATS, Format, decode
 from softcheck.operations.registry import operation
 from softcheck.probes.registry import TELLING
 from softcheck.report import figures
@@ -18,9 +18,6 @@ INTERPRETER_HEADING = "interpreter: logic checked, not GPU arithmetic; no speed"
 
 _LONGEST_COMMAND = 600
 """A command of more characters, which a wide row makes, would bury the rest."""
-
-_DECIMAL_DIGITS = {"float16": 5, "bfloat16": 4, "float32": 9, "float64": 17}
-"""Significant decimal digits that tell all values of a format apart: ceil(1 + p log10 2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,18 +203,19 @@ def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
     trials are in separate groups. Among trials, one that names the failing sizes comes first. Where the causes of a
     variant's findings are known, there is one group for each, the one that explains most first.
     """
-    groups = []
-    for result in report.variants:
-        if result.causes and not known:
-            groups += [_of_cause(result, cause) for cause in result.causes]
-            continue
-        grouped: dict[tuple[str, str | None, str], list[Finding]] = {}
-        for finding in result.findings:
-            if (finding.known is not None) == known:
-                noun = "trial" if finding.from_probe else "case"
-                grouped.setdefault((finding.kind, finding.known, noun), []).append(finding)
-        groups += [_group(result, noun, found) for (_, _, noun), found in grouped.items()]
-    return groups
+    return [group for result in report.variants for group in groups_of(result, known=known)]
+
+
+def groups_of(result: VariantResult, *, known: bool) -> list[FindingGroup]:
+    """Groups the findings of one row as ``finding_groups`` does."""
+    if result.causes and not known:
+        return [_of_cause(result, cause) for cause in result.causes]
+    grouped: dict[tuple[str, str | None, str], list[Finding]] = {}
+    for finding in result.findings:
+        if (finding.known is not None) == known:
+            noun = "trial" if finding.from_probe else "case"
+            grouped.setdefault((finding.kind, finding.known, noun), []).append(finding)
+    return [_group(result, noun, found) for (_, _, noun), found in grouped.items()]
 
 
 def _group(result: VariantResult, noun: str, found: list[Finding]) -> FindingGroup:
@@ -262,13 +260,27 @@ def value_of(bits: str, dtype: str) -> str:
 
     Twice as many bits as a dtype of 16 has are float32's, as one answer for a row may be.
     """
-    fmt = FORMATS.get(dtype)
-    if fmt is not None and fmt.width == 16 and len(bits) == FORMATS["float32"].hex_digits:
-        dtype, fmt = "float32", FORMATS["float32"]
+    value = _value(bits, dtype)
+    return one_line(bits) if value is None else f"{bits} = {decimal_of(bits, dtype)} ({_hex_float(value)})"
+
+
+def decimal_of(bits: str, dtype: str) -> str:
+    """A bit pattern's value in decimal, with the digits that tell all values of its format apart; empty if it is none."""
+    value, fmt = _value(bits, dtype), _format_of(bits, dtype)
+    return "" if value is None or fmt is None else f"{value:.{fmt.decimal_digits}g}"
+
+
+def _value(bits: str, dtype: str) -> float | None:
+    fmt = _format_of(bits, dtype)
     if fmt is None or len(bits) != fmt.hex_digits or not set(bits) <= set("0123456789abcdefABCDEF"):
-        return one_line(bits)
-    value = float(decode(np.array([int(bits, 16)], dtype=fmt.storage), fmt)[0])
-    return f"{bits} = {value:.{_DECIMAL_DIGITS[dtype]}g} ({_hex_float(value)})"
+        return None
+    return float(decode(np.array([int(bits, 16)], dtype=fmt.storage), fmt)[0])
+
+
+def _format_of(bits: str, dtype: str) -> Format | None:
+    fmt = FORMATS.get(dtype)
+    is_wider = fmt is not None and fmt.width == 16 and len(bits) == FORMATS["float32"].hex_digits
+    return FORMATS["float32"] if is_wider else fmt
 
 
 def _hex_float(value: float) -> str:

@@ -1,12 +1,13 @@
-"""Draws figures from a measurement: those of a row, and the histogram of ULP errors with a bin per octave."""
+"""Draws figures from a measurement: those of a row, its curves, and the histogram of ULP errors with a bin per octave."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from softcheck.judge.histogram import BINS_PER_OCTAVE, percentile, upper_edge
 from softcheck.judge.measurement import Measurement
-from softcheck.report.model import Bin, VariantResult
+from softcheck.judge.peaks import Peak, column_below, distance_below
+from softcheck.report.model import Bin, ErrorPeak, VariantResult
 
 
 def with_figures(result: VariantResult, m: Measurement) -> VariantResult:
@@ -19,6 +20,8 @@ def with_figures(result: VariantResult, m: Measurement) -> VariantResult:
         max_ulp=None if m.max_ulp is None else m.max_ulp.value,
         mean_ulp=m.ulp_sum / m.elements if judged else None,
         histogram=octaves(m.histogram),
+        error_by_distance=_peaks(m.by_distance, distance_below),
+        error_by_column=_peaks(m.by_column, column_below),
         # A bin's upper edge may lie above the maximum, which a percentile can't exceed.
         p999_ulp=None if p999 is None or m.max_ulp is None else min(p999, m.max_ulp.value),
         max_ulp_ftz=m.max_ulp_ftz,
@@ -40,3 +43,15 @@ def octaves(histogram: Mapping[int, int]) -> tuple[Bin, ...]:
         last = BINS_PER_OCTAVE * -(-b // BINS_PER_OCTAVE)
         joined[last] = joined.get(last, 0) + elements
     return tuple(Bin(below=upper_edge(b), elements=elements) for b, elements in joined.items())
+
+
+def _peaks(found: Mapping[int, Peak], below: Callable[[int], float | None]) -> tuple[ErrorPeak, ...]:
+    return tuple(
+        ErrorPeak(below=below(b), ulp=_short(ulp), bound=_short(bound), share=_short(share))
+        for b, (ulp, bound, share) in found.items()
+    )
+
+
+def _short(value: float) -> float:
+    """The number to six significant digits: more would make up a tenth of the JSON."""
+    return float(f"{value:.6g}")

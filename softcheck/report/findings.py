@@ -1,9 +1,12 @@
 """A finding and a witness of the report model, drawn from what a judge or a probe found."""
 
+import msgspec
+
 from oracles.formats import Bits, Format, decode
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
-from softcheck.report.model import Finding, Witness
+from softcheck.report.content import groups_of
+from softcheck.report.model import Finding, VariantResult, Witness
 from softcheck.report.reproduce import finding_id
 from softcheck.variants.declaration import Backend, Declaration
 
@@ -37,7 +40,17 @@ def finding_of(
         known=declaration.explanation(violation, case_id, dtype, backend),
         save=save,
         script=violation.script,
+        around=violation.around,
     )
+
+
+def without_repetition(result: VariantResult) -> VariantResult:
+    """The row with the elements around a witness in the first finding alone of each group, and of each kind and probe."""
+    groups = [group for known in (True, False) for group in groups_of(result, known=known)]
+    kept = {group.first.id for group in groups}
+    kept |= {f.id for f in {(f.kind, f.known, f.probe): f for f in reversed(result.findings)}.values()}
+    findings = (f if f.id in kept else msgspec.structs.replace(f, around=None) for f in result.findings)
+    return msgspec.structs.replace(result, findings=tuple(findings))
 
 
 def witness_of(
@@ -53,5 +66,5 @@ def witness_of(
         column=worst.column,
         input_bits=worst.input_bits,
         output_bits=worst.output_bits,
-        exact=declaration.computed.decimal(decode(row, fmt), worst.column, declaration.fully_masked),
+        exact=declaration.computed.decimal(decode(row, fmt), worst.column, fmt, declaration.fully_masked),
     )

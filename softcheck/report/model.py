@@ -5,9 +5,10 @@ from typing import Final, Literal
 import msgspec
 
 from softcheck.cases.case import Case
-from softcheck.contract import FindingKind
-from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows
+from softcheck.contract import FindingKind, Surroundings
+from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows, SeenRegime
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
+from softcheck.tracing.model import Trace
 from softcheck.variants.place import SourcePlace
 
 Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
@@ -62,6 +63,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The command that adds a row that alone breaks the promise to the corpora, if a probe found one."""
     script: str | None = None
     """A Python script that fails as long as the promise is broken, if a probe wrote one."""
+    around: Surroundings | None = None
+    """The elements around the witness; null where they are not known, and in all findings but the first of each kind, cause
+    and probe."""
 
     @property
     def from_probe(self) -> bool:
@@ -96,6 +100,17 @@ class Bin(msgspec.Struct, frozen=True, kw_only=True):
     elements: int
 
 
+class ErrorPeak(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest error and bound, in ULPs, of the elements below an edge and not in the bin before it."""
+
+    below: float | None
+    """A distance max x - x_j, or a column; null for the last bin, which has no end."""
+    ulp: float
+    bound: float
+    share: float
+    """Largest error over the element's own bound. It may be above 1 where ``ulp`` is below ``bound``, another element's."""
+
+
 class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table: one variant in one dtype. A figure that was not measured is null, never 0."""
 
@@ -122,6 +137,11 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """The extent of random rows that probes judged beside the cases; null if none were drawn."""
     regimes: int | None = None
     """Number of paths that calls take, by kernels, constants and lines; null if the probe "regimes" did not look."""
+    seen_regimes: tuple[SeenRegime, ...] = ()
+    """These paths, each with the shapes that take it in words; their names are left out."""
+    judged_shapes: dict[str, str] = {}
+    """Shapes of cases, and of trials over sizes and shapes, by the kinds of findings that showed there, ``refused``, or
+    ``right``. One is written as ROWSxCOLUMNS, and one with every width from the first to the last as ROWSxFIRST-LAST."""
     coverage: Coverage | None = None
     """Lines of the variant's own code that calls ran; null if the probe "regimes" did not look or found no source."""
     elements: int = 0
@@ -153,6 +173,11 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     speed_vs_torch: float | None = None
     histogram: tuple[Bin, ...] = ()
     """ULP errors over all cases."""
+    error_by_distance: tuple[ErrorPeak, ...] = ()
+    """Peaks over all cases by the distance max x - x_j of a logit from its row's largest, of elements that have a bound. Empty
+    bins are left out, and so are outputs that were judged on a GPU."""
+    error_by_column: tuple[ErrorPeak, ...] = ()
+    """The same by column."""
     seconds: float = 0.0
 
     @property
@@ -255,6 +280,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     speed: tuple[CopyBaseline, ...] = ()
     timings: tuple[ShapeSpeed, ...] = ()
     """Timings behind the columns of speed."""
+    traces: tuple[Trace, ...] = ()
+    """How kernels compute single rows, step by step; empty unless it was asked for."""
     stages: tuple[Stage, ...] = ()
     """Wall time of the run by stage, in order."""
     interrupted: bool = False

@@ -87,7 +87,9 @@ class Measuring:
         of_library = called.of_cpu_library
 
         def judged(output: Bits) -> Measurement:
-            return judge_call(variant, bits, output, fmt, self._device, of_cpu_library=of_library, reference=exact)
+            return judge_call(
+                variant, bits, output, fmt, self._device, of_cpu_library=of_library, reference=exact, with_peaks=True
+            )
 
         measurement = judged(called.output)
         attempt = Attempt(

@@ -33,14 +33,19 @@ NAMES: dict[str, str] = {
     "keep": "bool of the input's shape, False where the input is hidden",
     "bias": "what is added to the input: -inf where it is hidden, else 0",
     "target": "the column of each row that is asked for, int64 [rows]",
+    "y": "an output whose gradient is asked for, made from the case, [rows, columns]",
+    "grad": "the gradient of that output, [rows, columns]",
     "ignore_index": "the target of rows that are to be ignored",
     "scale": "the number that the declaration's parameters give",
     "temperature": "1 / scale",
 }
 """Names in a call beside ``f``, ``torch`` and ``triton``, and their meaning."""
 
-OPERANDS = frozenset({"mask", "keep", "bias", "target"})
+OPERANDS = frozenset({"mask", "keep", "bias", "target", "y", "grad"})
 """Names of what an operation takes beside the matrix."""
+
+_IN_ITS_PLACE = ("y", "grad")
+"""Names of operands of which a call may hold one in place of the input."""
 
 _INPUTS = ("x5", "x4", "x3", "x1", "x")
 
@@ -64,12 +69,12 @@ class Form:
         except (SyntaxError, UnicodeEncodeError) as error:
             raise UsageError(f"the call {text!r} is no Python expression: {error}; write it as {PLAIN}") from None
         self.names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-        if "f" not in self.names or not self.names & {*_INPUTS, "copy"}:
+        if "f" not in self.names or not self.names & {*_INPUTS, "copy", *_IN_ITS_PLACE}:
             raise UsageError(
                 f"the call {text!r} does not call f on the input; write it as {PLAIN}, with these names: {', '.join(NAMES)}"
             )
         self.makes_instance = not any(
-            isinstance(node, ast.Name) and node.id in (*_INPUTS, "copy", "out")
+            isinstance(node, ast.Name) and node.id in (*_INPUTS, "copy", "out", *_IN_ITS_PLACE)
             for call in ast.walk(tree)
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "f"
             for argument in (*call.args, *(word.value for word in call.keywords))
@@ -129,7 +134,9 @@ class Form:
         if (other := self._arguments(x, given)) is not None:
             twin = Twin(x, other)
             given |= self._given(twin.view)
-        shape: Any = next(getattr(given[name], "shape", None) for name in (*_INPUTS, "copy") if name in self.names)
+        shape: Any = next(
+            getattr(given[name], "shape", None) for name in (*_INPUTS, "copy", *_IN_ITS_PLACE) if name in self.names
+        )
         if self._operation is not None and self._operation.answers_rows and shape is not None:
             shape = shape[:-1]
         if "out" in self.names:

@@ -54,6 +54,10 @@ BUILTIN_OF: dict[str, dict[str, str]] = {
     "cross_entropy": {
         name: f"{_PACKAGE}.cross_entropy:{name}" for name in ("torch_cross_entropy", "cross_entropy_online")
     },
+    **{
+        backward: {name: f"{_PACKAGE}.backward:{name}" for name in (f"torch_{backward}", f"{backward}_one_block")}
+        for backward in ("softmax_backward", "log_softmax_backward")
+    },
 }
 """Built-in variants of each operation; torch's own is one of them."""
 

@@ -19,7 +19,7 @@ def exact_floor_log2(r: Fraction) -> int:
 
 
 def exact_ulp(r: Fraction, fmt: Format) -> Fraction:
-    """The definition of docs/design.md section 3, on fractions."""
+    """The definition of docs/ulp.md, on fractions."""
     exponent = fmt.min_exponent if r == 0 else max(exact_floor_log2(r), fmt.min_exponent)
     return Fraction(2) ** (exponent - fmt.precision + 1)
 

@@ -17,10 +17,11 @@ def test_parts_give_the_figures_of_the_whole():
     output[7, 3] *= 3
     output[31, 3] *= 5
     wrong = output.view(np.uint16)
-    whole = judge(bits, wrong, FLOAT16)
-    parts = [shifted(judge(bits[i : i + 8], wrong[i : i + 8], FLOAT16), i) for i in range(0, 40, 8)]
+    whole = judge(bits, wrong, FLOAT16, with_peaks=True)
+    parts = [shifted(judge(bits[i : i + 8], wrong[i : i + 8], FLOAT16, with_peaks=True), i) for i in range(0, 40, 8)]
     merged = merge(parts)
     assert len(whole.violations) >= 2
+    assert whole.by_distance
     for name in whole.__struct_fields__:
         if name not in {"violations", "ulp_sum"}:
             assert getattr(merged, name) == getattr(whole, name), name

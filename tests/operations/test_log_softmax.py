@@ -140,7 +140,7 @@ def gradient_share(backward, fmt, spread):
     output = decode(encode(in_float32(logits).astype(np.float64), fmt), fmt).astype(np.float32)
     found = decode(encode(backward(np.exp(output), grads.astype(np.float32)).astype(np.float64), fmt), fmt)
     assert LOG_SOFTMAX.gradient is not None
-    answer = LOG_SOFTMAX.prove(logits, "nan")
+    answer = LOG_SOFTMAX.prove(logits, fmt, "nan")
     errors = LOG_SOFTMAX.gradient.errors(found, grads, logits, answer, fmt, Arithmetic())
     return float((errors.errors / errors.limits).max())
 

@@ -79,7 +79,7 @@ def scaled_in_decimal(row, scale):
 def test_the_oracle_keeps_its_stated_error(scale, spread):
     rows = np.random.default_rng(1).normal(0, spread, (4, 33)).astype(np.float32).astype(np.float64)
     computed = operation("softmax", {"scale": scale})
-    for answer in (computed.answer(rows, FLOAT32, "nan"), computed.prove(rows, "nan")):
+    for answer in (computed.answer(rows, FLOAT32, "nan"), computed.prove(rows, FLOAT32, "nan")):
         for row, exact in enumerate(scaled_in_decimal(each, scale) for each in rows):
             for column, expected in enumerate(exact):
                 with mpmath.workdps(60):

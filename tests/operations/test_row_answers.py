@@ -46,7 +46,7 @@ def test_oracles_keep_their_stated_error(name, spread):
     for answer in (
         computed.answer(values, FLOAT32, "nan"),
         computed.answer(values, FLOAT64, "nan"),
-        computed.prove(values, "nan"),
+        computed.prove(values, FLOAT32, "nan"),
     ):
         for row, target in enumerate(targets):
             expected = exact_loss(values[row], target)
@@ -64,7 +64,7 @@ def test_exact_answers_in_decimal(name):
     values = rows_of(3.0)
     targets = of_values(values, None) if name == "cross_entropy" else [None] * len(values)
     for row, target in zip(values, targets, strict=True):
-        shown = operation(name).decimal(row, 0, "nan")
+        shown = operation(name).decimal(row, 0, FLOAT32, "nan")
         assert float(shown) == pytest.approx(float(exact_loss(row, target)), rel=1e-15)
 
 

@@ -78,3 +78,15 @@ def test_quantum_exponent_is_the_definition_of_an_ulp():
 
 def test_bits_hex():
     assert [bits_hex(1, f) for f in FORMATS.values()] == ["0001", "0001", "00000001", "0000000000000001"]
+
+
+@pytest.mark.parametrize("fmt", list(FORMATS.values()), ids=lambda fmt: fmt.name)
+def test_as_many_decimal_digits_tell_all_values_apart_and_one_less_does_not(fmt):
+    bits = np.random.default_rng(0).integers(0, int(encode(np.array([fmt.max]), fmt)[0]), 20000).astype(fmt.storage)
+    values = decode(bits, fmt)
+
+    def read_back(digits):
+        return encode(np.array([float(f"{value:.{digits}g}") for value in values]), fmt)
+
+    assert np.array_equal(read_back(fmt.decimal_digits), bits)
+    assert not np.array_equal(read_back(fmt.decimal_digits - 1), bits)

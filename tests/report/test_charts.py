@@ -5,7 +5,7 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from softcheck.report.page.axis import Axis, linear, logarithmic
@@ -72,6 +72,8 @@ def test_marks_stand_at_their_figures():
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=10))
+@example([(0.0, 0.0)] * 10)
+@example([(100.0, 100.0)] * 10)
 def test_labels_stay_on_the_chart_and_do_not_lie_on_each_other(points):
     chart = Chart(Axis("", 0, 100), Axis("", 0, 100), width=800, height=400)
     chart.label([(x, y, f"variant-{i}", "series-1") for i, (x, y) in enumerate(points)])

@@ -184,6 +184,24 @@ def test_a_long_sweep_draws_three_shapes_and_one_table_of_all():
     assert "<summary>all 98 shapes</summary>" in page
 
 
+def test_a_histogram_stands_over_torchs_own_of_the_same_operation():
+    names = {
+        "torch": "softmax",
+        "mine": "softmax",
+        "torch_log_softmax@operation=log_softmax": "log_softmax",
+        "mine_too": "log_softmax",
+    }
+    rows = [
+        msgspec.structs.replace(PASSING, name=name, operation=operation, histogram=BINS)
+        for name, operation in names.items()
+    ]
+    panels = formats.render(msgspec.structs.replace(INTERPRETED, variants=tuple(rows)), "html").split("<figure>")[1:]
+    assert ["line series-2" in panel for panel in panels] == [False, True, False, True]
+    alone = formats.render(msgspec.structs.replace(INTERPRETED, variants=(rows[1], rows[2])), "html")
+    assert "line series-2" not in alone
+    assert "The outline" not in alone
+
+
 def test_a_report_without_speed_or_histograms_has_no_such_section():
     assert 'id="speed"' not in formats.render(INTERPRETED, "html")
     assert 'id="histograms"' not in formats.render(INTERPRETED, "html")

@@ -7,16 +7,18 @@ from itertools import groupby
 from softcheck.report import content
 from softcheck.report.content import Column, FindingGroup
 from softcheck.report.model import Report, VariantResult
+from softcheck.report.page.finding_pages import anchor_of
 from softcheck.report.page.verdicts import row_anchors
 
 
 @dataclass(frozen=True, slots=True)
 class FigureRow:
-    """One row: the result, its cells by column, and the declared defects that show, by reason."""
+    """One row: the result, its cells by column, the anchor of its first finding, and the declared defects that show, by reason."""
 
     result: VariantResult
     anchor: str
     cells: tuple[str, ...]
+    first_finding: str | None
     defects: tuple[tuple[str, tuple[FindingGroup, ...]], ...]
 
 
@@ -35,6 +37,7 @@ def contents(report: Report) -> Mapping[str, object] | None:
             result,
             anchor,
             tuple(column.cell(result) for column in columns),
+            _first_finding(result),
             _by_reason([group for group in known if group.result is result]),
         )
         for result, anchor in zip(report.variants, row_anchors(report), strict=True)
@@ -47,6 +50,11 @@ def contents(report: Report) -> Mapping[str, object] | None:
         "kinds": list(dict.fromkeys(str(f.kind) for result in report.variants for f in result.findings)),
         "legend": content.legend(report),
     }
+
+
+def _first_finding(result: VariantResult) -> str | None:
+    groups = content.groups_of(result, known=False) or content.groups_of(result, known=True)
+    return anchor_of(groups[0].first) if groups else None
 
 
 def _by_reason(groups: list[FindingGroup]) -> tuple[tuple[str, tuple[FindingGroup, ...]], ...]:

@@ -9,8 +9,8 @@ from markupsafe import Markup
 from softcheck.report import content
 from softcheck.report.model import Bin, Report, VariantResult
 from softcheck.report.page.axis import Axis, logarithmic, power
+from softcheck.report.page.reference import reference_of
 from softcheck.report.page.svg import Chart
-from softcheck.report.speed_build import TORCH
 
 _ROOM = 3
 """Octaves that the axis shows beyond the errors of the kernels without findings; larger errors share one bar."""
@@ -36,7 +36,7 @@ def contents(report: Report) -> Mapping[str, object] | None:
         shown = [result for result in results if result.histogram]
         if shown:
             groups.append(_group(dtype, shown))
-    return {"groups": groups, "reference": TORCH} if groups else None
+    return {"groups": groups} if groups else None
 
 
 def _group(dtype: str, results: Sequence[VariantResult]) -> HistogramGroup:
@@ -46,17 +46,20 @@ def _group(dtype: str, results: Sequence[VariantResult]) -> HistogramGroup:
     first = min(_octave(result.histogram[0].below) for result in results)
     shares = {result.name: _shares(result.histogram, last) for result in results}
     y = logarithmic("share of elements", [share for of in shares.values() for share in of.values()])
-    reference = shares.get(TORCH)
+    references = [reference_of(result, results) for result in results]
     panels = [
-        (content.one_line(result.name), _panel(result, shares[result.name], reference, y, (first, last)))
-        for result in results
+        (
+            content.one_line(result.name),
+            _panel(result, shares[result.name], None if behind is None else shares[behind.name], y, (first, last)),
+        )
+        for result, behind in zip(results, references, strict=True)
     ]
     edges = range(first, last + 2)
     heading = ["variant", *(f"< {power(2, k)}" if k <= last else "more" for k in edges)]
     rows = [
         [content.one_line(name), *(f"{of[k]:.3g}" if k in of else "0" for k in edges)] for name, of in shares.items()
     ]
-    return HistogramGroup(dtype, panels, heading, rows, reference is not None)
+    return HistogramGroup(dtype, panels, heading, rows, any(references))
 
 
 def _panel(
@@ -74,12 +77,12 @@ def _panel(
     for octave, share in shares.items():
         edge = f"below {power(2, octave)} ULP" if octave <= last else f"from {power(2, last)} ULP on"
         chart.box((octave - 1, y.low), (octave, share), "series-1", title=f"{edge}: {share:.3g}", gap=1)
-    if reference is not None and result.name != TORCH:
+    if reference is not None:
         end = max(reference)
         steps = [(float(k), reference.get(k + 1, y.low)) for k in range(first - 1, end)]
         chart.line([*steps, (float(end), y.low)], "series-2", step=True)
     if first <= -1 <= last:
-        chart.rule("0.5", x=-1)
+        chart.rule("0.5", x=-1, before=True)
     return chart.svg(
         f"ULP errors of {content.one_line(result.name)}, {result.dtype}", "the table below holds the shares"
     )

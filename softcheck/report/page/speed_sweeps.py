@@ -7,11 +7,10 @@ from itertools import groupby
 from markupsafe import Markup
 
 from softcheck.report import content
-from softcheck.report.model import Report, SpeedReport
+from softcheck.report.model import SpeedReport
 from softcheck.report.page.axis import Axis, linear, logarithmic
 from softcheck.report.page.svg import Chart
 from softcheck.report.plots.data import COPY, Series, Sweep, sweeps
-from softcheck.report.speed_build import TORCH
 
 _MANY_SIZES = 12
 """Sizes from which on a line carries no dots."""
@@ -25,14 +24,15 @@ class SweepPanels:
     panels: list[tuple[str, Markup]]
 
 
-def contents(result: Report | SpeedReport) -> Mapping[str, object] | None:
+def contents(report: SpeedReport) -> Mapping[str, object] | None:
     """The panels of each sweep; None where no sizes make a sweep."""
     groups = []
-    for sweep in sweeps([result]):
+    for sweep in sweeps([report]):
         behind = [(series, "muted") for series in sweep.speed if series.name == COPY]
-        groups.append(_panels(sweep, "GB/s", sweep.speed, behind))
-        groups.append(_panels(sweep, "max ULP of the timed input", sweep.ulp, []))
-    return {"groups": groups, "reference": TORCH, "copy": COPY} if groups else None
+        for what, drawn, other in (("GB/s", sweep.speed, behind), ("max ULP of the timed input", sweep.ulp, [])):
+            reference = [(series, "series-2") for series in drawn if series.name == report.reference]
+            groups.append(_panels(sweep, what, drawn, [*other, *reference]))
+    return {"groups": groups, "reference": content.one_line(report.reference), "copy": COPY} if groups else None
 
 
 def _panels(sweep: Sweep, what: str, drawn: tuple[Series, ...], behind: list[tuple[Series, str]]) -> SweepPanels:
@@ -40,7 +40,6 @@ def _panels(sweep: Sweep, what: str, drawn: tuple[Series, ...], behind: list[tup
     x = _sizes(sweep.axis, sweep.at)
     values = [value for series in drawn for value in series.values if value is not None]
     y = linear(what, values) if what == "GB/s" else logarithmic(what, values)
-    behind = [*behind, *((series, "series-2") for series in drawn if series.name == TORCH)]
     panels = []
     for series in drawn:
         if series.name == COPY:

@@ -86,6 +86,24 @@ class Chart:
             tag("rect", *said, class_=f"box {cls}", x=min(x1, x2), y=min(y1, y2), width=wide, height=high)
         )
 
+    def squares(self, places: Iterable[Point], cls: str, *, side: float, title: str) -> None:
+        """Many points as squares of some pixels, in one element."""
+        half = side / 2
+        path = "".join(
+            f"M{x - half:.1f},{y - half:.1f}h{side:g}v{side:g}h-{side:g}z"
+            for x, y in (self.place(*point) for point in places)
+        )
+        if path:
+            self._marks.append(tag("path", tag("title", title), class_=f"box {cls}", d=path))
+
+    def outline(self, corners: Sequence[Point], cls: str, label: str) -> None:
+        """A polygon without filling, with a label in its upper left corner."""
+        placed = [self.place(*corner) for corner in corners]
+        path = "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in placed) + "z"
+        self._marks.append(tag("path", class_=cls, d=path))
+        x, y = min(placed, key=lambda corner: corner[0] + corner[1])
+        self.write(x + 3, y + 13, label, cls="muted")
+
     def rule(
         self, label: str, *, x: float | None = None, y: float | None = None, cls: str = "muted", before: bool = False
     ) -> None:
@@ -168,7 +186,7 @@ _Box = tuple[float, float, float, float]
 def _around(x: float, y: float, wide: float) -> list[_Box]:
     """Places for a label, the nearest first: beside its point, above, below, and further away."""
     spots = []
-    for away in range(8):
+    for away in range(12):
         for down in (0, -_LINE * away, _LINE * away):
             middle = y + down
             spots.append((x + 9, middle - 7, x + 9 + wide, middle + 7))

@@ -21,6 +21,8 @@ _FEW = 20
 _NEAR = 1.4
 """Ratio of two sizes on a logarithmic axis below which their ticks would touch."""
 _PANELS = 4
+_EDGES = 8
+"""Ticks at edges of bins."""
 _COPY_LOOK: dict[str, Any] = {"color": "0.0", "linewidth": 2.5, "alpha": 0.35}
 
 
@@ -81,17 +83,19 @@ def pareto(field: Field, folder: Path) -> list[Path]:
 
 def histogram(dtype: str, bins: Mapping[str, tuple[Bin, ...]], folder: Path) -> list[Path]:
     """Share of elements by ULP error, a panel per variant on the same axes."""
-    edges = sorted({b.below for found in bins.values() for b in found})
+    edges = [math.log2(b.below) for found in bins.values() for b in found]
+    lowest, highest = math.floor(min(edges)), math.ceil(max(edges))
+    ticks = range(lowest, highest + 1, -(-(highest - lowest + 1) // _EDGES))
     rows = -(-len(bins) // _PANELS)
     drawn = style.figure(_PANELS * 2.6, 1.0 + rows * 1.9)
     panels = drawn.subplots(rows, _PANELS, sharex=True, sharey=True, squeeze=False)
     shares = {name: _shares(found) for name, found in bins.items()}
     for axes, (name, share) in zip(panels.flat, shares.items(), strict=False):
-        axes.bar(range(len(edges)), [share.get(e, 0.0) for e in edges], width=0.85, color="#0072b2")
+        # A bin ends at its edge.
+        axes.bar([math.log2(e) for e in share], list(share.values()), width=-0.85, align="edge", color="#0072b2")
         axes.set_title(name, fontsize=8)
         axes.tick_params(labelsize=7)
-        step = max(1, len(edges) // 6)
-        axes.set_xticks(range(0, len(edges), step), [_edge(e) for e in edges[::step]], rotation=60)
+        axes.set_xticks(ticks, [power(2, exponent) for exponent in ticks], rotation=60)
     _log(panels[0, 0], [value for share in shares.values() for value in share.values()])
     for axes in panels.flat[len(bins) :]:
         axes.set_axis_off()
@@ -103,14 +107,6 @@ def histogram(dtype: str, bins: Mapping[str, tuple[Bin, ...]], folder: Path) -> 
 def _shares(bins: tuple[Bin, ...]) -> dict[float, float]:
     total = sum(b.elements for b in bins)
     return {b.below: b.elements / total for b in bins}
-
-
-def _edge(edge: float) -> str:
-    """The edge of a bin: a power of two as people write it."""
-    fraction, exponent = math.frexp(edge)
-    if 0.25 <= edge <= 4096:
-        return number(edge)
-    return power(2, exponent - 1) if fraction == 0.5 else f"{edge:.0e}"
 
 
 def _log(axes: "Axes", values: Sequence[float | None]) -> None:

@@ -1,0 +1,194 @@
+"""The backward of softmax, y (g - sum y g), and of log-softmax, g - e^y sum g, for an output y and its gradient g.
+
+Both operands are made from a matrix of logits: y is the output for it, rounded to the format, and g is drawn from each row's bits.
+Their bounds are derived in docs/bounds.md, section 25, with the sizes of the terms as the unit, since the differences cancel.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oracles.float64 import summation_depth
+from oracles.formats import FLOAT64, Format, Values
+from oracles.reference import FullyMasked, Reference
+from softcheck.errors import UsageError
+from softcheck.operations.bounds import Bounds, Model, depth
+from softcheck.operations.drawn import of_elements, of_rows
+from softcheck.operations.log_softmax import half_ulp
+from softcheck.operations.operation import Arguments, Operand, Operation
+from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
+from softcheck.operations.softmax import SOFTMAX
+from softcheck.operations.ulp import Scaled
+
+if TYPE_CHECKING:
+    import torch
+
+_UNIT = 2.0**-53
+_SECOND_ORDER = 1.0 + 2.0**-8
+"""Covers products of errors, each of which is below 2^-10."""
+
+_FORWARD: "Mapping[str, Callable[[torch.Tensor], torch.Tensor]]" = {
+    "softmax_backward": lambda x: _torch().softmax(x, dim=-1),
+    "log_softmax_backward": lambda x: _torch().log_softmax(x, dim=-1),
+}
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def grads_of(x: "torch.Tensor") -> "torch.Tensor":
+    """An output gradient for each row, in the matrix's dtype.
+
+    Of eight rows four vary, and one each is 1 throughout, is another number throughout, has alternating signs and large numbers,
+    and is 0 but in one column.
+    """
+    import torch
+
+    bits, drawn = of_elements(x), of_rows(x)
+    varying = ((bits >> 39).to(torch.float64) - 2**23) / 2**23
+    column = torch.arange(x.shape[1], device=x.device)
+    kind = ((drawn >> 40) & 7)[:, None]
+    one = (drawn >> 8) % max(1, x.shape[1])
+    signs = torch.where(column % 2 == 0, 100.0, -100.0)
+    kinds = (torch.ones_like(varying), varying[:, :1].expand_as(varying), signs + varying)
+    found = varying
+    for number, other in enumerate((*kinds, torch.where(column == one[:, None], varying, 0.0))):
+        found = torch.where(kind == number, other, found)
+    return found.to(x.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    name: str
+
+    @property
+    def is_logarithm(self) -> bool:
+        return self.name == "log_softmax_backward"
+
+    def make(self, x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
+        makers: dict[str, Callable[[], Any]] = {
+            "y": lambda: _FORWARD[self.name](x.detach().double()).to(x.dtype).contiguous(),
+            "grad": lambda: grads_of(x),
+        }
+        return {name: maker() for name, maker in makers.items() if name in names}
+
+    def operands(self, values: Values, fmt: Format) -> tuple[Values, Values]:
+        """The outputs and gradients of a matrix of values, as a call gets them, in float64."""
+        if fmt == FLOAT64:
+            raise UsageError(f"{self.name} is judged in formats of up to 32 bits; leave float64 out of the dtypes")
+        import torch
+
+        x = torch.from_numpy(np.ascontiguousarray(values)).to(getattr(torch, fmt.name))
+        made = self.make(x, frozenset({"y", "grad"}))
+        return made["y"].double().numpy(), made["grad"].double().numpy()
+
+    def factors(self, values: Values, fmt: Format) -> tuple[Values, Values, Values]:
+        """p, the terms of the sum, and g: the answer is p (g - sum) or g - p sum."""
+        y, g = self.operands(values, fmt)
+        return (np.exp(y), g, g) if self.is_logarithm else (y, y * g, g)
+
+    def answer(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
+        """In float64, whose own error is that of the sum and of some roundings: products of two such numbers are exact."""
+        p, terms, g = self.factors(values, fmt)
+        with np.errstate(invalid="ignore", over="ignore"):
+            total, sizes = (part.sum(axis=1, keepdims=True) for part in (terms, np.abs(terms)))
+            return self.reference(values, (p, total, g), summation_depth(values.shape[1]) * sizes)
+
+    def prove(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
+        """With sums that are rounded once (Shewchuk, Discrete and Computational Geometry 18, 1997)."""
+        p, terms, g = self.factors(values, fmt)
+        total = np.array([[math.fsum(row) if np.isfinite(row).all() else np.nan] for row in terms])
+        return self.reference(values, (p, total, g), np.abs(total))
+
+    def reference(self, values: Values, factors: tuple[Values, Values, Values], of_sum: Values) -> Reference:
+        """From p, the sum and g; ``of_sum`` is the sum's error in units of 2^-53."""
+        p, total, g = factors
+        ordinary = np.isfinite(values.max(axis=1, keepdims=True, initial=-np.inf))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            if self.is_logarithm:
+                high = g - p * total
+                off = _UNIT * (p * of_sum + 8 * p * np.abs(total) + np.abs(high))
+            else:
+                high = p * (g - total)
+                off = _UNIT * (p * of_sum + 2 * p * np.abs(g - total))
+            high = np.where(ordinary, high, np.nan)
+            relative = np.where(ordinary & (high != 0) & (p > 0), off / np.abs(high), 0.0)
+        return Reference(high, np.zeros(high.shape), np.zeros(high.shape, dtype=np.int64), relative, 0.0)
+
+    def decimal(self, row: Values, column: int, fmt: Format, masked: FullyMasked) -> str:
+        return f"{self.prove(row[None], fmt, masked).high[0, column]:.17g}"
+
+    def scale(self, values: Values, _answers: Values, fmt: Format) -> Values:
+        p, terms, g = self.factors(values, fmt)
+        sizes = np.abs(terms).sum(axis=1, keepdims=True)
+        found: Values = np.abs(g) + p * sizes if self.is_logarithm else p * (np.abs(g) + sizes)
+        return found
+
+    def bounds(self, values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            y, g = self.operands(values, exact.fmt)
+            p, terms, _ = self.factors(values, exact.fmt)
+            sizes, total = np.abs(terms).sum(axis=1, keepdims=True), np.abs(terms.sum(axis=1, keepdims=True))
+            of_sum = (depth(values.shape[1], model.lanes) * model.addition + 4 * model.roundoff) * sizes
+            least = model.underflow * (1 + np.abs(g).max(axis=1, keepdims=True, initial=0.0)) * values.shape[1]
+            if self.is_logarithm:
+                of_exponential = (
+                    (model.exponent * np.where(np.isfinite(y), -y, 0.0) + model.exponential) * p * (total + of_sum)
+                )
+                error = of_exponential + p * of_sum + 4 * model.roundoff * (np.abs(g) + p * sizes)
+            else:
+                # torch's CUDA kernel takes the products y g rounded to the format.
+                products = exact.fmt.unit_roundoff * p * np.abs(g)
+                error = p * of_sum + 4 * model.roundoff * p * (np.abs(g) + sizes)
+                error += products + p * products.sum(axis=1, keepdims=True)
+            error = error * _SECOND_ORDER + least
+            rounding = half_ulp(np.abs(answers) + error, exact.fmt)
+            elements = (error + rounding if model.rounds_result else error) / exact.ulp
+            elements = np.minimum(elements, np.finfo(np.float64).max)
+        return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(values), np.inf))
+
+    def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
+        import torch
+
+        made = self.make(x, frozenset({"y", "grad"}))
+        backward = getattr(torch.ops.aten, f"_{self.name}_data")
+        found: torch.Tensor = backward(made["grad"], made["y"], -1, x.dtype)
+        return found
+
+
+def _operation(name: str, unit: str) -> Operation:
+    of_rows_ = _Backward(name)
+    matrix = ("rows", "columns")
+    return Operation(
+        name=name,
+        operands=(Operand("grad", matrix), Operand("y", matrix)),
+        outputs=(Operand("dx", matrix),),
+        families=SOFTMAX.families,
+        relations=(),
+        answer=of_rows_.answer,
+        prove=of_rows_.prove,
+        decimal=of_rows_.decimal,
+        bounds=of_rows_.bounds,
+        rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
+        yardstick=of_rows_.yardstick,
+        arguments=Arguments(
+            words={
+                "grad grad_output grad_out grad_y dy do dout g gy output_grad grad_outputs": ("grad",),
+                "y output outputs p probs softmax_output softmax_out s result": ("y",),
+            },
+            make=of_rows_.make,
+            trial=lambda x, _names: x,
+        ),
+        scale=of_rows_.scale,
+        scale_text=unit,
+    )
+
+
+SOFTMAX_BACKWARD = _operation("softmax_backward", "of y (|g| + sum |y g|)")
+LOG_SOFTMAX_BACKWARD = _operation("log_softmax_backward", "of |g| + e^y sum |g|")

@@ -1,0 +1,42 @@
+"""Numbers drawn from a row's own bits, by arithmetic of integers that is the same in numpy and on every device.
+
+Operands of a row are made of them, so that the row keeps them wherever it stands and whoever judges it.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+_ODD = 0x9E3779B97F4A7C15 - (1 << 64)
+"""The golden ratio in 64 bits (Knuth, TAOCP 3, 6.4), as a signed number."""
+
+
+def finite(x: "torch.Tensor") -> "torch.Tensor":
+    """The matrix in float64, with 0 for NaN, whose payload devices may change."""
+    import torch
+
+    numbers = x.detach().to(torch.float64)
+    return torch.where(numbers.isnan(), 0.0, numbers)
+
+
+def of_rows(x: "torch.Tensor") -> "torch.Tensor":
+    """63 random bits for each row of a matrix, int64 [rows]; equal rows of any format have equal ones."""
+    import torch
+
+    weights = (2 * torch.arange(x.shape[1], device=x.device) + 1) * _ODD
+    bits = _mixed(finite(x).contiguous().view(torch.int64)) * weights
+    return _mixed(bits.sum(dim=1)) & 0x7FFFFFFFFFFFFFFF
+
+
+def of_elements(x: "torch.Tensor") -> "torch.Tensor":
+    """63 random bits for each element, int64 [rows, columns], from its row's bits and its column."""
+    import torch
+
+    columns = (2 * torch.arange(x.shape[1], device=x.device) + 1) * _ODD
+    return _mixed(_mixed(of_rows(x)[:, None] + columns)) & 0x7FFFFFFFFFFFFFFF
+
+
+def _mixed(bits: "torch.Tensor") -> "torch.Tensor":
+    bits = (bits ^ (bits >> 29)) * _ODD
+    return bits ^ (bits >> 32)

@@ -1,0 +1,101 @@
+"""The backwards of softmax and log-softmax: torch's own, and one block per row."""
+
+import torch
+import triton.language as tl
+
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.variants.builtin._common import MAX_BLOCK, block_and_warps, jit, new_output
+from softcheck.variants.declaration import Traffic, variant
+
+_CALL = "f(grad, y)"
+
+
+@variant(
+    operation="softmax_backward",
+    call=_CALL,
+    description="torch's kernel behind the backward of torch.softmax",
+    provenance="PyTorch",
+)
+def torch_softmax_backward(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
+    dx: torch.Tensor = torch.ops.aten._softmax_backward_data(grad, y, -1, y.dtype)  # noqa: SLF001 - the operator's name
+    return dx
+
+
+@variant(
+    operation="log_softmax_backward",
+    call=_CALL,
+    description="torch's kernel behind the backward of torch.log_softmax",
+    provenance="PyTorch",
+)
+def torch_log_softmax_backward(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
+    dx: torch.Tensor = torch.ops.aten._log_softmax_backward_data(grad, y, -1, y.dtype)  # noqa: SLF001 - as above
+    return dx
+
+
+@jit
+def _one_block_kernel(
+    dx: tl.tensor,
+    grad: tl.tensor,
+    y: tl.tensor,
+    grad_row_stride: tl.tensor,
+    grad_column_stride: tl.tensor,
+    y_row_stride: tl.tensor,
+    y_column_stride: tl.tensor,
+    columns: tl.tensor,
+    LOGARITHM: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK).to(tl.int64)
+    inside = column < columns
+    g = tl.load(grad + row * grad_row_stride + column * grad_column_stride, mask=inside, other=0.0).to(tl.float32)
+    of_row = y + row * y_row_stride + column * y_column_stride
+    if LOGARITHM:
+        probability = tl.exp(tl.load(of_row, mask=inside, other=-float("inf")).to(tl.float32))
+        found = g - probability * tl.sum(g, axis=0)
+    else:
+        probability = tl.load(of_row, mask=inside, other=0.0).to(tl.float32)
+        found = probability * (g - tl.sum(probability * g, axis=0))
+    tl.store(dx + row * columns + column, found, mask=inside)
+
+
+def _launched(grad: torch.Tensor, y: torch.Tensor, *, logarithm: bool) -> torch.Tensor:
+    dx = new_output(y)
+    if dx.numel():
+        rows, columns = y.shape
+        block, warps = block_and_warps(columns)
+        strides = (*grad.stride(), *y.stride())
+        _one_block_kernel[(rows,)](dx, grad, y, *strides, columns, logarithm, block, num_warps=warps)
+    return dx
+
+
+@variant(
+    operation="softmax_backward",
+    call=_CALL,
+    max_columns=MAX_BLOCK,
+    batch_invariant=True,
+    description="one program per row, block of the next power of two; products and their sum in float32",
+    provenance="common practice",
+    traffic=Traffic(reads=2, writes=1),
+    arithmetic=Arithmetic(),
+)
+def softmax_backward_one_block(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
+    return _launched(grad, y, logarithm=False)
+
+
+@variant(
+    operation="log_softmax_backward",
+    call=_CALL,
+    max_columns=MAX_BLOCK,
+    batch_invariant=True,
+    description="one program per row, block of the next power of two; the sum of gradients in float32",
+    provenance="common practice",
+    traffic=Traffic(reads=2, writes=1),
+    arithmetic=Arithmetic(),
+)
+def log_softmax_backward_one_block(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
+    return _launched(grad, y, logarithm=True)

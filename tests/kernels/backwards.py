@@ -1,0 +1,49 @@
+"""Backwards of softmax and log-softmax, right and wrong."""
+
+import torch
+
+
+def softmax_backward(dy, y):
+    dy, wide = dy.float(), y.float()
+    return (wide * (dy - (wide * dy).sum(-1, keepdim=True))).to(y.dtype)
+
+
+def in_another_order(grad_output, output):
+    return softmax_backward(grad_output, output)
+
+
+def into_memory(grad, probs, out):
+    out.copy_(softmax_backward(grad, probs))
+
+
+def without_the_last_column(dy, y):
+    dy, wide = dy.float(), y.float()
+    return (wide * (dy - (wide * dy)[:, :-1].sum(-1, keepdim=True))).to(y.dtype)
+
+
+def without_the_mean(dy, y):
+    return y * (1 - y) * dy
+
+
+def for_gradients_of_one(dy, y):
+    return softmax_backward(torch.ones_like(dy), y)
+
+
+def sum_of_the_first_row(dy, y):
+    dy, wide = dy.float(), y.float()
+    return (wide * (dy - (wide * dy)[:1].sum(-1, keepdim=True))).to(y.dtype)
+
+
+def log_softmax_backward(dy, y):
+    dy = dy.float()
+    return (dy - y.float().exp() * dy.sum(-1, keepdim=True)).to(y.dtype)
+
+
+def of_the_mean(dy, y):
+    dy = dy.float()
+    return (dy - y.float().exp() * dy.mean(-1, keepdim=True)).to(y.dtype)
+
+
+def takes_the_output_for_probabilities(dy, y):
+    dy = dy.float()
+    return (dy - y.float() * dy.sum(-1, keepdim=True)).to(y.dtype)

@@ -1,0 +1,135 @@
+"""Backwards as operations of their own: oracles, bounds, and functions that are right and wrong."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from oracles.formats import FLOAT16, FLOAT32, FLOAT64
+from softcheck.cli.main import cli
+from softcheck.errors import UsageError
+from softcheck.operations.backward import grads_of
+from softcheck.operations.registry import operation
+from softcheck.variants.registry import load
+
+KERNELS = Path(__file__).parents[1] / "kernels" / "backwards.py"
+NAMES = ("softmax_backward", "log_softmax_backward")
+
+
+def given(name, values, dtype):
+    made = operation(name).arguments.make(torch.from_numpy(values).to(dtype), frozenset({"y", "grad"}))
+    return made["y"].double().numpy(), made["grad"].double().numpy()
+
+
+def exact_row(name, y, g):
+    with mpmath.workdps(60):
+        p = [mpmath.exp(mpmath.mpf(one)) if name.startswith("log") else mpmath.mpf(one) for one in y]
+        g = [mpmath.mpf(one) for one in g]
+        if name.startswith("log"):
+            return [grad - one * mpmath.fsum(g) for one, grad in zip(p, g, strict=True)]
+        total = mpmath.fsum(one * grad for one, grad in zip(p, g, strict=True))
+        return [one * (grad - total) for one, grad in zip(p, g, strict=True)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("fmt", "dtype"), [(FLOAT32, torch.float32), (FLOAT16, torch.float16)])
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0])
+def test_oracles_keep_their_stated_error(name, fmt, dtype, spread):
+    values = np.random.default_rng(0).normal(0, spread, (24, 33)).astype(np.float16).astype(np.float64)
+    values[1, ::2] = -np.inf
+    y, g = given(name, values, dtype)
+    for answer in (operation(name).answer(values, fmt, "nan"), operation(name).prove(values, fmt, "nan")):
+        for row in range(len(values)):
+            for column, expected in enumerate(exact_row(name, y[row], g[row])):
+                with mpmath.workdps(60):
+                    found = mpmath.mpf(answer.high[row, column])
+                    size = 2.0**-53 * (abs(mpmath.mpf(g[row, column])) + np.abs(g[row]).sum())
+                    allowed = answer.relative_error[row, column] * abs(found)
+                    # Next to 0 the stated error is one of the terms.
+                    assert abs(found - expected) <= max(allowed * (1 + mpmath.mpf(2) ** -40), 0 if found else 40 * size)
+
+
+def test_a_row_keeps_its_gradients_wherever_it_stands_and_they_are_of_every_kind():
+    x = torch.randn(400, 33, generator=torch.Generator().manual_seed(0)).half()
+    grads = grads_of(x)
+    assert torch.equal(grads_of(x.flip(0)[:40]), grads.flip(0)[:40])
+    assert torch.equal(grads_of(x.float()[:40]).half(), grads[:40])
+    spread = grads.float().std(dim=1)
+    assert (spread == 0).sum() > 40
+    assert (spread > 90).sum() > 20
+    assert ((grads != 0).sum(dim=1) == 1).sum() > 20
+    assert (spread.sub(0.57).abs() < 0.2).sum() > 100
+
+
+def reported(name, computed, *options, dtype="float32"):
+    arguments = ["report", "--variant", f"{KERNELS}:{name}", "--operation", computed, "--dtype", dtype]
+    found = CliRunner().invoke(cli, [*arguments, "--device", "interpreter", "--format", "json", *options])
+    return found.exit_code, json.loads(found.stdout)["variants"][0]
+
+
+FAMILIES = ("--family", "normal", "--family", "padding", "--family", "ties", "--family", "rows")
+
+
+@pytest.mark.parametrize(
+    ("name", "computed", "call"),
+    [
+        ("softmax_backward", "softmax_backward", "f(grad, y)"),
+        ("in_another_order", "softmax_backward", "f(grad, y)"),
+        ("into_memory", "softmax_backward", "f(grad, y, out)"),
+        ("log_softmax_backward", "log_softmax_backward", "f(grad, y)"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_right_functions_pass(name, computed, call, dtype):
+    variant = load(f"{KERNELS}:{name}@operation={computed}")
+    assert variant.function(torch.zeros(2, 3)).shape == (2, 3)
+    assert variant.call == call
+    code, result = reported(name, computed, *FAMILIES, dtype=dtype)
+    assert (code, result["findings"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "computed"),
+    [
+        ("without_the_last_column", "softmax_backward"),
+        ("without_the_mean", "softmax_backward"),
+        ("for_gradients_of_one", "softmax_backward"),
+        ("sum_of_the_first_row", "softmax_backward"),
+        ("of_the_mean", "log_softmax_backward"),
+        ("takes_the_output_for_probabilities", "log_softmax_backward"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_wrong_functions_are_found(name, computed, dtype):
+    code, result = reported(name, computed, *FAMILIES, dtype=dtype)
+    assert code == 1
+    assert "ulp_exceeds_bound" in {finding["kind"] for finding in result["findings"]}
+
+
+@pytest.mark.parametrize("computed", NAMES)
+def test_built_in_variants_keep_their_bounds(computed):
+    found = CliRunner().invoke(
+        cli, ["report", "--operation", computed, "--device", "interpreter", "--format", "json", *FAMILIES]
+    )
+    assert found.exit_code == 0, found.output
+    verdicts = {(row["dtype"], row["verdict"]) for row in json.loads(found.stdout)["variants"]}
+    assert verdicts == {*((dtype, "pass") for dtype in ("float16", "bfloat16", "float32")), ("float64", "unsupported")}
+
+
+def test_a_known_answer():
+    """By hand: y = (1/4, 3/4) and g = (1, 0) give y (g - 1/4) = (3/16, -3/16)."""
+    y, g = (Fraction(1, 4), Fraction(3, 4)), (Fraction(1), Fraction(0))
+    total = sum(a * b for a, b in zip(y, g, strict=True))
+    assert [float(a * (b - total)) for a, b in zip(y, g, strict=True)] == [
+        pytest.approx(float(one)) for one in exact_row("softmax_backward", (0.25, 0.75), (1.0, 0.0))
+    ]
+
+
+def test_float64_is_refused():
+    with pytest.raises(UsageError, match="leave float64 out"):
+        operation("softmax_backward").answer(np.zeros((1, 2)), FLOAT64, "nan")

@@ -1,0 +1,50 @@
+"""Findings, curves and maps in a real browser: a link opens a finding, its lines are copied, and all can be read by all."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+from test_page_details import detailed
+
+from softcheck.report.formats import render
+
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe: pip install -e '.[test]'")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(opened, scheme):
+    tab = opened(render(detailed(), "html"), color_scheme=scheme)
+    for details in tab.locator("details").all():
+        details.evaluate("each => { each.open = true }")
+    found = axe.Axe().run(tab)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_a_link_to_a_folded_finding_opens_it(opened):
+    report = detailed()
+    folded = report.variants[1].findings[1]
+    tab = opened(render(report, "html"), f"#finding-{folded.id}")
+    line = tab.locator(f"#finding-{folded.id}")
+    assert line.is_visible()
+    assert "5 of 9 widths tried" in line.inner_text()
+    others = tab.locator(".finding details:not([open])")
+    assert others.count() > 0
+
+
+def test_the_lines_of_a_finding_are_copied(opened):
+    report = detailed()
+    first = report.variants[1].findings[0]
+    tab = opened(render(report, "html"), permissions=["clipboard-read", "clipboard-write"])
+    page = tab.locator(f"#finding-{first.id}")
+    page.get_by_role("button", name="copy the lines that call it by hand").click()
+    copied = tab.evaluate("navigator.clipboard.readText()")
+    assert copied.strip() == page.locator("pre").first.inner_text().strip()
+    assert "torch.tensor([[0x0000, 0x3c00, 0xfc00, 0xbc00]]" in copied
+
+
+def test_charts_and_maps_fit_a_telephone(opened):
+    tab = opened(render(detailed(), "html"), viewport={"width": 400, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 400
+    assert tab.locator("#curves svg").first.evaluate("each => each.getBoundingClientRect().width") <= 400

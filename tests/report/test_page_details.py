@@ -1,0 +1,228 @@
+"""The page's findings, error curves and maps of shapes hold what the report holds, and nothing that a text slips in."""
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from page_elements import Elements
+from sample_reports import FAILING, INTERPRETED, PASSING
+from test_page import RESULTS, TEXTS
+
+from softcheck.contract import Surroundings
+from softcheck.errors import UsageError
+from softcheck.probes.outcome import SeenRegime
+from softcheck.probes.shape_plan import Shape
+from softcheck.probes.shape_predicate import describe_shapes
+from softcheck.report import formats
+from softcheck.report.figures import NOT_MEASURED
+from softcheck.report.json_format import load_any, parse
+from softcheck.report.model import ErrorPeak
+from softcheck.report.page.finding_pages import ELEMENT_COLUMNS
+from softcheck.report.page.regions import region
+from softcheck.report.reproduce import bits_command
+
+AROUND = Surroundings(
+    first_column=1,
+    inputs="3c00 fc00 bc00",
+    outputs="3b00 3c00 2c00",
+    exact="0.8807970779778824 0 0.11920292202211755",
+    ulps="12.5 - 1",
+    bounds="0.5 - 0.6",
+    row="0000 3c00 fc00 bc00",
+)
+PEAKS = tuple(
+    ErrorPeak(below=below, ulp=ulp, bound=4.0, share=min(ulp / 4, 1e300))
+    for below, ulp in ((2.0**-10, 0.5), (1.0, 2.0), (1024.0, 0.0), (None, 1e308))
+)
+COLUMNS = tuple(ErrorPeak(below=float(2**k), ulp=0.5 * k, bound=4.0, share=0.3 * k) for k in range(12))
+REGIMES = (
+    SeenRegime(words="columns <= 1024", launches=("kernel(BLOCK=1024)",)),
+    SeenRegime(words="rows >= 8 and columns > 1024", launches=("tiled(BLOCK=1024)",), narrowest=(8, 1025)),
+    SeenRegime(words="odd columns > 1024"),
+)
+
+
+def detailed(text="kind"):
+    """A report with everything that a run keeps for the page; ``text`` stands wherever a user's may."""
+    first, *rest = FAILING.findings
+    around = msgspec.structs.replace(AROUND, inputs=f"3c00 {text}", row=f"{text} 3c00", exact=f"{text} 0.5 0.5")
+    found = (
+        msgspec.structs.replace(first, around=around if text != "kind" else AROUND, column=2),
+        msgspec.structs.replace(
+            rest[0], case="probe/sizes/columns-1-100", message=f"{text} > 512 (5 of 9 widths tried); at N = 513: wrong"
+        ),
+        rest[1],
+        msgspec.structs.replace(rest[2], save=bits_command("a.py:f", "float16", f"3c00 {text}; 0000"), script=text),
+        *rest[3:],
+    )
+    failing = msgspec.structs.replace(
+        FAILING,
+        findings=found,
+        error_by_distance=PEAKS,
+        error_by_column=COLUMNS,
+        judged_shapes={"ulp_exceeds_bound": "2x513-520 4x1024", text: "2x513 1x7", "right": "1x1-6 0x3 2x512"},
+        seen_regimes=tuple(msgspec.structs.replace(regime, launches=(text,)) for regime in REGIMES),
+    )
+    torch = msgspec.structs.replace(
+        PASSING,
+        name="torch",
+        error_by_distance=PEAKS[:2],
+        error_by_column=COLUMNS[:3],
+        judged_shapes={"right": "2x1-9"},
+    )
+    return msgspec.structs.replace(INTERPRETED, variants=(torch, failing))
+
+
+def section(page, name):
+    return page.partition(f'<section id="{name}"')[2].partition("</section>")[0]
+
+
+def test_the_page_is_well_formed_and_each_finding_has_an_anchor():
+    report = detailed()
+    page = formats.render(report, "html")
+    elements = Elements(page)
+    ids = elements.values("id")
+    assert len(ids) == len(set(ids))
+    assert {f"finding-{f.id}" for row in report.variants for f in row.findings} <= set(ids)
+    assert {link.removeprefix("#") for link in elements.values("href")} <= set(ids)
+    for chart in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
+        ET.fromstring(chart)
+
+
+def test_a_finding_shows_its_elements_its_row_its_input_and_lines_to_copy():
+    part = section(formats.render(detailed(), "html"), "findings")
+    table = part.partition("<tbody>")[2].partition("</tbody>")[0]
+    rows = [re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row) for row in table.split("</tr>")[:-1]]
+    assert len(rows[0]) == len(ELEMENT_COLUMNS)
+    assert rows[0] == ["1", "<code>3c00</code>", "1", "<code>3b00</code>", "0.875", "0.8807970779778824", "12.5", "0.5"]
+    assert rows[1][-2:] == [NOT_MEASURED, NOT_MEASURED]
+    assert table.count('class="witness"') == 1
+    assert '<tr class="witness"><th scope="row" class="number">2<' in table
+    assert "the whole row, 4 columns" in part
+    assert "The smallest input found" in part
+    assert "[0x0000, 0x3c00, 0xfc00, 0xbc00]" in part
+    copied = Elements(part).values("data-copy")
+    assert any(text.startswith("softcheck report") for text in copied)
+    assert any(text.startswith("import os, torch\n") for text in copied)
+
+
+def test_one_answer_for_a_row_is_one_line_of_the_table():
+    report = detailed()
+    around = Surroundings(first_column=0, inputs="", outputs="3f8e0000", exact="1.25", ulps="3", bounds="2", row="3c00")
+    finding = msgspec.structs.replace(report.variants[1].findings[0], around=around, column=0)
+    row = msgspec.structs.replace(report.variants[1], findings=(finding,), operation="logsumexp")
+    part = section(formats.render(msgspec.structs.replace(report, variants=(row,)), "html"), "findings")
+    table = part.partition("<tbody>")[2].partition("</tbody>")[0]
+    cells = re.findall(r"<t[hd].*?>(.*?)</t[hd]>", table)
+    assert cells == ["0", "<code></code>", "", "<code>3f8e0000</code>", "1.109375", "1.25", "3", "2"]
+
+
+def test_curves_hold_each_variant_s_figures_and_torch_s_beside():
+    part = section(formats.render(detailed(), "html"), "curves")
+    charts = re.findall(r"<svg.*?</svg>", part, flags=re.DOTALL)
+    assert [chart.count('class="line') for chart in charts] == [2, 2, 3, 3]
+    assert ["series-2" in chart for chart in charts] == [False, False, True, True]
+    table = re.sub(r"<.*?>", " ", part.partition("<tbody>")[2].partition("</tbody>")[0])
+    assert "2 / 4 " in table
+    assert "1e+308 / 4, 1e+300" in table
+    assert [chart.count('class="cross fail"') for chart in charts] == [0, 0, 1, 8]
+    assert part.count("<figure>") == 2
+
+
+def test_a_line_of_a_curve_goes_through_its_figures():
+    part = section(formats.render(detailed(), "html"), "curves")
+    by_column = re.findall(r"<svg.*?</svg>", part, flags=re.DOTALL)[3]
+    path = re.search(r'class="line series-1" d="M(.*?)"', by_column)[1]
+    points = [tuple(map(float, point.split(","))) for point in path.split("L")]
+    # The vertical axis is logarithmic from 0.01 to 10 ULP; the horizontal one has a step for each bin.
+    steps = [b[0] - a[0] for a, b in pairwise(points)]
+    assert max(steps) - min(steps) < 0.3
+    bottom = points[0][1]
+    per_decade = (bottom - points[1][1]) / math.log10(0.5 / 0.01)
+    for k in range(1, 12):
+        assert bottom - points[k][1] == pytest.approx(per_decade * math.log10(0.5 * k / 0.01), abs=0.2)
+
+
+def test_a_map_counts_shapes_and_outlines_the_regimes_that_are_regions():
+    part = section(formats.render(detailed(), "html"), "shapes")
+    # One shape showed both kinds; shapes without elements are no marks.
+    for words in ("ulp_exceeds_bound (8)", "kind, ulp_exceeds_bound (1)", "kind (1)", "right (7)"):
+        assert f">{words}</span>" in part
+    assert part.count('class="outline"') == 2
+    assert part.count("<li>") == 1 + len(REGIMES)
+    assert f"{FAILING.findings[1].kind}: kind &gt; 512 (5 of 9 widths tried)" in part
+    assert "torch float16 (9 shapes to 2 rows and 9 columns)" in part
+
+
+@settings(max_examples=40)
+@given(TEXTS.filter(lambda text: text not in ("right", "refused")))
+def test_no_text_makes_an_element_or_an_attribute(text):
+    one = Elements(formats.render(detailed(text), "html"))
+    # Spaces part elements from each other; as many words make as many elements.
+    other = Elements(formats.render(detailed(" ".join("plain" for _ in text.split(" "))), "html"))
+    assert one.inside("script") == other.inside("script")
+    assert {tag for tag, _ in one.found} == {tag for tag, _ in other.found}
+    assert {name for _, attributes in one.found for name in attributes} == {
+        name for _, attributes in other.found for name in attributes
+    }
+    assert [link for link in one.values("href") if not link.startswith("#")] == []
+
+
+@given(
+    st.sets(st.builds(Shape, st.integers(1, 60), st.integers(1, 60)), min_size=2, max_size=30),
+    st.sampled_from([lambda s: s.rows >= 8 and s.columns > 20, lambda s: s.elements > 300, lambda s: s.columns <= 9]),
+)
+def test_an_outline_holds_the_shapes_of_its_words_and_no_others(shapes, holds):
+    inside = {shape for shape in shapes if holds(shape)}
+    if not inside or inside == shapes:
+        return
+    words = describe_shapes(shapes, inside)
+    corners = region(words, (-1.0, -1.0), (8.0, 8.0))
+    if corners is None:
+        return
+    for shape in shapes:
+        point = math.log2(shape.columns), math.log2(shape.rows)
+        pairs = zip(corners, [*corners[1:], *corners[:1]], strict=True)
+        turns = [(b[0] - a[0]) * (point[1] - a[1]) - (b[1] - a[1]) * (point[0] - a[0]) for a, b in pairs]
+        assert (bool(turns) and all(turn >= -1e-9 for turn in turns)) == (shape in inside), (words, shape)
+
+
+@pytest.mark.parametrize("words", ["odd columns", "rows = columns", "columns in 1, 2", "not (rows > 2)", "all shapes"])
+def test_words_that_name_no_region_have_no_outline(words):
+    assert region(words, (0.0, 0.0), (8.0, 8.0)) is None
+
+
+@pytest.mark.parametrize("text", ["2x", "ax3", "1x1-99999999999", "1x-2"])
+def test_shapes_that_can_t_be_read_are_an_error_that_says_so(text):
+    report = detailed()
+    broken = msgspec.structs.replace(
+        report, variants=(msgspec.structs.replace(report.variants[0], judged_shapes={"right": text}),)
+    )
+    saved = parse(formats.render(broken, "json"))
+    with pytest.raises(UsageError, match=re.escape(text)):
+        formats.render(saved, "html")
+
+
+def test_what_is_kept_comes_back_from_the_json():
+    report = detailed()
+    assert parse(formats.render(report, "json")) == report
+
+
+def test_reports_of_before_are_drawn_without_these_sections():
+    page = formats.render(load_any(RESULTS / "float16.json"), "html")
+    assert 'id="curves"' not in page
+    assert 'id="shapes"' not in page
+    assert page.count('class="finding"') > 5
+
+
+def test_a_verdict_in_the_table_leads_to_the_first_finding():
+    page = formats.render(detailed(), "html")
+    table = section(page, "figures")
+    first = detailed().variants[1].findings[0]
+    assert f'href="#finding-{first.id}">fail</a>' in table
+    assert f'<article class="finding" id="finding-{first.id}"' in page
