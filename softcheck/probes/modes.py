@@ -49,6 +49,7 @@ _CONTEXTS: tuple[dict[str, Callable[[str], AbstractContextManager[object]]], ...
         "torch.set_default_device(x.device)": torch.device,
     },
 )
+_KINDS = (*_CONTEXTS, {REQUIRES_GRAD})
 _BY_NAME = {name: context for group in _CONTEXTS for name, context in group.items()}
 
 
@@ -58,9 +59,9 @@ def modes(*, on_gpu: bool) -> list[list[str]]:
 
 
 def together(first: str, second: str) -> str:
-    """Returns the mode of a call in two modes, where both are contexts of different kinds; the second one else."""
-    kinds = [[number for number, group in enumerate(_CONTEXTS) if mode in group] for mode in (first, second)]
-    return f"{first}{_AND}{second}" if kinds[0] and kinds[1] and kinds[0] != kinds[1] else second
+    """Returns the mode of a call in two modes, where both are of different kinds and belong to one thread; else the second."""
+    kinds = [next((n for n, kind in enumerate(_KINDS) if mode in kind), None) for mode in (first, second)]
+    return second if None in kinds or kinds[0] == kinds[1] else f"{first}{_AND}{second}"
 
 
 def parts(mode: str) -> list[str]:
@@ -71,7 +72,7 @@ def parts(mode: str) -> list[str]:
 def in_mode(function: Function, mode: str) -> Function:
     """Returns the function as it is called in a mode; under autocast a wider output is rounded to the input's dtype.
 
-    torch's own softmax returns float32 under autocast. A mode that belongs to a whole history, ``GRAPH``, is none here.
+    torch's own softmax returns float32 under autocast. That an input requires a gradient is for the caller to see to. A mode that belongs to a whole history, ``GRAPH``, is none here.
     """
     if mode == THREAD:
         return lambda x: _in_thread(function, x)
@@ -83,13 +84,14 @@ def in_mode(function: Function, mode: str) -> Function:
         # Inductor's own code is another kernel; what the function does while it is traced is its own.
         compiled: Function = torch.compile(function, backend="eager", dynamic=False)
         return compiled
-    if not mode or mode == REQUIRES_GRAD:
+    contexts = [_BY_NAME[each] for each in parts(mode) if each in _BY_NAME]
+    if not contexts:
         return function
 
     def around(x: torch.Tensor) -> Any:
         with ExitStack() as stack:
-            for each in parts(mode):
-                stack.enter_context(_BY_NAME[each](x.device.type))
+            for context in contexts:
+                stack.enter_context(context(x.device.type))
             output = function(x)
         is_wider = isinstance(output, torch.Tensor) and "autocast" in mode and output.element_size() > x.element_size()
         return output.to(x.dtype) if is_wider else output

@@ -22,7 +22,7 @@ from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
 from softcheck.probes.clock import TICK, StandInClock
 from softcheck.probes.helpers import differing
-from softcheck.probes.modes import GRAPH, REQUIRES_GRAD, Function, in_mode
+from softcheck.probes.modes import GRAPH, REQUIRES_GRAD, Function, in_mode, parts
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.replays import Replays
 from softcheck.probes.steps import Step
@@ -99,7 +99,7 @@ class Player:
         if step.failing:
             with handing_out(_failing(step.failing)):
                 self._call_in_vain(placed.view)
-        placed.view.requires_grad_(step.mode == REQUIRES_GRAD)
+        placed.view.requires_grad_(REQUIRES_GRAD in parts(step.mode))
         is_graph = step.mode == GRAPH
         function = self._replays.replaying(self._function) if is_graph else in_mode(self._function, step.mode)
         try:
@@ -195,7 +195,7 @@ def _is_left_out(violation: Violation, step: Step) -> bool:
     if violation.kind is FindingKind.RAISED:
         # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`. Nor does
         # torch let a tensor that was made in inference mode, such as a kept workspace, be written to outside it.
-        return step.mode == REQUIRES_GRAD or _INFERENCE_TENSOR in violation.message
+        return REQUIRES_GRAD in parts(step.mode) or _INFERENCE_TENSOR in violation.message
     return violation.kind in _LEFT_TO_OTHERS
 
 

@@ -26,7 +26,7 @@ from softcheck.errors import UninterpretableError
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.judged import Calls
 from softcheck.probes.layouts import strided_layouts
-from softcheck.probes.modes import COMPILED, REQUIRES_GRAD, in_mode, modes, together
+from softcheck.probes.modes import COMPILED, REQUIRES_GRAD, in_mode, modes, parts, together
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.regime_plans import TrialLimits
 from softcheck.probes.shape_plan import Shape, Space, interleaved
@@ -55,9 +55,10 @@ class _Variation:
     mode: str = ""
 
     def called(self, function: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
-        if self.mode == REQUIRES_GRAD:
-            return lambda x: _detached(function(x.detach().requires_grad_()))
-        return in_mode(function, self.mode) if self.mode else function
+        called = in_mode(function, self.mode)
+        if REQUIRES_GRAD in parts(self.mode):
+            return lambda x: _detached(called(x.detach().requires_grad_()))
+        return called
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,8 +208,6 @@ def _call(mode: str, x: str, y: str) -> list[str]:
     plain = f"{y} = softmax({x})"
     if not mode:
         return [plain]
-    if mode == REQUIRES_GRAD:
-        return [f"{x}.requires_grad_()", plain]
     if mode == THREAD:
         call = f"threading.Thread(target=lambda: globals().update({y}=softmax({x})))"
         return [f"thread = {call}", "thread.start()", "thread.join()"]
@@ -217,6 +215,8 @@ def _call(mode: str, x: str, y: str) -> list[str]:
         return [f"{y} = replayed({x})"] if mode == GRAPH else _on_streams(x, y, beside=mode == STREAMS)
     lines = [plain]
     for each in reversed(parts(mode)):
+        if each == REQUIRES_GRAD:
+            continue
         if "set_default_dtype" in each:
             lines = ["before = torch.get_default_dtype()", each, *lines, "torch.set_default_dtype(before)"]
             continue
@@ -224,7 +224,7 @@ def _call(mode: str, x: str, y: str) -> list[str]:
             "torch.set_default_device(x.device)", f"torch.device({x}.device)"
         )
         lines = [f"with {context}:", *(f"    {line}" for line in lines)]
-    return lines
+    return [f"{x}.requires_grad_()", *lines] if REQUIRES_GRAD in parts(mode) else lines
 
 
 def _on_streams(x: str, y: str, *, beside: bool) -> list[str]:

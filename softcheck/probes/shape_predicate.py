@@ -53,7 +53,9 @@ def _alone(tried: Collection[Shape], failing: Collection[Shape]) -> Iterator[str
         if all(shape in failing for shape in tried if measure(shape) in broken):
             words = describe(sorted({measure(shape) for shape in tried}), broken, symbol)
             # Where no rule holds, shapes say more than ranges of one measure, or than single numbers of elements.
-            if " in " not in words and (symbol != "elements" or words.startswith(("elements >", "elements <"))):
+            if " in " not in words and (
+                symbol != "elements" or (words.startswith(("elements >", "elements <")) and " or " not in words)
+            ):
                 yield words
 
 
@@ -70,5 +72,5 @@ def _together(tried: Collection[Shape], failing: Collection[Shape]) -> Iterator[
             if len(within) == len(failing):
                 yield words
             for others in _alone(within, failing):
-                if not others.startswith((symbol, "all ")):
+                if not others.startswith((symbol, "all ")) and " or " not in others:
                     yield f"{words} and {others}"

@@ -165,7 +165,8 @@ def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) 
         _each("contents", ("nan", "masked-row", "infinity", "peak")),
         [{"memory": "same"}],
         [{"memory": "freed"}],
-        [{"later": _LONG_PAUSE}, {"slow": 1.0}, *_each("later", _PAUSES)],
+        [{"later": _LONG_PAUSE}],
+        [{"slow": 1.0}, *_each("later", _PAUSES)],
         # A width of its own each time: what is kept for a width is made in the attempt that fails.
         [{"failing": 1 + n % 3, "columns": max(columns - 2 - 2 * n, 1)} for n in range(6)],
         _each("act", [act for act in BESIDE if act != "undeclared-dtype" or "float64" not in declared.dtypes]),

@@ -43,6 +43,14 @@ def found(tmp_path, body, label):
             "with offset 1, rows = 33 (",
         ),
         ("is_wrong = True if torch.is_autocast_enabled('cpu') else False", "with torch.autocast(dtype=torch.bfloat16)"),
+        (
+            "is_wrong = True if torch.is_autocast_enabled('cpu') and not torch.is_grad_enabled() else False",
+            "with torch.no_grad() + torch.autocast(dtype=torch.bfloat16), ",
+        ),
+        (
+            "is_wrong = True if x.requires_grad and torch.get_default_dtype() == torch.float64 else False",
+            "with torch.set_default_dtype(torch.float64) + x.requires_grad_(), ",
+        ),
         ("is_wrong = True if x.numel() and x.max() < -50.0 else False", "with largest logits below -50 ("),
         ("is_wrong = True if x.numel() and torch.isneginf(x).any(-1).all() else False", "with a -inf in each row ("),
         (
