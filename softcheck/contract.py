@@ -107,5 +107,8 @@ VALUE_KINDS = frozenset(
 )
 """Kinds that say an output value is wrong; a second run may show the cause behind them."""
 
+WRONG_KINDS = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT, FindingKind.WRONG_LAYOUT}
+"""Kinds that say an output is wrong, whatever explains it."""
+
 BOUNDED_KINDS = frozenset({FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION, FindingKind.ORDER_VIOLATION})
 """Kinds of violation that depend on the errors that the variant's arithmetic allows."""

@@ -21,6 +21,10 @@ class NothingRunError(SoftcheckError):
     exit_code = 3
 
 
+class WithoutKernelError(NothingRunError):
+    """Raised if a call that should launch a Triton kernel launches none."""
+
+
 class UninterpretableError(SoftcheckError):
     """Raised if a variant's call needs a GPU, so that here it shows nothing; the message names the need."""
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oracles.formats import BFLOAT16, FORMATS, Bits, Format
-from softcheck.cases.case import PACKED, Case, Layout
+from oracles.formats import BFLOAT16, FORMATS, Bits, Format, encode
+from softcheck.cases.case import PACKED, Case, Layout, parse_rows
 from softcheck.cases.check import check_fields, check_layout
 from softcheck.cases.dtypes import known_dtype
 from softcheck.errors import UsageError, near_matches
@@ -43,6 +43,34 @@ def case_from_bits(
     check_fields(case)
     check_layout(matrix, case)
     return case
+
+
+def case_from_hex(text: str, dtype: str | None, *, family: str = "saved") -> Case:
+    """A case of bit patterns in hexadecimal, elements parted by spaces and rows by semicolons.
+
+    Raises UsageError without a dtype and for anything but patterns of its width.
+    """
+    if dtype is None:
+        raise UsageError("--bits needs --dtype: 16 bits may be a float16 or a bfloat16")
+    rows = tuple(row.strip() for row in text.strip().strip(";").split(";"))
+    bits = parse_rows(rows, len(rows[0].split()), _format(dtype))
+    return case_from_bits(bits, dtype, family=family, provenance="bits")
+
+
+def case_from_numbers(text: str, dtype: str, *, family: str = "saved") -> Case:
+    """A case of decimal numbers, inf and nan, elements parted by commas or spaces and rows by semicolons.
+
+    Each number is rounded to the dtype. Raises UsageError for words that are no numbers and for rows of unequal length.
+    """
+    rows = [row.replace(",", " ").split() for row in text.strip().strip(";").split(";")]
+    for i, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise UsageError(f"row {i} holds {len(row)} numbers, expected {len(rows[0])} as in row 0")
+    try:
+        values = np.array([[float(word) for word in row] for row in rows], dtype=np.float64)
+    except ValueError as error:
+        raise UsageError(f"{error}; expected numbers such as 1, -2.5, -inf or nan") from None
+    return case_from_bits(encode(values, _format(dtype)), dtype, family=family, provenance="numbers")
 
 
 def read_array(path: str | Path, *, dtype: str | None = None, tensor: str | None = None) -> tuple[Bits, str]:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from oracles.formats import FORMATS, bits_hex, decode
-from softcheck.cases.case import Case, parse_rows
+from oracles.formats import bits_hex, decode
+from softcheck.cases.case import Case
 from softcheck.cases.check import check_name
 from softcheck.cases.corpus import corpus_files, decode_case, default_corpora, encode_case, load, verify
 from softcheck.cases.corpus_edit import AlreadySavedError, add
 from softcheck.cases.dtypes import known_dtype
-from softcheck.cases.importing import case_from_bits, read_array
+from softcheck.cases.importing import case_from_bits, case_from_hex, read_array
 from softcheck.cases.selection import select
 from softcheck.cli.config import ConfiguredCommand, SuggestingGroup
 from softcheck.cli.options import corpora_argument, device_option, variant_options
@@ -85,7 +85,11 @@ def add_command(
     elif line is not None:
         case = decode_case(line.encode())
     else:
-        case = _from_bits(bits, dtype) if bits is not None else _from_file(str(array_file), dtype, tensor)
+        case = (
+            case_from_hex(bits, dtype, family=FAMILY)
+            if bits is not None
+            else _from_file(str(array_file), dtype, tensor)
+        )
     origin = "added by hand"
     shrunk: Shrunk | None = None
     if spec is not None and shrink:
@@ -163,14 +167,6 @@ def run_command(context: click.Context, arguments: tuple[str, ...]) -> None:
         chosen += ["--family", FAMILY]
     with report.make_context("run", chosen, parent=context.parent) as running:
         report.invoke(running)
-
-
-def _from_bits(text: str, dtype: str | None) -> Case:
-    if dtype is None:
-        raise UsageError("--bits needs --dtype: 16 bits may be a float16 or a bfloat16")
-    rows = tuple(row.strip() for row in text.strip().strip(";").split(";"))
-    bits = parse_rows(rows, len(rows[0].split()), FORMATS[dtype])
-    return case_from_bits(bits, dtype, family=FAMILY, provenance="bits")
 
 
 def _from_file(path: str, dtype: str | None, tensor: str | None) -> Case:

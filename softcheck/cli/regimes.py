@@ -79,5 +79,8 @@ def _text(name: str, dtype: str, found: Conclusion) -> str:
     if coverage is not None:
         lines.append(f"  ran {coverage.run} of {coverage.lines} lines of its own code")
         lines += [f"    never run: {words}" for words in coverage.never]
+        if coverage.conditions:
+            lines.append(f"  {coverage.both_ways} of {coverage.conditions} conditions came out both ways")
+            lines += [f"    {words}" for words in coverage.one_sided]
     lines += [f"  {shown.violation.kind}: {shown.violation.message}" for shown in found.findings]
     return "\n".join(lines) + "\n"

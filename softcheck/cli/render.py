@@ -7,10 +7,11 @@ from softcheck.cli.config import ConfiguredCommand
 from softcheck.cli.options import output_option
 from softcheck.errors import UsageError
 from softcheck.report.compare import Tolerances, compare
-from softcheck.report.formats import FORMATS, SPEED_FORMATS, WITH_BASELINE, render, render_speed
-from softcheck.report.json_format import load_any
-from softcheck.report.model import SpeedReport
+from softcheck.report.formats import FORMATS, SPEED_FORMATS, WITH_BASELINE, render, render_speed, render_trace
+from softcheck.report.json_format import load_any, load_saved
+from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import check_writable, display_of, write
+from softcheck.tracing.model import Trace
 
 
 @click.command("render", cls=ConfiguredCommand)
@@ -26,15 +27,17 @@ from softcheck.report.output import check_writable, display_of, write
 @limit_options
 @output_option
 def command(*, result: str, output_format: str, baseline: str | None, limits: Tolerances, output: str) -> None:
-    """Draw what report, exhaust, search or bench saved with --format json, in another format; csv is for bench alone."""
+    """Draw what report, exhaust, search, bench or trace saved with --format json, in another format; csv is for bench alone."""
     check_writable(output)
-    found = load_any(result)
-    if baseline is not None and (output_format not in WITH_BASELINE or isinstance(found, SpeedReport)):
+    found = load_saved(result)
+    if baseline is not None and (output_format not in WITH_BASELINE or not isinstance(found, Report)):
         raise UsageError(
             f"--baseline stands in a report's --format {' or '.join(WITH_BASELINE)} alone; "
             f"for other results and formats run: softcheck compare {baseline} {result}"
         )
-    if isinstance(found, SpeedReport):
+    if isinstance(found, Trace):
+        write(render_trace(found, output_format, display_of(output)), output)
+    elif isinstance(found, SpeedReport):
         write(render_speed(found, output_format), output)
     else:
         comparison = None if baseline is None else compare(load_any(baseline), found, limits)

@@ -26,6 +26,7 @@ from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Report
 from softcheck.report.output import check_writable, display_of, write
+from softcheck.report.traces import with_traces
 from softcheck.run import forking
 from softcheck.run.check import check
 from softcheck.run.model import Run, RunOptions
@@ -108,7 +109,8 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     type=NumberRange(min=0, max=100),
     default=0.0,
     metavar="PERCENT",
-    help="Demand that calls run so many of the lines of each variant's own code.",
+    help="Demand that calls run so many of the lines of each variant's own code. Lines count alone; what came of conditions "
+    "is a note.",
 )
 @click.option("--strict-declarations", is_flag=True, help="Take a declared defect that does not show for an error.")
 @click.option(
@@ -120,6 +122,11 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
     help="Save the scripts that show findings on their own, each under its finding's id.",
+)
+@click.option(
+    "--trace/--no-trace",
+    default=None,
+    help="Record each variant's worst row step by step; left out, for --format html alone.",
 )
 @click.option("--timings", is_flag=True, help="Say on standard error where the run's own time went.")
 @click.option(
@@ -171,6 +178,7 @@ def command(
     output_format: str,
     output: str,
     scripts: Path | None,
+    trace: bool | None,
     timings: bool,
     baseline: str | None,
     limits: Tolerances,
@@ -223,7 +231,9 @@ def command(
     resuming.announce(keeping)
     with progress.shown(corpus) as events:
         run = check(options, events, keeping)
-    report = build(run, command=command_line(), corpora=corpus)
+        report = build(run, command=command_line(), corpora=corpus)
+        if (output_format == "html" if trace is None else trace) and run.is_complete:
+            report = with_traces(report, cases, events, corpus)
     comparison = None if before is None else compare(before, report, limits)
     write(render(report, output_format, display_of(output), comparison), output)
     step_summary.add(lambda: render(report, "markdown"))

@@ -35,7 +35,7 @@ COLUMNS: dict[str, Explanation] = {
     ),
     "coverage": Explanation(
         meaning="the share of the lines of the variant's own code that calls ran, in any dtype (before Python 3.12 the probe regimes' alone "
-        "count); on a GPU a kernel's lines count where it is launched; a note names the others"
+        "count); on a GPU a kernel's lines count where it is launched; a note names the others, and conditions that came out one way"
     ),
     "GB/s": Explanation(
         meaning="bytes of input and output per second, timed on a GPU with a cold cache and fresh inputs"

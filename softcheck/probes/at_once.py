@@ -17,10 +17,10 @@ from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.helpers import call_on, ordinary_rows, same_bits, stopped, wrong_values
-from softcheck.probes.modes import Function
 from softcheck.probes.on_streams import work
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.playing import Copies
+from softcheck.probes.replays import captured
 
 _COLUMNS = 77
 _AT_ONCE = 4
@@ -194,7 +194,7 @@ def _graph(subject: Subject) -> Outcome:
     x = torch.empty_like(inputs[0].x)
     with preserved():
         try:
-            graph, output = _captured(subject.variant.function, x)
+            graph, output = captured(subject.variant.function, x)
         except Exception:  # noqa: BLE001 - that a call can be captured is not promised
             return Outcome(skipped="a replayed CUDA graph: the call can't be captured")
         if returned_wrongly(output, x, subject.setting.operation) is not None:
@@ -208,18 +208,3 @@ def _graph(subject: Subject) -> Outcome:
                 return Outcome(violations=(found,))
             call_on(subject, inputs[number % _AT_ONCE].bits)
     return Outcome()
-
-
-def _captured(function: Function, x: torch.Tensor) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
-    """Returns the graph of a call and its output, as torch's documentation of CUDA graphs has it."""
-    x.zero_()
-    side = torch.cuda.Stream(x.device)  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream(x.device))
-    with torch.cuda.stream(side), activity.calling():
-        for _ in range(3):
-            function(x)
-    torch.cuda.current_stream(x.device).wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), activity.calling():
-        output = function(x)
-    return graph, output

@@ -15,12 +15,12 @@ from typing import NoReturn
 import hypothesis
 import msgspec
 
-from softcheck.contract import VALUE_KINDS, FindingKind, Violation
+from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.probes import at_once
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe
 from softcheck.probes.machine import OverError, play_random, shorten
-from softcheck.probes.modes import modes
+from softcheck.probes.modes import modes, together
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.playing import Copies, Player
 from softcheck.probes.script import with_script
@@ -35,7 +35,6 @@ _RANDOM, _RANDOM_IF_QUICK = 5, 2
 """Random histories, the first of them of ordinary steps alone."""
 _TOLD = 4
 """Calls at the beginning and at the end of a long history that a message tells."""
-_WRONG = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT, FindingKind.WRONG_LAYOUT}
 
 
 class _Histories(GroupedProbe):
@@ -43,7 +42,10 @@ class _Histories(GroupedProbe):
         shapes = [(3, 129), (34, 1032)] if setting.on_gpu else [(2, 129)]
         chosen = [(rows, columns) for rows, columns in shapes if setting.takes(columns)] or [(2, 1)]
         found = [
-            Trial(f"in-turn-{rows}x{columns}", Step(rows=rows, columns=columns, dtype=setting.dtype))
+            Trial(
+                f"in-turn-{rows}x{columns}",
+                Step(rows=rows, columns=columns, dtype=setting.dtype, function=setting.operation.name),
+            )
             for rows, columns in (chosen[:1] if setting.quick else chosen)
         ]
         return [*found, *(Trial(label, act) for label, act in at_once.trials(setting).items())]
@@ -165,6 +167,8 @@ class _InTurn:
         first, second = code
         number = (times * len(self._changes) + first) * len(self._changes) + second
         fields = {**self._changes[first], **self._changes[second]}
+        if "mode" in fields:
+            fields["mode"] = together(self._changes[first].get("mode", ""), fields["mode"])
         return replace(self._circumstances.base, **fields, seed=(self._subject.setting.seed + number) % 2**32)
 
     def check_time(self) -> None:
@@ -181,7 +185,7 @@ class _InTurn:
 
     def player(self) -> Player:
         """Returns a player on a fresh copy."""
-        return Player(self._subject, self._copies.one())
+        return Player(self._subject, self._copies)
 
     def is_new(self, violation: Violation, step: Step) -> bool:
         """True if the step's circumstances cause a violation: the same values keep the promise alone."""
@@ -201,7 +205,7 @@ class _InTurn:
     def _told(self, shortest: _ShownError, *, varies: bool) -> Violation:
         """Returns the violation of a history, with the history in its words."""
         shown = shortest.violation
-        is_wrong = shown.kind in _WRONG
+        is_wrong = shown.kind in WRONG_KINDS
         *before, last = map(str, shortest.steps[-1:] if varies else shortest.steps)
         words = f"{last} is wrong, and right alone" if is_wrong else last
         if varies:
@@ -262,4 +266,4 @@ def _in_order(steps: Sequence[str]) -> str:
 
 def _is_like(one: Violation, other: Violation) -> bool:
     """True if two violations say the same: a wrong value, or the same other kind."""
-    return one.kind is other.kind or (one.kind in _WRONG and other.kind in _WRONG)
+    return one.kind is other.kind or (one.kind in WRONG_KINDS and other.kind in WRONG_KINDS)

@@ -2,15 +2,24 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
 
+from softcheck.probes.on_streams import work
+
 REQUIRES_GRAD = "x.requires_grad_()"
 THREAD = "a thread of its own"
 STREAM = "torch.cuda.stream(s)"
+STREAMS = "torch.cuda.stream(s) while another call runs on another stream"
+GRAPH = "torch.cuda.graph(g) and g.replay()"
 COMPILED = 'torch.compile(backend="eager")'
+
+_AND = " + "
+
+_HOLDING = 4096
+"""Rows of matrices whose products take as long as it takes to queue two calls."""
 
 Function = Callable[[torch.Tensor], Any]
 
@@ -45,27 +54,42 @@ _BY_NAME = {name: context for group in _CONTEXTS for name, context in group.item
 
 def modes(*, on_gpu: bool) -> list[list[str]]:
     """Names of the modes in groups of one kind, as a caller would write them."""
-    return [*map(list, _CONTEXTS), [REQUIRES_GRAD], [THREAD], *([[STREAM]] if on_gpu else [])]
+    return [*map(list, _CONTEXTS), [REQUIRES_GRAD], [THREAD], *([[STREAM, STREAMS], [GRAPH]] if on_gpu else [])]
+
+
+def together(first: str, second: str) -> str:
+    """Returns the mode of a call in two modes, where both are contexts of different kinds; the second one else."""
+    kinds = [[number for number, group in enumerate(_CONTEXTS) if mode in group] for mode in (first, second)]
+    return f"{first}{_AND}{second}" if kinds[0] and kinds[1] and kinds[0] != kinds[1] else second
+
+
+def parts(mode: str) -> list[str]:
+    """Returns the modes that a mode is made of."""
+    return mode.split(_AND)
 
 
 def in_mode(function: Function, mode: str) -> Function:
     """Returns the function as it is called in a mode; under autocast a wider output is rounded to the input's dtype.
 
-    torch's own softmax returns float32 under autocast.
+    torch's own softmax returns float32 under autocast. A mode that belongs to a whole history, ``GRAPH``, is none here.
     """
     if mode == THREAD:
         return lambda x: _in_thread(function, x)
     if mode == STREAM:
         return lambda x: _on_stream(function, x)
+    if mode == STREAMS:
+        return lambda x: _on_streams(function, x)
     if mode == COMPILED:
         # Inductor's own code is another kernel; what the function does while it is traced is its own.
         compiled: Function = torch.compile(function, backend="eager", dynamic=False)
         return compiled
-    if mode not in _BY_NAME:
+    if not mode or mode == REQUIRES_GRAD:
         return function
 
     def around(x: torch.Tensor) -> Any:
-        with _BY_NAME[mode](x.device.type):
+        with ExitStack() as stack:
+            for each in parts(mode):
+                stack.enter_context(_BY_NAME[each](x.device.type))
             output = function(x)
         is_wider = isinstance(output, torch.Tensor) and "autocast" in mode and output.element_size() > x.element_size()
         return output.to(x.dtype) if is_wider else output
@@ -100,3 +124,23 @@ def _on_stream(function: Function, x: torch.Tensor) -> Any:
         output = function(x)
     caller.wait_stream(side)
     return output
+
+
+def _on_streams(function: Function, x: torch.Tensor) -> Any:
+    """Calls on two streams, on other values on the second; both begin when work on the caller's is done, which waits for both.
+
+    What they share the second one overwrites under the first.
+    """
+    caller = torch.cuda.current_stream(x.device)
+    sides = [torch.cuda.Stream(x.device) for _ in range(2)]  # type: ignore[no-untyped-call]
+    inputs = [x, -x.detach()]
+    work(x.device, size=_HOLDING)
+    for side in sides:
+        side.wait_stream(caller)
+    outputs = []
+    for side, each in zip(sides, inputs, strict=True):
+        with torch.cuda.stream(side):
+            outputs.append(function(each))
+    for side in sides:
+        caller.wait_stream(side)
+    return outputs[0]

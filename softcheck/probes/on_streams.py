@@ -81,9 +81,9 @@ def _raised(subject: Subject, error: Exception) -> Outcome:
     )
 
 
-def work(device: torch.device) -> None:
-    """Queues some 15 ms of matrix products on the current stream, several times as long as a call takes to launch."""
-    a = torch.ones(8192, 8192, device=device, dtype=torch.bfloat16)
+def work(device: torch.device, size: int = 8192) -> None:
+    """Queues matrix products on the current stream: some 15 ms, several times as long as a call takes to launch."""
+    a = torch.ones(size, size, device=device, dtype=torch.bfloat16)
     product = torch.empty_like(a)
     for _ in range(9):
         torch.mm(a, a, out=product)

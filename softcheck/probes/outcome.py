@@ -8,7 +8,7 @@ import msgspec
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.toolchain.ptx import ObservedArithmetic
-from softcheck.variants.coverage import CodeLine, never_run
+from softcheck.variants.coverage import Arc, Branch, CodeLine, Line, never_run, one_sided
 
 
 class KernelArithmetic(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -82,6 +82,12 @@ class Coverage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Words for the other lines, each with the condition that leads there."""
     of_all_calls: bool = False
     """True if all calls of a report count, and not the probe regimes' alone."""
+    conditions: int = 0
+    """Conditions of ``if`` and ``while`` that lines can tell apart; on a GPU those outside of kernels."""
+    both_ways: int = 0
+    """Conditions that came out true and false."""
+    one_sided: tuple[str, ...] = ()
+    """Words for conditions that were never false; of others that came out one way, ``never`` tells the lines."""
 
     @property
     def percent(self) -> float:
@@ -115,8 +121,12 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Regimes that the trial found."""
     code: tuple[CodeLine, ...] = ()
     """Lines of the variant's own code, from the trial that looked for regimes."""
-    lines: tuple[tuple[str, int], ...] = ()
+    branches: tuple[Branch, ...] = ()
+    """Conditions of the variant's own code, from the same trial."""
+    lines: tuple[Line, ...] = ()
     """Files and numbers of lines that calls ran: the trial's, and the variant's others in the process before it."""
+    arcs: tuple[Arc, ...] = ()
+    """Ways on from conditions that the trial's calls took, where it looked."""
     counts_all_calls: bool = False
     """True if every call's lines are counted, as from Python 3.12 on; set by the trial that looked for regimes."""
     untried: int = 0
@@ -156,8 +166,12 @@ class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The variant's regimes, those of the smallest shapes first."""
     code: tuple[CodeLine, ...] = ()
     """Lines of the variant's own code; none if the probe did not look, or the source is unknown."""
-    lines: tuple[tuple[str, int], ...] = ()
+    branches: tuple[Branch, ...] = ()
+    """Conditions of the variant's own code."""
+    lines: tuple[Line, ...] = ()
     """Files and numbers of lines that the trials' calls ran."""
+    arcs: tuple[Arc, ...] = ()
+    """Ways on from conditions that the trials' calls took."""
     counts_all_calls: bool = False
     """True if every call's lines are counted."""
     judged_shapes: dict[str, str] = {}
@@ -167,13 +181,18 @@ class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 def coverage_of(conclusions: Iterable[Conclusion]) -> Coverage | None:
     """The coverage by all probes of one variant in one dtype; None if none knows the lines of its code."""
     known = list(conclusions)
-    code = next((each.code for each in known if each.code), ())
-    if not code:
+    of_code = next((each for each in known if each.code), None)
+    if of_code is None:
         return None
+    code, branches = of_code.code, of_code.branches
     run = {line for each in known for line in each.lines}
+    arcs = {arc for each in known for arc in each.arcs}
     return Coverage(
         lines=len(code),
         run=sum((line.file, line.line) in run for line in code),
-        never=tuple(never_run(code, run)),
+        never=tuple(never_run(code, run, branches)),
         of_all_calls=any(each.counts_all_calls for each in known),
+        conditions=len(branches),
+        both_ways=sum(branch.was_true(run) and branch.was_false(run, arcs) for branch in branches),
+        one_sided=tuple(one_sided(branches, run, arcs)),
     )

@@ -6,6 +6,7 @@ Every output is judged when it comes, and compared with itself at the end.
 import gc
 import inspect
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -19,9 +20,11 @@ from softcheck.errors import UninterpretableError, UsageError
 from softcheck.judge.by_contract import judge_call
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
+from softcheck.probes.clock import TICK, StandInClock
 from softcheck.probes.helpers import differing
-from softcheck.probes.modes import REQUIRES_GRAD, Function, in_mode
+from softcheck.probes.modes import GRAPH, REQUIRES_GRAD, Function, in_mode
 from softcheck.probes.poison import nan_filled
+from softcheck.probes.replays import Replays
 from softcheck.probes.steps import Step
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.registry import load_anew
@@ -31,6 +34,9 @@ _LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUND
 
 
 _MANY_ELEMENTS = 1 << 13
+
+_SLEPT = 0.1
+"""Seconds of the longest pause that is slept through; of a longer one a stand-in clock alone tells."""
 
 _INFERENCE_TENSOR = "nference tensor"
 """A part of torch's messages about tensors made in inference mode."""
@@ -53,7 +59,8 @@ class Copies:
         if not self.are_fresh:
             return function
         try:
-            copy = load_anew(self._subject.variant.name).function
+            with StandInClock().shown():
+                copy = load_anew(self._subject.variant.name).function
         except UsageError:
             self.are_fresh = False
             return function
@@ -66,9 +73,13 @@ class Copies:
 class Player:
     """Makes the steps of one history. Every violation that a step shows is returned; none is judged twice."""
 
-    def __init__(self, subject: Subject, function: Function) -> None:
+    def __init__(self, subject: Subject, copies: Copies) -> None:
         self._subject = subject
-        self._function = function
+        function = copies.one()
+        # What outlives a history must not have seen another time.
+        self._clock = StandInClock() if copies.are_fresh else None
+        self._function = function if self._clock is None else self._clock.showing(function)
+        self._replays = Replays()
         self._last: dict[tuple[int, int, str, str], Placed] = {}
         self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
         self.fatal = False
@@ -81,15 +92,19 @@ class Player:
         if step.act != "call":
             self._act(step)
             return ()
+        self._replays.note(step.rows, step.columns, step.dtype, step.layout)
+        self._let_pass(step)
         bits = step.bits()
         placed = self._placed(step, bits)
         if step.failing:
             with handing_out(_failing(step.failing)):
                 self._call_in_vain(placed.view)
         placed.view.requires_grad_(step.mode == REQUIRES_GRAD)
+        is_graph = step.mode == GRAPH
+        function = self._replays.replaying(self._function) if is_graph else in_mode(self._function, step.mode)
         try:
             with nan_filled():
-                returned = call_on_device(in_mode(self._function, step.mode), placed, self._subject.setting.operation)
+                returned = call_on_device(function, placed, self._subject.setting.operation)
         except UninterpretableError as error:
             self.unable = str(error)
             return ()
@@ -136,6 +151,13 @@ class Player:
         self._last[key] = place(bits, fmt, step.placing(), device)
         return self._last[key]
 
+    def _let_pass(self, step: Step) -> None:
+        if step.later <= _SLEPT:
+            time.sleep(step.later)
+        if self._clock is not None:
+            self._clock.move(step.later)
+            self._clock.tick = step.slow or TICK
+
     def _act(self, step: Step) -> None:
         device = self._subject.device
         if step.act == "collect":
@@ -144,6 +166,7 @@ class Player:
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             return
+        self._replays.note(step.act)
         x = place(step.bits(), FORMATS[step.dtype], step.placing(), device).view
         if step.act == "one-dimensional":
             x = x.flatten()

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, combinations
 from typing import Any
 
 import msgspec
@@ -21,12 +21,12 @@ from oracles.formats import Bits, Format, Values, encode
 from softcheck.calling.call import place
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.telling import telling_batch
-from softcheck.contract import VALUE_KINDS, FindingKind, Violation
+from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.errors import UninterpretableError
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.judged import Calls
 from softcheck.probes.layouts import strided_layouts
-from softcheck.probes.modes import COMPILED, REQUIRES_GRAD, in_mode, modes
+from softcheck.probes.modes import COMPILED, REQUIRES_GRAD, in_mode, modes, together
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.regime_plans import TrialLimits
 from softcheck.probes.shape_plan import Shape, Space, interleaved
@@ -35,9 +35,6 @@ from softcheck.probes.sweep import merged
 from softcheck.variants.exploration import explore
 from softcheck.variants.signatures import CallPath
 from softcheck.variants.source import Source
-
-_WRONG = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT, FindingKind.WRONG_LAYOUT}
-"""Kinds of findings here. Whether a circumstance is refused is for other probes."""
 
 _STRIDED = ("transposed", "row-step", "every-second-column", "expanded-rows", "column-slice", "transposed-slice")
 _ROWS, _COLUMNS = (1, 2, 3, 17, 33, 65, 129), (1, 2, 8, 17, 40, 129, 257, 1025)
@@ -72,6 +69,8 @@ class _Planned:
     """The way, and the shapes that take the path."""
     bits: Callable[[], Bits]
     """Makes the input: telling rows take time."""
+    path: CallPath | None = None
+    """The path that exploration found for the call."""
 
 
 def try_circumstances(
@@ -124,9 +123,12 @@ def _ways(named: frozenset[str], setting: Setting) -> Iterator[_Variation]:
         yield _Variation("padded-by-1", partial(_strided, "padded-by-1"))
     asked = {"gradient": ("grad", "inference"), "autocast": ("autocast",), "defaults": ("set_default",)}
     marks = tuple(chain.from_iterable(words for name, words in asked.items() if name in named))
-    for mode in chain.from_iterable(modes(on_gpu=setting.on_gpu)):
-        if any(mark in mode for mark in marks):
-            yield _Variation(mode, mode=mode)
+    asked_for = [
+        mode for mode in chain.from_iterable(modes(on_gpu=setting.on_gpu)) if any(mark in mode for mark in marks)
+    ]
+    both = (together(*pair) for pair in combinations(asked_for, 2))
+    for mode in dict.fromkeys((*asked_for, *both)):
+        yield _Variation(mode, mode=mode)
 
 
 def _strided(name: str, shape: Shape) -> Layout:
@@ -176,7 +178,9 @@ def _on_paths(
         some = [shapes[i] for i in rng.integers(0, len(shapes), _PER_PATH)]
         for shape in dict.fromkeys([shapes[0], max(shapes, key=lambda s: s.columns), max(shapes), *some]):
             if space.fits(shape):
-                yield _Planned(way, words, partial(_rows_of, shape, source, subject.setting.fmt, rng, way))
+                yield _Planned(
+                    way, words, partial(_rows_of, shape, source, subject.setting.fmt, rng, way), found[shape]
+                )
 
 
 def _rows_of(shape: Shape, source: Source, fmt: Format, rng: np.random.Generator, way: _Variation) -> Bits:
@@ -232,6 +236,7 @@ def _judged(subject: Subject, planned: Iterator[_Planned]) -> Outcome:
     failing: dict[tuple[str, FindingKind], list[Shape]] = defaultdict(list)
     first: dict[tuple[str, FindingKind], Violation] = {}
     fatal, skipped = False, None
+    taken: set[CallPath] = set()
     for each in planned:
         bits = each.bits()
         words, shape = each.words, Shape(*bits.shape)
@@ -243,8 +248,9 @@ def _judged(subject: Subject, planned: Iterator[_Planned]) -> Outcome:
             continue
         [(_, found)] = calls.settle()
         tried[words].append(shape)
+        taken |= {each.path} if each.path is not None else set()
         for violation in found.violations:
-            if violation.kind in _WRONG:
+            if violation.kind in WRONG_KINDS:
                 key = words, violation.kind
                 first[key] = merged(first.get(key), violation, first=False)
                 failing[key].append(shape)
@@ -260,6 +266,8 @@ def _judged(subject: Subject, planned: Iterator[_Planned]) -> Outcome:
             )
             for (words, kind), violation in first.items()
         ),
+        lines=tuple(sorted(set().union(*(path.lines for path in taken)))),
+        arcs=tuple(sorted(set().union(*(path.arcs for path in taken)))),
         fatal=fatal,
         skipped=skipped,
     )

@@ -19,6 +19,7 @@ from softcheck.variants.source import Source
 _SECONDS, _LEAST_SHARE = 1.0, 0.2
 _LEAST_TILE = 16
 _MOST_MODULUS, _MOST_RESIDUES = 32, 100
+_MOST_MODULI = 12
 _MOST_MULTIPLE = 7
 
 
@@ -91,12 +92,19 @@ def _grid(space: Space, rng: np.random.Generator) -> tuple[list[int], list[int]]
 
 
 def _coupled(source: Source, space: Space) -> list[Shape]:
-    """Squares, and row counts and widths of each residue modulo small numbers, where a condition asks for shapes."""
+    """Squares, and row counts and widths of telling residues modulo numbers, where a condition asks for shapes.
+
+    Modulo small numbers these are all residues. Modulo others they are 0, 1 and the last one, from each larger number on:
+    what is left over may take a path of its own, from some size on alone.
+    """
     if not any("shape" in condition.circumstances for condition in source.conditions):
         return []
     squares = [Shape(n, n) for n in (2, 5, 64, 129, *space.boundaries)]
     residues = [r for n in source.sizes if n <= _MOST_MODULUS for r in range(n, 2 * n)][:_MOST_RESIDUES]
-    narrow = [Shape(n, 2) for n in residues] + [Shape(2, n) for n in residues]
+    own = [n for n in source.sizes if n < space.most_columns][:_MOST_MODULI]
+    for start in own:
+        residues += [-(-start // n) * n + n + d for n in own if n <= start for d in (1, 0, -1)]
+    narrow = [shape for n in dict.fromkeys(residues) for shape in (Shape(n, 3), Shape(2, n))]
     return [shape for shape in (*squares, *narrow) if space.fits(shape)]
 
 
@@ -162,7 +170,7 @@ def _following(group: _Group) -> int:
 
 def _explains(model: CallPath, shape: Shape, path: CallPath) -> bool:
     """True if a path of this shape is what the model's path would be for the shape."""
-    if len(model.launches) != len(path.launches) or model._replace(launches=()) != path._replace(launches=()):
+    if len(model.launches) != len(path.launches) or model._replace(launches=()).key != path._replace(launches=()).key:
         return False
     return all(map(partial(_explains_launch, shape), model.launches, path.launches))
 

@@ -1,7 +1,7 @@
 """Plans of the trials of ``regimes``: which shapes are tried, in what order, and within which limits."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 
 import numpy as np
@@ -21,13 +21,17 @@ class PlannedShape:
     shape: Shape
     tile: int
     calls: int = 1
+    is_first: bool = False
+    """True for the first shape of a regime, which has time of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
-    """TrialLimits of one trial on one backend."""
+    """Limits of one trial on one backend."""
 
     seconds: float
+    seconds_for_firsts: float
+    """Seconds beside these for the first shapes of all regimes."""
     most_columns: int
     most_elements: int
     rows: int
@@ -77,9 +81,11 @@ def _in_regime(regime: Regime, p: Planning) -> Iterator[PlannedShape]:
         return planned(max(shape.rows, min(free, max(rows))), shape.columns)
 
     narrow = min(shape.columns for shape in shapes)
-    first, last = shapes[0], max(shapes, key=lambda shape: shape.columns)
-    yield widened(first)
-    yield planned(*first)
+    # In one column every answer is 1, and in two one logit decides.
+    first = max(shapes, key=lambda shape: (min(shape.columns, 3), -shape.elements))
+    last = max(shapes, key=lambda shape: shape.columns)
+    yield replace(widened(first), is_first=True)
+    yield planned(*shapes[0])
     yield widened(min(shapes, key=lambda shape: shape.columns))
     tiles = p.rng.permutation(8).tolist() if tile is not None else []
     ends = [narrow, first.columns, *(narrow // (tile or 1) * (tile or 1) + (tile or 1) * (k + 1) + 1 for k in tiles)]
@@ -160,6 +166,8 @@ _SHARES = {
 """Parts of the time that a probe may take."""
 
 _SECONDS, _SECONDS_INTERPRETED = 5.0, 4.0
+_PATIENCE = 3
+"""A regime may begin at some hundred rows, which the interpreter takes longer for than for all others."""
 _WIDEST, _WIDEST_INTERPRETED = 2**18, 2**17
 
 
@@ -176,6 +184,8 @@ def limits_of(setting: Setting, label: str) -> TrialLimits:
     )
     return TrialLimits(
         seconds=seconds,
+        # Calls on a GPU take no time, but compiling for another path does.
+        seconds_for_firsts=0.0 if on_gpu else _PATIENCE * seconds,
         most_columns=widest,
         most_elements=2**24 if on_gpu else 2**22,
         rows=192 if on_gpu else 24,

@@ -26,7 +26,7 @@ from softcheck.probes.shape_predicate import describe_shapes
 from softcheck.probes.sweep import merged
 from softcheck.probes.tour import Tour
 from softcheck.variants import executed
-from softcheck.variants.coverage import code_lines
+from softcheck.variants.coverage import code_branches, code_lines
 from softcheck.variants.source import source_of
 
 _MOST_PLANNED = 2000
@@ -64,15 +64,18 @@ class _Regimes(Probe):
         if trial.label != EXPLORING or outcome.fatal:
             return outcome
         name = getattr(inspect.unwrap(subject.variant.function), "__name__", "")
-        lines = set(outcome.lines)
+        lines, branches = set(outcome.lines), code_branches(source, name)
         if subject.setting.on_gpu:
             # Compiled lines can't be counted; those of a kernel count as run where it is launched.
             launched = {launch.kernel for regime in found for launch in regime.launches}
-            lines |= {(line.file, line.line) for kernel in launched for line in code_lines(source, kernel)}
+            compiled = {(line.file, line.line) for kernel in launched for line in code_lines(source, kernel)}
+            lines |= compiled
+            branches = tuple(branch for branch in branches if (branch.file, branch.lines[0]) not in compiled)
         return msgspec.structs.replace(
             outcome,
             regimes=tuple(regime.seen() for regime in found),
             code=code_lines(source, name),
+            branches=branches,
             lines=tuple(sorted(lines)),
             counts_all_calls=executed.is_counting(),
         )
@@ -94,6 +97,7 @@ class _Regimes(Probe):
             skipped=(*skipped_of(done), *((_UNTRIED,) if untried else ())),
             regimes=_judged_regimes(done),
             code=tuple(line for _, outcome in done for line in outcome.code),
+            branches=tuple(branch for _, outcome in done for branch in outcome.branches),
             counts_all_calls=any(outcome.counts_all_calls for _, outcome in done),
             judged_shapes=together(by_kind(outcome.shapes, outcome.failing_shapes.items()) for _, outcome in done),
         )

@@ -10,7 +10,7 @@ import torch
 from softcheck.calling.call import TORCH_DTYPES
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.probes.base import Subject
-from softcheck.probes.modes import REQUIRES_GRAD, STREAM, THREAD
+from softcheck.probes.modes import GRAPH, REQUIRES_GRAD, STREAM, STREAMS, THREAD, parts
 from softcheck.probes.steps import Step
 from softcheck.variants.registry import resolve
 
@@ -26,13 +26,16 @@ import numpy, torch
 from torch.overrides import TorchFunctionMode
 
 torch.set_deterministic_debug_mode("warn")  # New memory is filled with NaN.
-sys.path.insert(0, {folder!r})
+{clock}sys.path.insert(0, {folder!r})
 {imported}
 
 def values(seed, rows, columns, dtype):
     drawn = 2.0 * numpy.random.default_rng([seed, rows, columns]).standard_normal((rows, columns))
     return torch.from_numpy(drawn).to(dtype).to({device!r})
 '''
+
+_MASKED = {"softmax": "0.0", "log_softmax": "float('-inf')", "logsumexp": "float('-inf')"}
+"""Operations that torch has by the same name, each with its answer for a row of -inf where that is no NaN."""
 
 _FAILING = '''
 class failing(TorchFunctionMode):
@@ -47,6 +50,42 @@ class failing(TorchFunctionMode):
             raise torch.OutOfMemoryError("out of memory")
         return func(*args, **(kwargs or {}))
 '''
+
+_REPLAYED = """
+kept = {}
+def replayed(x):
+    key = x.shape, x.dtype, x.stride()
+    if key not in kept:
+        static, graph, side = torch.zeros_like(x), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                softmax(static)
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.cuda.graph(graph):
+            y = softmax(static)
+        kept.clear()
+        kept[key] = static, graph, y
+    static, graph, y = kept[key]
+    static.copy_(x)
+    graph.replay()
+    return y.clone()
+"""
+
+_CLOCK = """
+import time
+passed, tick = 0.0, 0.0  # Seconds by which Python's clocks are ahead, and more of them at each reading.
+def ahead(read, units):
+    def reading():
+        global passed
+        passed += tick
+        return read() + type(read())(passed * units)
+    return reading
+for name in ("time", "monotonic", "perf_counter"):
+    setattr(time, name, ahead(getattr(time, name), 1))
+    setattr(time, name + "_ns", ahead(getattr(time, name + "_ns"), 10**9))
+"""
+"""What goes before the variant's import where time passes in a history."""
 
 _LAYOUTS = {
     "packed": "{new}",
@@ -73,16 +112,29 @@ _BESIDE = {
 
 
 def with_script(violation: Violation, subject: Subject, steps: Sequence[Step]) -> Violation:
-    """Adds the script of these steps, of which the last breaks the promise, if one can be written."""
-    imported = _imported(subject)
-    if imported is None or violation.kind not in _COMPARED | {FindingKind.OUTPUT_REUSED, FindingKind.RAISED}:
+    """Adds the script of these steps, of which the last breaks the promise, if one can be written.
+
+    What is written for softmax here becomes another operation by its name, which is that of torch's function too.
+    """
+    name = subject.setting.operation.name
+    imported = _imported(subject, name)
+    if (
+        imported is None
+        or name not in _MASKED
+        or violation.kind not in _COMPARED | {FindingKind.OUTPUT_REUSED, FindingKind.RAISED}
+    ):
         return violation
     folder, line = imported
     words = "\n".join(textwrap.wrap(violation.message.partition(": row ")[0].replace("\\", "/").replace('"', "'"), 100))
     text = _HEAD.format(
-        words=words, interpreted=not subject.setting.on_gpu, folder=folder, imported=line, device=subject.device.type
+        words=words,
+        clock=_CLOCK * any(step.later or step.slow for step in steps),
+        interpreted=not subject.setting.on_gpu,
+        folder=folder,
+        imported=line,
+        device=subject.device.type,
     )
-    text += _FAILING * any(step.failing for step in steps) + "\n"
+    body = _FAILING * any(step.failing for step in steps) + _REPLAYED * any(step.mode == GRAPH for step in steps)
     lines: list[str] = []
     tensors: dict[tuple[int, int, str, str], str] = {}
     for number, step in enumerate(steps):
@@ -98,11 +150,12 @@ def with_script(violation: Violation, subject: Subject, steps: Sequence[Step]) -
             f"assert torch.equal(y{n}.nan_to_num(), came{n}.nan_to_num()), 'y{n} changed after it was returned'"
             for n in called
         ]
-    return msgspec.structs.replace(violation, script=text + "\n".join(lines) + "\n")
+    body += "\n" + "\n".join(lines) + "\n"
+    return msgspec.structs.replace(violation, script=text + body.replace("softmax", name))
 
 
-def _imported(subject: Subject) -> tuple[str, str] | None:
-    """Returns the folder to import from and the lines that define ``softmax``; None for a call with other names."""
+def _imported(subject: Subject, name: str) -> tuple[str, str] | None:
+    """Returns the folder to import from and the lines that define the operation; None for a call with other names."""
     where = resolve(subject.variant.name)
     call = subject.variant.call or "f(x)"
     names = {node.id for node in ast.walk(ast.parse(call, mode="eval")) if isinstance(node, ast.Name)}
@@ -111,7 +164,7 @@ def _imported(subject: Subject) -> tuple[str, str] | None:
     folder, _, file = where.location.rpartition("/")
     module = file.removesuffix(".py") if where.kind == "file" else where.location
     lines = f"f = importlib.import_module({module!r}).{where.function}\n"
-    return folder, lines + ("softmax = f" if call == "f(x)" else f"def softmax(x):\n    return {call}")
+    return folder, lines + (f"{name} = f" if call == "f(x)" else f"def {name}(x):\n    return {call}")
 
 
 def _step(step: Step, number: int, tensors: dict[tuple[int, int, str, str], str]) -> list[str]:
@@ -145,7 +198,9 @@ def _step(step: Step, number: int, tensors: dict[tuple[int, int, str, str], str]
             "except Exception:",
             "    pass",
         ]
-    return [*lines, *_call(step.mode, x, f"y{number}")]
+    lines += [f"passed += {step.later:g}"] * bool(step.later)
+    called = _call(step.mode, x, f"y{number}")
+    return [*lines, f"tick = {step.slow:g}", *called, "tick = 0.0"] if step.slow else [*lines, *called]
 
 
 def _call(mode: str, x: str, y: str) -> list[str]:
@@ -158,21 +213,32 @@ def _call(mode: str, x: str, y: str) -> list[str]:
     if mode == THREAD:
         call = f"threading.Thread(target=lambda: globals().update({y}=softmax({x})))"
         return [f"thread = {call}", "thread.start()", "thread.join()"]
-    if mode == STREAM:
-        wait = "stream.wait_stream(torch.cuda.current_stream())"
-        return [
-            "stream = torch.cuda.Stream()",
-            wait,
-            "with torch.cuda.stream(stream):",
-            f"    {plain}",
-            "stream.synchronize()",
-        ]
-    if "set_default_dtype" in mode:
-        return ["before = torch.get_default_dtype()", mode, plain, "torch.set_default_dtype(before)"]
-    context = mode.replace("torch.autocast(", f"torch.autocast({x}.device.type, ").replace(
-        "torch.set_default_device(x.device)", f"torch.device({x}.device)"
-    )
-    return [f"with {context}:", f"    {plain}"]
+    if mode in {STREAM, STREAMS, GRAPH}:
+        return [f"{y} = replayed({x})"] if mode == GRAPH else _on_streams(x, y, beside=mode == STREAMS)
+    lines = [plain]
+    for each in reversed(parts(mode)):
+        if "set_default_dtype" in each:
+            lines = ["before = torch.get_default_dtype()", each, *lines, "torch.set_default_dtype(before)"]
+            continue
+        context = each.replace("torch.autocast(", f"torch.autocast({x}.device.type, ").replace(
+            "torch.set_default_device(x.device)", f"torch.device({x}.device)"
+        )
+        lines = [f"with {context}:", *(f"    {line}" for line in lines)]
+    return lines
+
+
+def _on_streams(x: str, y: str, *, beside: bool) -> list[str]:
+    """The lines of a call on another stream, which a call on other values on a third stream runs beside."""
+    streams = ["stream", "beside"] if beside else ["stream"]
+    lines = [f"{name} = torch.cuda.Stream()" for name in streams]
+    if beside:
+        lines += [f"other = -{x}", "work = torch.ones(4096, 4096, dtype=torch.bfloat16, device=other.device)"]
+        lines += ["for _ in range(9):", "    work @ work"]
+    lines += [f"{name}.wait_stream(torch.cuda.current_stream())" for name in streams]
+    lines += ["with torch.cuda.stream(stream):", f"    {y} = softmax({x})"]
+    if beside:
+        lines += ["with torch.cuda.stream(beside):", "    softmax(other)"]
+    return [*lines, "torch.cuda.synchronize()"]
 
 
 def _compared(step: Step, subject: Subject, y: str, tensors: dict[tuple[int, int, str, str], str]) -> list[str]:
@@ -180,8 +246,12 @@ def _compared(step: Step, subject: Subject, y: str, tensors: dict[tuple[int, int
     info = torch.finfo(TORCH_DTYPES[step.dtype])
     x = tensors[step.rows, step.columns, step.dtype, step.layout]
     tolerance = info.eps * (16 if info.bits < 32 else 256)
-    lines = ["", f"expected = torch.softmax({x}.detach().double(), dim=-1)"]
+    operation = subject.setting.operation
+    scale = operation.parameters.get("scale", 1.0)
+    scaled = f"{x}.detach().double()" if scale == 1.0 else f"{scale!r} * {x}.detach().double()"
+    lines = ["", f"expected = torch.softmax({scaled}, dim=-1)"]
     if step.contents == "masked-row" and subject.setting.declaration.fully_masked == "zero":
-        lines.append("expected = expected.nan_to_num(0.0)")
-    compare = f"torch.testing.assert_close({y}.detach().double(), expected, rtol={tolerance:.1e}"
-    return [*lines, f"{compare}, atol={2 * info.smallest_normal * info.eps:.1e}, equal_nan=True)"]
+        lines.append(f"expected = torch.where(expected.isnan(), {_MASKED[operation.name]}, expected)")
+    compare = f"torch.testing.assert_close({y}.detach().double().view_as(expected), expected, rtol={tolerance:.1e}"
+    least = 2 * info.smallest_normal * info.eps if operation.scale is None else tolerance
+    return [*lines, f"{compare}, atol={least:.1e}, equal_nan=True)"]

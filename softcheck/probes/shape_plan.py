@@ -136,7 +136,9 @@ def many_elements(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
         for width in [w for w in widths if w <= number // 2] or [1]:
             rows = -(-number // width)
             of_number += [Shape(rows + 1, width), Shape(rows, width), Shape(rows - 1, width), Shape(2 * rows, width)]
-        plans.append(of_number)
+        # One row more than whole chunks have, whatever rows a chunk has.
+        chunked = [Shape(rows, -(-number // rows) + 1) for rows in (17, 33, 257, 1025, 4097)]
+        plans.append([*of_number[:2], *chunked, *of_number[2:]])
     yield from interleaved(plans)
 
 

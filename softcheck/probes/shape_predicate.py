@@ -9,6 +9,12 @@ from itertools import chain
 from softcheck.probes.predicate import describe
 from softcheck.probes.shape_plan import Shape
 
+LISTED = "rows x columns = "
+"""The beginning of a list of shapes, which stands where no predicate holds."""
+
+_FEWEST, _FEWEST_EQUAL = 2, 3
+"""Failing shapes for a predicate, and for one that says that a size equals a number: of fewer a list says as much."""
+
 _SHOWN = 4
 _LONGEST = 70
 """Characters of a predicate, beyond which a list of shapes says more."""
@@ -34,11 +40,11 @@ def describe_shapes(tried: Collection[Shape], failing: Collection[Shape]) -> str
     if set(failing) == {shape for shape in tried if shape.rows == shape.columns}:
         return "rows = columns"
     for words in chain(_alone(tried, failing), _together(tried, failing), negated):
-        if len(words) <= _LONGEST:
+        if len(words) <= _LONGEST and len(failing) >= (_FEWEST_EQUAL if " = " in words else _FEWEST):
             return words
     shown = sorted(failing, key=lambda shape: shape.elements)[:_SHOWN]
     more = f" and {len(failing) - _SHOWN} more" if len(failing) > _SHOWN else ""
-    return f"rows x columns = {', '.join(map(str, shown))}{more}"
+    return f"{LISTED}{', '.join(map(str, shown))}{more}"
 
 
 def _alone(tried: Collection[Shape], failing: Collection[Shape]) -> Iterator[str]:

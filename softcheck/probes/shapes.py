@@ -6,17 +6,21 @@ that is wrong in three rows of 129, are left to them. A finding here is of the r
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import msgspec
 import numpy as np
 
 from oracles.formats import Bits, Format, encode
 from softcheck.cases.case import PACKED, Layout
+from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial, skipped_of
+from softcheck.probes.beside import judge_beside, over_both, with_shapes
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
 from softcheck.probes.judged_shapes import together
 from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.shape_plan import Shape
 from softcheck.probes.sweep import conclude_sweep, sweep
 
 _FEW, _FEWEST = (1, 2, 3, 15, 16, 17), (1, 2, 3)
@@ -28,6 +32,8 @@ _MANY = (4095, 4096, 4097)
 _VERY_MANY = (65535, 65536, 65537, 2**20)
 _NARROW, _COLUMNS = 5, 129
 _WIDE, _WIDE_ON_GPU = (1100, 2500), (2050, 8193)
+_OTHER_WIDTHS = (2, 64, _COLUMNS, 300, 1100)
+"""Widths in which a row count that fails is tried again."""
 _SECONDS_PACKED, _SECONDS, _SECONDS_EACH = 0.6, 0.2, 0.05
 """Time for the dispensable row counts of packed rows, and of rows in every other layout; and for each on average."""
 _LAYOUTS = ("transposed", "row-step", "column-slice", "every-second-column", "expanded-rows")
@@ -52,6 +58,10 @@ class _Rows:
     def label(self) -> str:
         counts = f"{min(self.counts)}-to-{max(self.counts)}" if self.counts[1:] else f"{self.counts[0]}"
         return f"{self.layout}-{counts}x{self.columns}"
+
+    @property
+    def where(self) -> str:
+        return f"{self.layout}, {self.columns} columns"
 
     def placing(self, rows: int) -> Layout:
         return {"packed": PACKED, "offset": Layout(offset=1), **strided_layouts(rows, self.columns)}[self.layout]
@@ -80,16 +90,16 @@ class _Shapes(GroupedProbe):
             if outcome.fatal:
                 break
         concluded = conclude_sweep(swept, "rows", "row counts")
-        where = f"{asked.layout}, {asked.columns} columns"
         return msgspec.structs.replace(
-            outcome,
-            violations=prefixed([shown.violation for shown in concluded.findings], where),
+            _with_other_widths(subject, asked, [each for _, each in swept]),
+            violations=prefixed([shown.violation for shown in concluded.findings], asked.where),
             tried=tuple(sorted(n for _, each in swept for n in each.tried)),
             judged_shapes=concluded.judged_shapes,
             skipped=next((each.skipped for _, each in swept if each.skipped is not None), None),
         )
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        done = _over_both(done)
         missed = any(set(outcome.tried) < set(trial.parameters.counts) for trial, outcome in done if outcome.tried)
         left_out = f"some row counts above {_FEW[-1]} were left out in some layouts, since each has a limit of time"
         return msgspec.structs.replace(
@@ -101,6 +111,45 @@ class _Shapes(GroupedProbe):
 
 
 PROBE = _Shapes()
+
+
+def _with_other_widths(subject: Subject, asked: _Rows, swept: Sequence[Outcome]) -> Outcome:
+    """Adds shapes to the last outcome: the row counts that were tried, and two of them in other widths."""
+    broken = [(kind, set(counts)) for each in swept for kind, counts in each.failing.items() if kind in WRONG_KINDS]
+    tried = {n for each in swept for n in each.tried}
+    known = {Shape(n, asked.columns): frozenset(kind for kind, counts in broken if n in counts) for n in sorted(tried)}
+    failing = [shape.rows for shape, kinds in known.items() if kinds]
+    if swept[-1].fatal or not failing or asked.columns != _COLUMNS:
+        return with_shapes(swept[-1], known)
+    least = min(failing)
+    near = sorted(tried - set(failing), key=lambda n: abs(n - least))[:1]
+    widths = [n for n in sorted({*_OTHER_WIDTHS, asked.columns}) if subject.setting.takes(n)]
+
+    def judge(shape: Shape) -> frozenset[FindingKind]:
+        beside = _swept(subject, replace(asked, columns=shape.columns, counts=(shape.rows,), dispensable=frozenset()))
+        return frozenset(beside.failing) & WRONG_KINDS
+
+    lines = [[Shape(count, width) for width in widths] for count in (least, *near)]
+    return with_shapes(swept[-1], judge_beside(lines, known, judge))
+
+
+def _over_both(done: Sequence[tuple[Trial, Outcome]]) -> list[tuple[Trial, Outcome]]:
+    """Puts a predicate over rows and columns before each violation, where both decide in all trials on the layout."""
+
+    @cache
+    def words(layout: str, kind: FindingKind) -> str | None:
+        return over_both([each for trial, each in done if trial.parameters.layout == layout], kind, axis=0)
+
+    def told(asked: _Rows, violation: Violation) -> Violation:
+        both = words(asked.layout, violation.kind)
+        rest = violation.message.removeprefix(f"{asked.where}: ")
+        message = f"{asked.layout}, {both}; at {asked.columns} columns {rest}"
+        return msgspec.structs.replace(violation, message=message) if both else violation
+
+    return [
+        (trial, msgspec.structs.replace(each, violations=tuple(told(trial.parameters, v) for v in each.violations)))
+        for trial, each in done
+    ]
 
 
 def _in_layout(setting: Setting, layout: str, number: int) -> list[_Rows]:

@@ -5,14 +5,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from oracles.formats import Bits, Format, encode
+from softcheck.contract import WRONG_KINDS, FindingKind
 from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.beside import judge_beside, over_both, with_shapes
+from softcheck.probes.judged import Calls
 from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.shape_plan import Shape
 from softcheck.probes.sweep import conclude_sweep, sweep
 
 _DENSE_TO = 1100
 _BATCH = 100
 _WIDE = tuple(2**k + d for k in range(11, 18) for d in (-1, 0, 1))
 _WIDEST = (2**18, 2**19 + 1, 2**20)
+
+_OTHER_ROWS, _OTHER_ROWS_ON_GPU = (1, 9, 33), (1, 9, 33, 129)
+"""Row counts in which a width that fails is tried again."""
 
 _INTERPRETED = (
     *(1, 2, 3, 4, 5, 7, 8, 9, 15, 17, 31, 32, 33, 64, 65, 100, 127, 128, 129),
@@ -33,18 +40,60 @@ class _Sizes(Probe):
         setting = subject.setting
         widths: tuple[int, ...] = trial.parameters
         order = sorted(widths, key=lambda n: (n <= _DENSE_TO and n not in _EDGES, _spread(n)))
-        return sweep(
+        outcome = sweep(
             subject,
             order,
             lambda columns: telling_rows(columns, setting.fmt, rows=_rows(setting, columns), seed=setting.seed),
             dispensable=frozenset(n for n in widths if n <= _DENSE_TO and n not in _EDGES),
         )
+        return _with_other_rows(subject, outcome)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        return conclude_sweep(done, "N", "widths")
+        def words(predicate: str, kind: FindingKind) -> str:
+            both = over_both((outcome for _, outcome in done), kind, axis=1)
+            return predicate if both is None else both or f"{predicate} with some row counts"
+
+        return conclude_sweep(done, "N", "widths", words=words)
 
 
 PROBE = _Sizes()
+
+
+def _with_other_rows(subject: Subject, outcome: Outcome) -> Outcome:
+    """Adds shapes: the widths that were tried, and the narrowest that fails and one that passes in other row counts."""
+    setting = subject.setting
+    broken = {kind: set(sizes) for kind, sizes in outcome.failing.items() if kind in WRONG_KINDS}
+    known = {
+        Shape(_rows(setting, n), n): frozenset(kind for kind, sizes in broken.items() if n in sizes)
+        for n in outcome.tried
+        if n
+    }
+    failing = [shape for shape, kinds in known.items() if kinds]
+    if outcome.fatal or not failing:
+        return with_shapes(outcome, known)
+
+    def judge(shape: Shape) -> frozenset[FindingKind]:
+        """In one row each of the telling rows is tried; in many, as many as fit, and the same rows under another seed."""
+        base = _rows(setting, shape.columns)
+        parts = [
+            telling_rows(shape.columns, setting.fmt, rows=base, seed=setting.seed + number)
+            for number in range(-(-shape.rows // base))
+        ]
+        rows = np.concatenate(parts)
+        inputs = [rows[i : i + shape.rows] for i in range(0, base, shape.rows)]
+        calls = Calls(subject)
+        found: set[FindingKind] = set()
+        for bits in inputs:
+            calls.make(np.ascontiguousarray(bits))
+            found.update(violation.kind for _, each in calls.settle() for violation in each.violations)
+        return frozenset(found & WRONG_KINDS)
+
+    least = min(failing, key=lambda shape: shape.columns)
+    passing = [shape for shape, kinds in known.items() if not kinds]
+    near = sorted(passing, key=lambda shape: abs(shape.columns - least.columns))[:1]
+    counts = _OTHER_ROWS_ON_GPU if setting.on_gpu else _OTHER_ROWS
+    lines = [[Shape(n, shape.columns) for n in sorted({*counts, shape.rows})] for shape in (least, *near)]
+    return with_shapes(outcome, judge_beside(lines, known, judge))
 
 
 def telling_rows(columns: int, fmt: Format, *, rows: int, seed: int) -> Bits:

@@ -18,9 +18,9 @@ BESIDE = ("collect", "one-dimensional", "integers", "undeclared-dtype")
 
 _WORDS = {
     "collect": "gc.collect() and torch.cuda.empty_cache()",
-    "one-dimensional": "softmax(one dimension), whatever it gives",
-    "integers": "softmax(int64), whatever it gives",
-    "undeclared-dtype": "softmax(float64, which is not declared), whatever it gives",
+    "one-dimensional": "{function}(one dimension), whatever it gives",
+    "integers": "{function}(int64), whatever it gives",
+    "undeclared-dtype": "{function}(float64, which is not declared), whatever it gives",
 }
 
 
@@ -42,23 +42,31 @@ class Step:
     """Number of the allocation at which a first attempt at this call runs out of memory; 0 for no such attempt."""
     mode: str = ""
     """One of ``softcheck.probes.modes``; empty for none."""
+    later: float = 0.0
+    """Seconds that pass before the call; the time of other steps all but stands still."""
+    slow: float = 0.0
+    """Seconds that the call seems to take between two looks at the clock."""
     seed: int = 0
+    function: str = "softmax"
+    """The operation's name, for words."""
 
     def __str__(self) -> str:
         if self.act != "call":
-            return _WORDS[self.act]
+            return _WORDS[self.act].format(function=self.function)
         told = [f"{self.dtype} [{self.rows}, {self.columns}]"]
         told += [words for words in (self.layout, self.contents) if words not in {"packed", "ordinary"}]
         told += {"same": ["the same tensor with new values"], "freed": ["where a freed tensor lay"]}.get(
             self.memory, []
         )
         told += [f"at a second attempt, since allocation {self.failing} of the first one failed"] * bool(self.failing)
-        return f"softmax({', '.join(told)}){f' with {self.mode}' if self.mode else ''}"
+        words = f"{self.function}({', '.join(told)}){f' with {self.mode}' if self.mode else ''}"
+        words += f" taking {self.slow:g} s between two looks at the clock" * bool(self.slow)
+        return f"{words} {self.later:g} s later" if self.later else words
 
     @property
     def alone(self) -> "Step":
         """The same values in the same layout, in fresh memory and in no special mode."""
-        return replace(self, memory="new", mode="", failing=0)
+        return replace(self, memory="new", mode="", failing=0, later=0.0, slow=0.0)
 
     def placing(self) -> Layout:
         """Strides and offset of the input."""
@@ -83,6 +91,10 @@ class Step:
 
 _WIDTHS = 36
 """Widths in a row: more than most caches hold."""
+_PAUSES = (2.0, 0.06)
+_LONG_PAUSE = 3700.0
+"""Seconds after which what a variant keeps for a moment, for a second, or at most for an hour is too old."""
+
 Change = Mapping[str, Any]
 """Fields that make a circumstance of an ordinary step."""
 
@@ -153,6 +165,7 @@ def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) 
         _each("contents", ("nan", "masked-row", "infinity", "peak")),
         [{"memory": "same"}],
         [{"memory": "freed"}],
+        [{"later": _LONG_PAUSE}, {"slow": 1.0}, *_each("later", _PAUSES)],
         # A width of its own each time: what is kept for a width is made in the attempt that fails.
         [{"failing": 1 + n % 3, "columns": max(columns - 2 - 2 * n, 1)} for n in range(6)],
         _each("act", [act for act in BESIDE if act != "undeclared-dtype" or "float64" not in declared.dtypes]),

@@ -111,17 +111,24 @@ def merged(known: Violation | None, violation: Violation, *, first: bool) -> Vio
     )
 
 
-def conclude_sweep(done: Sequence[tuple[Trial, Outcome]], symbol: str, sizes: str) -> Conclusion:
+def conclude_sweep(
+    done: Sequence[tuple[Trial, Outcome]],
+    symbol: str,
+    sizes: str,
+    *,
+    words: Callable[[str, FindingKind], str] = lambda predicate, _: predicate,
+) -> Conclusion:
     """Returns one finding per kind, and one for each violation that belongs to no size.
 
     ``symbol`` stands for a size in the predicate, such as "N"; ``sizes`` is the word for several of them, such as
-    "widths". A trial's parameters are the sizes that it was to try.
+    "widths". A trial's parameters are the sizes that it was to try. ``words`` may
+    say more than the predicate over sizes of a kind.
     """
     tried = {size for _, outcome in done for size in outcome.tried}
     # A trial that ended its process left sizes out for another reason, which its finding or its skip tells.
     ended = [(trial, outcome) for trial, outcome in done if not outcome.fatal and outcome.skipped is None]
     planned = {size for trial, outcome in ended if outcome.tried for size in trial.parameters}
-    shown = [_kind_over_sizes(done, kind, sorted(tried), symbol, sizes) for kind in FindingKind]
+    shown = [_kind_over_sizes(done, kind, sorted(tried), symbol, sizes, words) for kind in FindingKind]
     others = [
         Shown(trial.label, violation)
         for trial, outcome in done
@@ -144,7 +151,12 @@ def conclude_sweep(done: Sequence[tuple[Trial, Outcome]], symbol: str, sizes: st
 
 
 def _kind_over_sizes(
-    done: Sequence[tuple[Trial, Outcome]], kind: FindingKind, tried: list[int], symbol: str, sizes: str
+    done: Sequence[tuple[Trial, Outcome]],
+    kind: FindingKind,
+    tried: list[int],
+    symbol: str,
+    sizes: str,
+    words: Callable[[str, FindingKind], str],
 ) -> Shown | None:
     broken = [
         (min(o.failing[kind]), t.label, v) for t, o in done if kind in o.failing for v in o.violations if v.kind is kind
@@ -156,12 +168,12 @@ def _kind_over_sizes(
     for _, _, other in broken[1:]:
         violation = merged(violation, other, first=False)
     failing = {size for _, outcome in done for size in outcome.failing.get(kind, ())}
-    words = describe(tried, failing, symbol)
+    where = words(describe(tried, failing, symbol), kind)
     answered = max(set(tried) - failing, default=0)
     refusal = violation.refusal
     if refusal is not None and 0 not in (refusal.rows, refusal.columns):
         # If a larger size was answered, the refused size is no limit.
         refusal = msgspec.structs.replace(refusal, answered=answered) if 0 < answered < least else None
     share_of = f"{len(failing)} of {len(tried)} {sizes} tried, {tried[0]} to {tried[-1]}"
-    message = f"{words} ({share_of}); at {symbol} = {least}: {violation.message}"
+    message = f"{where} ({share_of}); at {symbol} = {least}: {violation.message}"
     return Shown(label, msgspec.structs.replace(violation, message=message, refusal=refusal))

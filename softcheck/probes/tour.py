@@ -79,7 +79,7 @@ class Tour:
         self._limits = limits
         self._rng = rng
         self._source = source
-        self._recorder = Recorder(source.files)
+        self._recorder = Recorder(source.files, conditions=source.condition_lines)
         self._calls = Calls(subject, self._traced, most=MOST if subject.setting.on_gpu else 1)
         self._fatal = False
         self._skipped: str | None = None
@@ -96,25 +96,28 @@ class Tour:
         that the finding can say for which of these it holds.
         """
         clock = time.perf_counter if self._subject.setting.on_gpu else time.process_time
-        begun, left_out = clock(), 0
+        left_out = 0
+        # First shapes of regimes take their time from their own, and then from everyone's.
+        left = {True: self._limits.seconds_for_firsts, False: self._limits.seconds}
         shapes: list[Shape] = []
         plan = iter(targets)
         while (target := self._beside.popleft() if self._beside else next(plan, None)) is not None:
-            remaining = self._limits.seconds - (clock() - begun)
-            if self._fatal or remaining <= 0:
+            is_own = target.is_first and left[True] > left[False]
+            if self._fatal or left[is_own] <= 0:
                 left_out += 1
                 break
-            if self._expected(target.shape) > remaining:
+            if self._expected(target.shape) > left[is_own]:
                 left_out += 1
                 continue
             before = clock()
             for bits in self._inputs(target):
-                if self._fatal or clock() - begun > self._limits.seconds:
+                if self._fatal or clock() - before > left[is_own]:
                     break
                 self._call(bits, len(shapes))
                 shapes.append(target.shape)
                 if self._calls.is_full:
                     self._settle(shapes)
+            left[is_own] -= clock() - before
             if shapes and shapes[-1] == target.shape:
                 self._pace.note(target.shape, (clock() - before) / max(1, target.calls))
         self._settle(shapes)
@@ -188,6 +191,7 @@ class Tour:
             shapes=tuple((shape.rows, shape.columns) for shape in shapes),
             paths=tuple(paths[shape].name if shape in paths else "" for shape in shapes),
             lines=tuple(sorted(lines)),
+            arcs=tuple(sorted(self._recorder.arcs.union(*(path.arcs for path in paths.values())))),
             failing_shapes={
                 kind: tuple(dict.fromkeys((shape.rows, shape.columns) for shape in broken))
                 for kind, broken in self._failing.items()

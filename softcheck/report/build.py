@@ -16,7 +16,17 @@ from softcheck.report.environment import environment
 from softcheck.report.figures_of import with_figures
 from softcheck.report.findings import finding_of, without_repetition, witness_of
 from softcheck.report.limits import SizeLimits
-from softcheck.report.model import CaseResult, CopyBaseline, Finding, Report, Stage, VariantResult, Verdict, Witness
+from softcheck.report.model import (
+    CaseResult,
+    Cause,
+    CopyBaseline,
+    Finding,
+    Report,
+    Stage,
+    VariantResult,
+    Verdict,
+    Witness,
+)
 from softcheck.report.places import with_places
 from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
 from softcheck.report.shapes import shapes_of
@@ -138,7 +148,7 @@ class _Row:
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=self._witness(declaration),
             findings=tuple(findings),
-            causes=causes_of(findings, [case for case, _ in self.measured]),
+            causes=self._causes(findings),
             gb_per_s=speed.gb_per_s if speed else None,
             speed_vs_torch=speed.times_faster.mid if speed and speed.times_faster else None,
             seconds=sum(r.seconds for r in self.results)
@@ -241,6 +251,9 @@ class _Row:
             count=len(cases) + len(probed),
         )
 
+    def _causes(self, findings: Sequence[Finding]) -> tuple[Cause, ...]:
+        return causes_of(findings, [case for case, _ in self.measured], {c.id: m.rows for c, m in self.measured})
+
     @property
     def coverage(self) -> Coverage | None:
         """Lines that calls have run, in any dtype: a process tells each line once."""
@@ -264,7 +277,7 @@ class _Row:
             return []
         said = (
             *self.limits.notes(),
-            proposal(causes_of(self._findings(declaration), [case for case, _ in self.measured])),
+            proposal(self._causes(self._findings(declaration))),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
             notes.fitting_declaration(self.measured, self.probed, declaration, self.dtype),
             notes.never_run(self.coverage),

@@ -5,25 +5,27 @@ outside the set is of the same kind. What a set suggests about the kernel is sai
 that no set explains are grouped by their kind.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from oracles.formats import FORMATS, decode
 from softcheck.cases.case import Case
-from softcheck.contract import VALUE_KINDS, FindingKind
+from softcheck.contract import WRONG_KINDS, FindingKind
 from softcheck.explain import of_kind
 from softcheck.probes.predicate import class_of, sizes_named
+from softcheck.probes.shape_plan import Shape
+from softcheck.probes.shape_predicate import describe_shapes
 from softcheck.report.model import Cause, Finding
-
-_WRONG = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT, FindingKind.WRONG_LAYOUT}
-"""Kinds that say that values are wrong, whatever explains them."""
 
 _FEWEST_WIDTHS = 8
 """Widths that must have been tried for a predicate on them to be more than chance."""
 
 _FEWEST_FAILING = 3
+
+_FEWEST_FAMILIES = 2
+"""Families of cases that must show a class of shapes, since the cases of one may be wrong for their values."""
 
 _MOST_ELEMENTS = 2**16
 """Elements of the largest case whose logits are looked at."""
@@ -40,10 +42,12 @@ class _Evidence:
 
     findings: Sequence[Finding]
     cases: dict[str, Case]
+    rows: Mapping[str, int]
+    """Judged rows of each case."""
     by_case: dict[str, list[Finding]] = field(default_factory=dict)
 
     def without(self, ids: frozenset[str]) -> "_Evidence":
-        return _evidence([f for f in self.findings if f.id not in ids], self.cases)
+        return _evidence([f for f in self.findings if f.id not in ids], self.cases, self.rows)
 
     def wrong_cases(self) -> list[Case]:
         """The cases on which values are wrong."""
@@ -53,14 +57,17 @@ class _Evidence:
         return [f for f in self.findings if f.probe in names]
 
 
-def causes_of(findings: Sequence[Finding], cases: Sequence[Case]) -> tuple[Cause, ...]:
+def causes_of(
+    findings: Sequence[Finding], cases: Sequence[Case], rows: Mapping[str, int] | None = None
+) -> tuple[Cause, ...]:
     """Returns the causes of one variant's findings in one dtype, the one that explains most first.
 
-    ``cases`` are those that were run. Findings that a declared defect explains are left out.
+    ``cases`` are those that were run, and ``rows`` their numbers of judged rows by id, all rows by default. Findings that a declared defect explains are left out.
     """
-    left = _evidence([f for f in findings if f.known is None], {case.id: case for case in cases})
+    run = {case.id: case for case in cases}
+    left = _evidence([f for f in findings if f.known is None], run, rows or {id_: c.shape[0] for id_, c in run.items()})
     found: list[Cause] = []
-    for suppose in (_offsets, _empty_inputs, _layouts, _masked_rows, _magnitudes, _widths):
+    for suppose in (_offsets, _empty_inputs, _layouts, _masked_rows, _magnitudes, _widths, _shapes):
         cause = suppose(left)
         if cause is not None and cause.findings:
             found.append(cause)
@@ -81,15 +88,15 @@ def proposal(causes: Sequence[Cause]) -> str | None:
     return f"right on {right}; if that is the contract, declare it: @variant({', '.join(declared)}), or --declare '{option}'"
 
 
-def _evidence(findings: Sequence[Finding], cases: dict[str, Case]) -> _Evidence:
-    found = _Evidence(findings, cases)
+def _evidence(findings: Sequence[Finding], cases: dict[str, Case], rows: Mapping[str, int]) -> _Evidence:
+    found = _Evidence(findings, cases, rows)
     for finding in findings:
         found.by_case.setdefault(finding.case, []).append(finding)
     return found
 
 
 def _is_wrong(finding: Finding) -> bool:
-    return finding.kind in _WRONG
+    return finding.kind in WRONG_KINDS
 
 
 def _cause(findings: Sequence[Finding], text: str, *, mend: str = "", declare: str = "", right_on: str = "") -> Cause:
@@ -139,7 +146,7 @@ _STRIDED_TRIALS = (
 
 def _layouts(evidence: _Evidence) -> Cause | None:
     """Findings on strided inputs alone: wrong values, reads between the rows, exceptions."""
-    kinds = _WRONG | {FindingKind.RAISED, FindingKind.OUT_OF_BOUNDS_READ}
+    kinds = WRONG_KINDS | {FindingKind.RAISED, FindingKind.OUT_OF_BOUNDS_READ}
     shown = [f for f in evidence.findings if f.kind in kinds]
     strided = [f for f in shown if _is_strided(f, evidence)]
     if len(strided) < len(shown):
@@ -244,6 +251,24 @@ def _widths(evidence: _Evidence) -> Cause | None:
     return _cause(explained, f"wrong at {_every(words)}: {meaning}", mend=mend, declare=declare, right_on=right_on)
 
 
+def _shapes(evidence: _Evidence) -> Cause | None:
+    """Findings of the cases of one class of shapes, each of which is wrong, as a predicate over rows and columns."""
+    shapes = {
+        id_: Shape(evidence.rows[id_], case.shape[1]) for id_, case in evidence.cases.items() if 0 not in case.shape
+    }
+    wrong = {case.id for case in evidence.wrong_cases()} & shapes.keys()
+    failing, passing = {shapes[id_] for id_ in wrong}, {shapes[id_] for id_ in shapes.keys() - wrong}
+    few = len(failing) < _FEWEST_FAILING or len(passing) < _FEWEST_WIDTHS
+    if few or failing & passing or len({id_.partition("/")[0] for id_ in wrong}) < _FEWEST_FAMILIES:
+        return None
+    words = describe_shapes(failing | passing, failing)
+    if not words.startswith(("rows >", "rows <", "elements >", "elements <")) or " or " in words:
+        return None
+    found = [f for f in evidence.findings if f.case in wrong and _is_wrong(f)]
+    mend = "look for the condition that leads there; softcheck regimes names the paths that calls take"
+    return _cause(found, f"wrong at {words}: a path for such shapes", mend=mend)
+
+
 def _is_too_small(finding: Finding) -> bool:
     return "misses 1 by -" in finding.message
 
@@ -281,7 +306,8 @@ def _of_widths(words: str, findings: Sequence[Finding]) -> tuple[str, str]:
             "the end of a row that fills no vector or tile is lost",
             "mask the last part of the row by column < columns",
         )
-    return "the way in which the row is cut up is wrong there", "look at how many columns each block or loop takes"
+    cut = "rows are" if "rows" in words else "the row is"
+    return f"the way in which {cut} cut up is wrong there", "look at how many columns each block or loop takes"
 
 
 def _by_kind(evidence: _Evidence) -> Iterator[Cause]:
@@ -291,9 +317,9 @@ def _by_kind(evidence: _Evidence) -> Iterator[Cause]:
     # A wrong value breaks several promises on the same inputs.
     for kind, found in sorted(kinds.items(), key=lambda item: -len(item[1])):
         where = {f.case for f in found}
-        if kind not in _WRONG or not kinds[kind]:
+        if kind not in WRONG_KINDS or not kinds[kind]:
             continue
-        for other in sorted(_WRONG & kinds.keys() - {kind}):
+        for other in sorted(WRONG_KINDS & kinds.keys() - {kind}):
             if kinds[other] and {f.case for f in kinds[other]} <= where:
                 kinds[kind] += kinds[other]
                 kinds[other] = []

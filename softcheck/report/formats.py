@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from softcheck.errors import UsageError, near_matches
 from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import PLAIN, Display
+from softcheck.tracing.model import Trace
 
 if TYPE_CHECKING:
     from softcheck.report.compare import Comparison
@@ -34,6 +35,14 @@ SPEED_FORMATS: dict[str, str] = {
 """The formats of what ``softcheck bench`` measured, and the functions that draw it."""
 
 
+TRACE_FORMATS: dict[str, str] = {
+    "table": "softcheck.report.trace_text:render",
+    "json": "softcheck.report.json_format:render",
+    "html": "softcheck.report.page.trace_page:render",
+}
+"""The formats of what ``softcheck trace`` recorded, and the functions that draw it."""
+
+
 WITH_BASELINE: Final = ("html",)
 """The formats that draw a comparison with a baseline beside the report."""
 
@@ -57,6 +66,13 @@ def render_speed(report: SpeedReport, name: str) -> str:
     if name not in SPEED_FORMATS:
         raise UsageError(f"a benchmark has no format {name!r}; it can be drawn as {', '.join(SPEED_FORMATS)}")
     return str(_named(SPEED_FORMATS[name])(report))
+
+
+def render_trace(trace: Trace, name: str, display: Display = PLAIN) -> str:
+    """Renders a trace in the named format, ending in a newline. Raises UsageError for a name that is not one of its formats."""
+    if name not in TRACE_FORMATS:
+        raise UsageError(f"a trace has no format {name!r}; it can be drawn as {', '.join(TRACE_FORMATS)}")
+    return str(_named(TRACE_FORMATS[name])(trace, display))
 
 
 def _named(place: str) -> Callable[..., object]:

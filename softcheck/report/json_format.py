@@ -15,11 +15,12 @@ from softcheck.cases.case import Case
 from softcheck.errors import UsageError
 from softcheck.report.model import SCHEMA_VERSION, Report, SpeedReport
 from softcheck.report.output import PLAIN, Display
+from softcheck.tracing.model import Trace
 
-Model = TypeVar("Model", Report, SpeedReport)
+Model = TypeVar("Model", Report, SpeedReport, Trace)
 
 
-def render(report: Report | SpeedReport, _display: Display = PLAIN) -> str:
+def render(report: Report | SpeedReport | Trace, _display: Display = PLAIN) -> str:
     """Indented JSON, keys in the order of the model, ending in a newline."""
     return msgspec.json.format(msgspec.json.encode(_plain(report)), indent=2).decode() + "\n"
 
@@ -30,7 +31,15 @@ def load(path: str | Path) -> Report:
 
 
 def load_any(path: str | Path) -> Report | SpeedReport:
-    """Read what ``softcheck report`` or ``softcheck bench`` saved; raises UsageError as ``load`` does."""
+    """Read what ``softcheck report`` or ``softcheck bench`` saved; raises UsageError as ``load`` does, and for a trace."""
+    found = load_saved(path)
+    if isinstance(found, Trace):
+        raise UsageError(f"{str(path)!r} holds a trace, expected a report; softcheck render draws a trace")
+    return found
+
+
+def load_saved(path: str | Path) -> Report | SpeedReport | Trace:
+    """Read what ``report``, ``bench`` or ``trace`` saved; raises UsageError as ``load`` does."""
     data = _read(path)
     try:
         found = msgspec.json.decode(data)
@@ -38,6 +47,8 @@ def load_any(path: str | Path) -> Report | SpeedReport:
         found = None
     if isinstance(found, dict) and found.get("kind") == "speed":
         return _parsed(data, SpeedReport, str(path))
+    if isinstance(found, dict) and found.get("kind") == "trace":
+        return _parsed(data, Trace, str(path))
     return _parsed(data, Report, str(path))
 
 

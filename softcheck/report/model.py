@@ -8,6 +8,7 @@ from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Surroundings
 from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows, SeenRegime
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
+from softcheck.tracing.model import Trace
 from softcheck.variants.place import SourcePlace
 
 Verdict = Literal["pass", "fail", "known", "unsupported", "error"]
@@ -279,6 +280,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     speed: tuple[CopyBaseline, ...] = ()
     timings: tuple[ShapeSpeed, ...] = ()
     """Timings behind the columns of speed."""
+    traces: tuple[Trace, ...] = ()
+    """How kernels compute single rows, step by step; empty unless it was asked for."""
     stages: tuple[Stage, ...] = ()
     """Wall time of the run by stage, in order."""
     interrupted: bool = False

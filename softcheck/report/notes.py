@@ -67,15 +67,21 @@ def _other_operations(run: Run, rows: Sequence[VariantResult]) -> list[str]:
 
 
 def never_run(coverage: Coverage | None) -> str | None:
-    """Names the lines of a variant's own code that no counted call ran."""
-    if coverage is None or not coverage.never:
+    """Names the lines of a variant's own code that no counted call ran, and the conditions that came out one way."""
+    if coverage is None or not (coverage.never or coverage.one_sided):
         return None
-    more = f" and {len(coverage.never) - _MOST_PLACES} more places" if len(coverage.never) > _MOST_PLACES else ""
     calls = "calls" if coverage.of_all_calls else "the probe regimes (before Python 3.12 no other calls count)"
-    return (
-        f"{calls} ran {coverage.run} of {coverage.lines} lines of its own code; never run: "
-        f"{', '.join(coverage.never[:_MOST_PLACES])}{more}"
-    )
+    words = f"{calls} ran {coverage.run} of {coverage.lines} lines of its own code"
+    if coverage.never:
+        words += f"; never run: {_first_places(coverage.never)}"
+    if coverage.conditions:
+        words += f"; in the probe regimes {coverage.both_ways} of {coverage.conditions} conditions came out both ways"
+    return words + (f": {_first_places(coverage.one_sided)}" if coverage.one_sided else "")
+
+
+def _first_places(places: Sequence[str]) -> str:
+    more = f" and {len(places) - _MOST_PLACES} more places" if len(places) > _MOST_PLACES else ""
+    return f"{', '.join(places[:_MOST_PLACES])}{more}"
 
 
 def too_little_coverage(coverage: Coverage | None, required: float) -> str:

@@ -48,48 +48,50 @@ def render(report: Report, display: Display = PLAIN, *, details: bool = True) ->
     it is cut in two. Without ``details`` only what failed is told below the tables.
     """
     drawn = StringIO()
-    console = _console(drawn, display)
+    console = console_of(drawn, display)
     for line in content.heading(report):
-        _print(console, line)
+        print_line(console, line)
     _print_tables(console, report, details=details)
     if legend := content.legend(report):
-        _print(console)
+        print_line(console)
         console.print(Text("; ".join(f"{word}: {meaning}" for word, meaning in legend), style="dim"))
     for title, lines in _blocks(report, details=details):
-        _print(console)
-        _print(console, title, style="bold")
+        print_line(console)
+        print_line(console, title, style="bold")
         for line in lines:
-            _print(console, f"  {line}")
-    _print(console)
-    _print(console, content.summary(report), style="bold")
-    return _stripped(drawn)
+            print_line(console, f"  {line}")
+    print_line(console)
+    print_line(console, content.summary(report), style="bold")
+    return stripped(drawn)
 
 
 def render_tables(report: Report, display: Display = PLAIN) -> str:
     """Renders the tables of verdicts alone, and the closing line."""
     drawn = StringIO()
-    console = _console(drawn, display)
+    console = console_of(drawn, display)
     _print_tables(console, report, details=False)
-    _print(console)
-    _print(console, content.summary(report), style="bold")
-    return _stripped(drawn)
+    print_line(console)
+    print_line(console, content.summary(report), style="bold")
+    return stripped(drawn)
 
 
 def _print_tables(console: Console, report: Report, *, details: bool) -> None:
     for dtype, results in content.by_dtype(report).items():
-        _print(console)
-        _print(console, content.one_line(dtype), style="bold")
+        print_line(console)
+        print_line(console, content.one_line(dtype), style="bold")
         for i, table in enumerate(_fitting(console, report, results, details=details)):
             if i:
-                _print(console)
+                print_line(console)
             console.print(table)
 
 
-def _stripped(drawn: StringIO) -> str:
+def stripped(drawn: StringIO) -> str:
+    """What was drawn, without blanks at the ends of lines."""
     return "".join(line.rstrip() + "\n" for line in drawn.getvalue().splitlines())
 
 
-def _console(file: StringIO, display: Display) -> Console:
+def console_of(file: StringIO, display: Display) -> Console:
+    """A console that writes text for a display to a file."""
     return Console(
         file=file,
         width=UNBOUNDED_WIDTH if display.width is None else max(display.width, LEAST_WIDTH),
@@ -102,8 +104,8 @@ def _console(file: StringIO, display: Display) -> Console:
     )
 
 
-def _print(console: Console, text: str = "", style: str = "") -> None:
-    """One line, wrapped by the terminal alone, so that commands can be copied; the text is never taken for markup."""
+def print_line(console: Console, text: str = "", style: str = "") -> None:
+    """Prints one line, wrapped by the terminal alone, so that commands can be copied; the text is never taken for markup."""
     console.print(Text(text, style=style), soft_wrap=True)
 
 

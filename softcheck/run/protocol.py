@@ -11,6 +11,7 @@ from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.search.objective import Objective
 from softcheck.speed.samples import ShapeSamples
+from softcheck.tracing.model import TracedRow
 from softcheck.variants.declaration import Backend, Declaration
 
 
@@ -97,6 +98,18 @@ class RunSearch(SearchOptions, frozen=True, tag=True, kw_only=True):
     """Bit patterns of the first rows to try, [any number, columns], in the format's storage type."""
 
 
+class RunTrace(msgspec.Struct, frozen=True, tag=True):
+    """Record one call of a variant on a case, and draw the steps of some of its rows. The worker interprets kernels."""
+
+    case: Case
+    variant: str
+    rows: tuple[int, ...]
+    columns: int | None = None
+    """Columns to which the rows are cut; None for all."""
+    focus: int | None = None
+    """A column whose lane each step shows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call, or all calls of one trial, of one variant. ``request`` asks for nothing else."""
@@ -108,7 +121,7 @@ class Call:
     request: RunCase | RunDomain | RunProbe
 
 
-Request = Load | RunCase | Time | RunDomain | RunProbe | TryWidth | RunSearch
+Request = Load | RunCase | Time | RunDomain | RunProbe | TryWidth | RunSearch | RunTrace
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -234,6 +247,16 @@ class Searched(msgspec.Struct, frozen=True, tag=True):
     fatal: bool = False
 
 
+class Traced(msgspec.Struct, frozen=True, tag=True):
+    """The steps of the rows, or the reason why there are none."""
+
+    rows: tuple[TracedRow, ...] = ()
+    notes: tuple[str, ...] = ()
+    reason: str | None = None
+    has_kernel: bool = True
+    """False if the variant launches no Triton kernel."""
+
+
 class Done(msgspec.Struct, frozen=True, tag=True):
     """The request is finished."""
 
@@ -261,11 +284,12 @@ Reply = (
     | WidthTried
     | Searching
     | Searched
+    | Traced
     | Done
     | Failed
 )
 
-LAST = (Done, Timed, Loaded, Refused, Probed, WidthTried, Searched, Failed)
+LAST = (Done, Timed, Loaded, Refused, Probed, WidthTried, Searched, Traced, Failed)
 """Replies that end a request."""
 
 

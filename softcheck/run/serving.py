@@ -14,7 +14,7 @@ from softcheck.calling.call import is_usable, place, returned_wrongly
 from softcheck.calling.state import Snapshot, is_lost, preserved
 from softcheck.cases.case import PACKED, Case
 from softcheck.cases.check import check_layout
-from softcheck.errors import UninterpretableError, UsageError
+from softcheck.errors import NothingRunError, UninterpretableError, UsageError, WithoutKernelError
 from softcheck.judge.judge import reference
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import shifted
@@ -33,7 +33,9 @@ from softcheck.run.protocol import (
     RunDomain,
     RunProbe,
     RunSearch,
+    RunTrace,
     Started,
+    Traced,
     TryWidth,
 )
 from softcheck.run.trial_widths import try_width
@@ -43,6 +45,9 @@ from softcheck.variants.registry import LoadedVariant, load
 from softcheck.variants.source import source_of
 
 _ELEMENTS_WITHOUT_KERNELS = 1 << 18
+
+_TRACED_ROWS = 64
+"""Rows up to which a traced row stands among those before it."""
 
 
 class Server:
@@ -67,6 +72,9 @@ class Server:
             yield from make_trials(request, self._variant(request.variant), self.device)
         elif isinstance(request, TryWidth):
             yield from try_width(request, self._variant(request.variant), self.device)
+        elif isinstance(request, RunTrace):
+            yield Started(request.variant)
+            yield self._trace(request)
         elif isinstance(request, RunSearch):
             yield from evolution.search(self._variant(request.variant), request, self.device)
         else:
@@ -165,6 +173,26 @@ class Server:
             return self._measuring.of_case(variant, answers.case, bits, exact)
         except UninterpretableError as error:
             return msgspec.structs.replace(unmeasured(bits.shape, ()), skipped=str(error)), False
+
+    def _trace(self, request: RunTrace) -> Traced:
+        # Importing it imports Triton's interpreter, which no other request of a GPU's worker needs.
+        from softcheck.tracing.record import record
+
+        case = request.case
+        bits = case.bits(max(request.rows) + 1)[:, : request.columns]
+        layout = case.layout if request.columns in (None, case.shape[1]) else PACKED
+        rows, of_rows = request.rows, request.rows
+        if len(bits) > _TRACED_ROWS:
+            # Programs of the rows before take a millisecond each.
+            bits, layout, of_rows = bits[list(rows)], PACKED, tuple(range(len(rows)))
+        try:
+            traced, notes = record(self._variant(request.variant), bits, case.format, layout, of_rows, request.focus)
+        except (NothingRunError, UninterpretableError) as error:
+            return Traced(reason=str(error), has_kernel=not isinstance(error, WithoutKernelError))
+        if of_rows != rows:
+            traced = tuple(msgspec.structs.replace(one, row=row) for one, row in zip(traced, rows, strict=True))
+            notes = (*notes, "the rows are traced without those before them")
+        return Traced(traced, notes)
 
     def _run_domain(self, request: RunDomain) -> Iterator[Reply]:
         variant = self._variant(request.variant)

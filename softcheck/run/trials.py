@@ -139,7 +139,10 @@ def _concluded(name: str, probe: Probe, trials: Sequence[Trial], outcomes: Seque
             if violation.kind in _ENDED - told:
                 untold.setdefault(violation.kind, Shown(trial.label, violation))
     run = {line for outcome in outcomes for line in outcome.lines}
-    return msgspec.structs.replace(said, findings=(*said.findings, *untold.values()), lines=tuple(sorted(run)))
+    arcs = {arc for outcome in outcomes for arc in outcome.arcs}
+    return msgspec.structs.replace(
+        said, findings=(*said.findings, *untold.values()), lines=tuple(sorted(run)), arcs=tuple(sorted(arcs))
+    )
 
 
 def _release(device: torch.device) -> None:

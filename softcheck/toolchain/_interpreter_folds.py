@@ -128,7 +128,7 @@ def _combination(interpreter: Any, function: Any, inputs: Sequence[Any]) -> Comb
 
     def combine(a: Arrays, b: Arrays) -> Arrays:
         try:
-            with _trying():
+            with trying():
                 return apply(a, b)
         except Exception as error:
             if not _asked_for_truth(error):
@@ -157,7 +157,8 @@ def _native(builder: Any, function: Any, dtype: Any) -> Any:
 
 
 @contextmanager
-def _trying() -> Iterator[None]:
+def trying() -> Iterator[None]:
+    """Raises an exception inside the block where a combining function asks whether a tensor is true."""
     global together  # noqa: PLW0603 - the interpreter runs one program at a time
     before, together = together, True
     try:

@@ -1,4 +1,4 @@
-"""Lines of a variant's own code that calls can run, and words for those that no call has run."""
+"""Lines and conditions of a variant's own code, and words for what no call has run and for what always came out alike."""
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
@@ -10,6 +10,14 @@ import msgspec
 from softcheck.variants.source import Source
 
 _LONGEST = 60
+_ELSE = "else of "
+
+Line = tuple[str, int]
+"""A file and the number of a line in it."""
+
+Arc = tuple[str, int, int]
+"""A file, a line of a condition in it, and the line that ran next in the same function; 0 where the function ended."""
+
 CodeFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -22,12 +30,81 @@ class CodeLine(msgspec.Struct, frozen=True):
     """The condition under which it runs, such as "if n_rows == 1", or the function that holds it."""
 
 
+class Branch(msgspec.Struct, frozen=True):
+    """The condition of an ``if`` or ``while`` that stands in lines of its own. Ranges are a first and a last line."""
+
+    file: str
+    lines: tuple[int, int]
+    """The lines of the condition."""
+    body: tuple[int, int]
+    """The lines that run where it is true."""
+    otherwise: tuple[int, int] | None
+    """The lines of its ``else``."""
+    words: str
+    """The condition, such as "if n_rows == 1"."""
+
+    def was_met(self, run: Collection[Line]) -> bool:
+        """True if the condition itself was run."""
+        return self._has_run(self.lines, run)
+
+    def was_true(self, run: Collection[Line]) -> bool:
+        """True if a line was run that only a true condition leads to."""
+        return self._has_run(self.body, run)
+
+    def was_false(self, run: Collection[Line], arcs: Collection[Arc]) -> bool:
+        """True if its ``else`` was run, or a call went on elsewhere after the condition."""
+        return (self.otherwise is not None and self._has_run(self.otherwise, run)) or any(
+            file == self.file
+            and _is_in(start, self.lines)
+            and not _is_in(end, self.lines)
+            and not _is_in(end, self.body)
+            for file, start, end in arcs
+        )
+
+    def _has_run(self, lines: tuple[int, int], run: Collection[Line]) -> bool:
+        return any((self.file, line) in run for line in range(lines[0], lines[1] + 1))
+
+
 def code_lines(source: Source, name: str) -> tuple[CodeLine, ...]:
     """Lines of the function ``name`` and of all functions in the source that it mentions, itself or through others."""
     found: list[CodeLine] = []
     for each, (file, function) in reached(source, [name]).items():
         found += _in_body(function.body, f"def {each}", file)
     return tuple(sorted(set(found), key=lambda line: (line.file, line.line)))
+
+
+def code_branches(source: Source, name: str) -> tuple[Branch, ...]:
+    """Conditions in the code of ``code_lines``.
+
+    Left out are constant conditions, those that share a line with what follows them, and conditional expressions:
+    lines can't tell how these came out.
+    """
+    found = {
+        Branch(file, _range(node.test), _range(*node.body), _range(*node.orelse) if node.orelse else None, _shown(node))
+        for file, function in reached(source, [name]).values()
+        for node in ast.walk(function)
+        if isinstance(node, ast.If | ast.While)
+        and not isinstance(node.test, ast.Constant)
+        and node.body[0].lineno > _range(node.test)[1]
+    }
+    return tuple(sorted(found, key=lambda branch: (branch.file, branch.lines)))
+
+
+def one_sided(branches: Sequence[Branch], run: Collection[Line], arcs: Collection[Arc]) -> list[str]:
+    """Words for conditions without ``else`` that were true whenever they were met; ``never_run`` tells of the others."""
+    return [
+        f"`{branch.words}` at line {branch.lines[0]} of {Path(branch.file).name} was never false"
+        for branch in branches
+        if branch.otherwise is None and branch.was_true(run) and not branch.was_false(run, arcs)
+    ]
+
+
+def _range(*nodes: ast.expr | ast.stmt) -> tuple[int, int]:
+    return nodes[0].lineno, nodes[-1].end_lineno or nodes[-1].lineno
+
+
+def _is_in(line: int, lines: tuple[int, int]) -> bool:
+    return lines[0] <= line <= lines[1]
 
 
 def reached(source: Source, names: Sequence[str]) -> dict[str, tuple[str, CodeFunction]]:
@@ -49,8 +126,11 @@ def reached(source: Source, names: Sequence[str]) -> dict[str, tuple[str, CodeFu
     return found
 
 
-def never_run(lines: Sequence[CodeLine], run: Collection[tuple[str, int]]) -> list[str]:
-    """Words for runs of lines that were never run: "lines 41-57 of my_kernels.py: `if n_rows == 1`"."""
+def never_run(lines: Sequence[CodeLine], run: Collection[Line], branches: Sequence[Branch] = ()) -> list[str]:
+    """Words for runs of lines that were never run: "lines 42-57 of my_kernels.py: `if n_rows == 1` was never true".
+
+    Without the last words where the condition itself was never met.
+    """
     words = []
 
     def kind(line: CodeLine) -> tuple[bool, str, str]:
@@ -60,7 +140,17 @@ def never_run(lines: Sequence[CodeLine], run: Collection[tuple[str, int]]) -> li
         if is_missed:
             numbers = [line.line for line in group]
             several = f"lines {numbers[0]}-{numbers[-1]}" if numbers[0] < numbers[-1] else f"line {numbers[0]}"
-            words.append(f"{several} of {Path(file).name}: `{guard}`")
+            condition = guard.removeprefix(_ELSE)
+            is_met = any(
+                branch.words == condition
+                and branch.file == file
+                and _is_in(numbers[0], (branch.otherwise or (0, -1)) if guard.startswith(_ELSE) else branch.body)
+                and branch.was_met(run)
+                for branch in branches
+            )
+            side = "false" if guard.startswith(_ELSE) else "true"
+            told = f"`{condition}` was never {side}" if is_met else f"`{guard}`"
+            words.append(f"{several} of {Path(file).name}: {told}")
     return words
 
 
@@ -83,7 +173,7 @@ def _in_body(body: Sequence[ast.stmt], guard: str, file: str) -> Iterator[CodeLi
             yield from _in_body(statement.body, inner, file)
             for handler in statement.handlers if isinstance(statement, ast.Try) else ():
                 yield from _in_body(handler.body, "except", file)
-            otherwise = f"else of {inner}" if isinstance(statement, ast.If) else guard
+            otherwise = f"{_ELSE}{inner}" if isinstance(statement, ast.If) else guard
             yield from _in_body(getattr(statement, "orelse", []), otherwise, file)
             yield from _in_body(getattr(statement, "finalbody", []), guard, file)
 

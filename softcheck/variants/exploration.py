@@ -108,9 +108,9 @@ def _received(pipe: int, deadline: float) -> dict[Shape, CallPath]:
         while True:
             record = pickle.load(stream)  # noqa: S301 - written by our own child
             if isinstance(record, tuple) and len(record) == len(CallPath._fields):
-                launches, number, branches, operations = record
+                launches, number, *others = record
                 lines = paths[number].lines if isinstance(number, int) else number
-                paths.append(CallPath(launches, lines, branches, operations))
+                paths.append(CallPath(launches, lines, *others))
             else:
                 shape, number = record
                 found[shape] = paths[number]
@@ -134,7 +134,7 @@ class _Explorer:
         self._make = make
         self._most = min(most_elements, _MOST_BYTES // dtype.itemsize)
         self._pipe = pipe
-        self._recorder = Recorder(source.files, source.branches)
+        self._recorder = Recorder(source.files, source.branches, source.condition_lines)
         self._numbers: dict[CallPath, int] = {}
         self._lines: dict[frozenset[tuple[str, int]], int] = {}
         self._known: dict[Shape, CallPath | None] = {}

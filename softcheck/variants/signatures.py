@@ -19,6 +19,8 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
+from softcheck.variants.coverage import Arc, Line
+
 _LAUNCHERS = (JITFunction, InterpretedFunction)
 
 
@@ -80,12 +82,14 @@ class CallPath(NamedTuple):
     """The path of one call."""
 
     launches: tuple[Launch, ...]
-    lines: frozenset[tuple[str, int]]
+    lines: frozenset[Line]
     """File and number of each line that ran in the variant's own files."""
     branches: frozenset[tuple[str, int, int]] = frozenset()
     """File, line and place in it of each instruction that ran in lines that hold both sides of a condition."""
     operations: tuple[str, ...] = ()
     """Operations of torch, each once, in the order in which they came."""
+    arcs: frozenset[Arc] = frozenset()
+    """Ways on from conditions. They follow from the lines, or from how often a loop went round."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -102,21 +106,30 @@ class CallPath(NamedTuple):
 class Recorder:
     """Launches and lines since ``clear``."""
 
-    def __init__(self, files: tuple[Path, ...], branching: Collection[tuple[str, int]] = ()) -> None:
+    def __init__(
+        self, files: tuple[Path, ...], branching: Collection[Line] = (), conditions: Collection[Line] = ()
+    ) -> None:
+        """``branching`` are lines of which single instructions are noted, ``conditions`` those of which the next line is."""
         self._files = {str(file) for file in files}
         self._branching = frozenset(branching)
-        """Files and numbers of lines of which single instructions are noted."""
+        self._conditions = frozenset(conditions)
         self.clear()
 
     @property
-    def lines(self) -> frozenset[tuple[str, int]]:
+    def lines(self) -> frozenset[Line]:
         """File and number of each line that ran since ``clear``."""
         return frozenset(self._lines)
+
+    @property
+    def arcs(self) -> frozenset[Arc]:
+        """Ways on from conditions since ``clear``."""
+        return frozenset(self._arcs)
 
     def clear(self) -> None:
         """Forgets earlier calls."""
         self._launches: list[Launch] = []
-        self._lines: set[tuple[str, int]] = set()
+        self._lines: set[Line] = set()
+        self._arcs: set[Arc] = set()
         self._branches: set[tuple[str, int, int]] = set()
         self._operations: dict[str, None] = {}
 
@@ -130,7 +143,8 @@ class Recorder:
             )
             for name, constants, grid in self._launches
         )
-        return CallPath(tuple(launches), frozenset(self._lines), frozenset(self._branches), tuple(self._operations))
+        branches, operations = frozenset(self._branches), tuple(self._operations)
+        return CallPath(tuple(launches), self.lines, branches, operations, self.arcs)
 
     def operation(self, name: str) -> None:
         """Keeps one operation of torch."""
@@ -150,10 +164,20 @@ class Recorder:
         file = frame.f_code.co_filename
         if file not in self._files:
             return None
+        before = file, 0
 
         def on_line(frame: FrameType, event: str, _argument: Any) -> Callable[..., Any]:
-            if event == "line":
-                self._lines.add((file, frame.f_lineno))
+            nonlocal before
+            if event in {"line", "return"}:
+                now = file, frame.f_lineno if event == "line" else 0
+                if before in self._conditions:
+                    self._arcs.add((*before, now[1]))
+                before = now
+                if event == "line":
+                    self._lines.add(now)
+            elif event == "exception":
+                # What follows is a handler, wherever the exception came from.
+                before = file, 0
             elif event == "opcode" and (file, frame.f_lineno) in self._branching:
                 self._branches.add((file, frame.f_lineno, frame.f_lasti))
             return on_line

@@ -103,6 +103,8 @@ class Source:
     conditions: tuple[Condition, ...] = ()
     branches: frozenset[tuple[str, int]] = frozenset()
     """Files and numbers of lines that hold both sides of a condition, as in ``a if c else b``."""
+    condition_lines: frozenset[tuple[str, int]] = frozenset()
+    """Files and numbers of lines of conditions of ``if`` and ``while``."""
     digest: int = 0
     """64 bits of a digest of the files' contents; 0 without files."""
 
@@ -147,6 +149,7 @@ def read(file: Path) -> Source:
     conditions: list[Condition] = []
     names: dict[str, float] = {}
     branches: set[tuple[str, int]] = set()
+    condition_lines: set[tuple[str, int]] = set()
     # What is imported comes first, so that its names are known.
     for path, module in reversed(files.items()):
         reader = _Reader(path, names)
@@ -154,9 +157,12 @@ def read(file: Path) -> Source:
         conditions += reader.conditions
         numbers |= reader.numbers
         branches |= {(str(path), line) for line in reader.branches}
+        condition_lines |= {(str(path), line) for line in reader.condition_lines}
     contents = b"\0".join(path.read_bytes() for path in files)
     digest = int.from_bytes(hashlib.sha256(contents).digest()[:8]) if files else 0
-    return Source(tuple(files), tuple(numbers), tuple(conditions), frozenset(branches), digest)
+    return Source(
+        tuple(files), tuple(numbers), tuple(conditions), frozenset(branches), frozenset(condition_lines), digest
+    )
 
 
 _read_once = cache(read)
@@ -169,6 +175,7 @@ class _Reader(ast.NodeVisitor):
         self.numbers: dict[float, None] = {}
         self.conditions: list[Condition] = []
         self.branches: set[int] = set()
+        self.condition_lines: set[int] = set()
         self._file = file
         self._names = names
         self._asked: dict[str, frozenset[str]] = {}
@@ -200,6 +207,8 @@ class _Reader(ast.NodeVisitor):
                 body = [] if isinstance(node, ast.Assert | ast.IfExp) else node.body
                 if isinstance(node, ast.IfExp) or any(each.lineno == node.lineno for each in body):
                     self.branches.add(node.lineno)
+                if isinstance(node, ast.If | ast.While):
+                    self.condition_lines.update(range(node.test.lineno, (node.test.end_lineno or 0) + 1))
         for test in tests:
             asked = self._circumstances(test)
             self.conditions.append(Condition(ast.unparse(test), test.lineno, self._file, asked))

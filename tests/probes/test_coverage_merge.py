@@ -1,7 +1,8 @@
 """Lines that any probe's calls ran count together, against the lines that one probe knows."""
 
 from softcheck.probes.outcome import Conclusion, coverage_of
-from softcheck.variants.coverage import CodeLine
+from softcheck.report.notes import never_run
+from softcheck.variants.coverage import Branch, CodeLine
 
 CODE = tuple(CodeLine("k.py", line, "if n == 1" if line > 2 else "def softmax") for line in (1, 2, 3, 4))
 
@@ -18,3 +19,17 @@ def test_lines_of_all_probes_count_together():
 
 def test_without_known_code_there_is_no_coverage():
     assert coverage_of([Conclusion(lines=(("k.py", 1),))]) is None
+
+
+def test_ways_on_from_conditions_count_together_with_lines_of_all_probes():
+    branches = tuple(Branch("k.py", (line, line), (line + 1, line + 1), None, f"if n == {line}") for line in (1, 3))
+    regimes = Conclusion(code=CODE, branches=branches, lines=(("k.py", 1), ("k.py", 2)), arcs=(("k.py", 1, 2),))
+    other = Conclusion(lines=(("k.py", 3),), arcs=(("k.py", 3, 0),))
+    found = coverage_of([regimes, other])
+    assert (found.conditions, found.both_ways) == (2, 0)
+    assert found.one_sided == ("`if n == 1` at line 1 of k.py was never false",)
+    words = never_run(found)
+    assert "0 of 2 conditions came out both ways: `if n == 1` at line 1 of k.py was never false" in words
+    whole = coverage_of([regimes, other, Conclusion(lines=(("k.py", 4),), arcs=(("k.py", 1, 3),))])
+    assert (whole.both_ways, whole.never, whole.one_sided) == (2, (), ())
+    assert never_run(whole) is None

@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -15,13 +16,20 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.machine import OverError, play_random, shorten
 from softcheck.probes.modes import modes
-from softcheck.probes.playing import Player
+from softcheck.probes.playing import Copies, Player
 from softcheck.probes.script import with_script
 from softcheck.probes.steps import BESIDE, Circumstances, Step, circumstances
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import load, load_anew
 
 BASE = Step(rows=2, columns=129, dtype="float32")
+
+
+@pytest.fixture
+def clock_put_back(monkeypatch):
+    """A script in which time passes changes Python's clocks."""
+    for name in ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"):
+        monkeypatch.setattr(time, name, getattr(time, name))
 
 
 def probed(tmp_path, source, dtype="float32"):
@@ -248,6 +256,7 @@ def test_a_finding_comes_with_a_script_that_fails_as_long_as_the_fault_is_there(
     ids=lambda changes: next(iter(changes[-1])),
 )
 @pytest.mark.parametrize("kind", [FindingKind.NONDETERMINISTIC, FindingKind.OUTPUT_REUSED])
+@pytest.mark.usefixtures("clock_put_back")
 def test_scripts_of_all_circumstances_pass_on_a_right_function(tmp_path, changes, kind):
     path = tmp_path / "kernels.py"
     path.write_text("import torch\ndef softmax(x):\n    return torch.softmax(x, dim=-1)\n", encoding="utf-8")
@@ -267,7 +276,8 @@ def test_expanded_rows_are_not_rewritten_in_place(tmp_path):
     path.write_text("import torch\ndef softmax(x):\n    return torch.softmax(x, dim=-1)\n", encoding="utf-8")
     variant = load(f"{path}:softmax")
     setting = Setting(declaration=variant.declaration, dtype="float32", backend="interpreter")
-    player = Player(Subject(variant, setting, torch.device("cpu")), variant.function)
+    subject = Subject(variant, setting, torch.device("cpu"))
+    player = Player(subject, Copies(subject))
     for seed in (1, 2):
         assert player.make(replace(BASE, layout="expanded-rows", memory="same", seed=seed)) == ()
 
@@ -286,3 +296,85 @@ def test_copies_share_no_state_with_the_variant_or_its_siblings(tmp_path):
     assert load_anew(spec).function(0) == 1
     assert first(0) == 3
     assert load(spec).function(0) == 4
+
+
+@pytest.mark.parametrize(("imported", "clock"), [("import time", "time.monotonic"), ("from time import time", "time")])
+def test_an_answer_that_is_kept_for_a_moment_is_found_however_long_a_call_takes(tmp_path, imported, clock):
+    source = f"""
+from time import sleep
+{imported}
+kept = {{}}
+def softmax(x):
+    sleep(0.03)
+    at, answer = kept.get(x.shape, (float("-inf"), None))
+    if {clock}() - at > 0.02:
+        answer = torch.softmax(x, dim=-1)
+    kept[x.shape] = {clock}(), answer
+    return answer.clone()
+"""
+    [shown] = probed(tmp_path, source).findings
+    assert "after softmax(float32 [2, 129]): " in shown.violation.message
+
+
+AFTER_A_PAUSE = """
+import time
+from softcheck.variants.declaration import variant
+last = None
+@variant(operation="{operation}")
+def softmax(x):
+    global last
+    now, before, last = time.perf_counter(), last, time.perf_counter()
+    return torch.{operation}(x, dim=-1) * (2 if before is not None and now - before > {seconds} else 1)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.05, 20.0])
+def test_what_goes_wrong_after_a_pause_is_found(tmp_path, seconds):
+    [shown] = probed(tmp_path, AFTER_A_PAUSE.format(operation="softmax", seconds=seconds)).findings
+    assert " s later is wrong, and right alone, after softmax(float32 [2, 129]): " in shown.violation.message
+
+
+def test_the_script_lets_time_pass_and_compares_with_the_operation(tmp_path):
+    source = AFTER_A_PAUSE.format(operation="log_softmax", seconds=3600)
+    [shown] = probed(tmp_path, source).findings
+    assert " s later is wrong, and right alone, after log_softmax(float32 [2, 129]): " in shown.violation.message
+    assert "\npassed += 3700\n" in shown.violation.script
+    script = [sys.executable, "-c", shown.violation.script]
+    assert (
+        b"AssertionError: Tensor-likes are not close" in subprocess.run(script, capture_output=True, check=False).stderr
+    )
+    (tmp_path / "kernels.py").write_text(f"import torch\n{source.replace('(2 if', '(1 if')}", encoding="utf-8")
+    subprocess.run(script, check=True)
+
+
+def test_a_call_that_seems_to_take_long_is_found(tmp_path):
+    source = """
+import time
+seconds = 0.0
+def softmax(x):
+    global seconds
+    was, begun = seconds, time.monotonic()
+    y = torch.softmax(x, dim=-1) * (2 if was > 0.5 else 1)
+    seconds = time.monotonic() - begun
+    return y
+"""
+    [shown] = probed(tmp_path, source).findings
+    assert "after softmax(float32 [2, 129]) taking 1 s between two looks at the clock: " in shown.violation.message
+    assert "tick = 1\ny0 = softmax(x0)\ntick = 0.0\n" in shown.violation.script
+
+
+def test_time_goes_on_for_a_variant_that_waits_and_is_the_real_one_afterwards(tmp_path):
+    source = """
+import time
+from time import monotonic
+read = []
+def softmax(x):
+    begun = time.perf_counter_ns()
+    while time.perf_counter_ns() - begun < 100_000:
+        pass
+    read.append(monotonic)
+    return torch.softmax(x, dim=-1)
+"""
+    monotonic = time.monotonic
+    assert probed(tmp_path, source).findings == ()
+    assert time.monotonic is monotonic

@@ -1,47 +1,14 @@
 """The words for a set of failing sizes: examples as users ask for them, and the promise that they fit exactly."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from predicate_reading import sizes_that
 
 from softcheck.probes.predicate import describe
 
 DENSE = range(1, 1101)
 EDGES = sorted({*range(1, 1101), *(2**k + d for k in range(11, 18) for d in (-1, 0, 1))})
-
-
-def sizes_that(words, tried, failing):
-    """The tried sizes of which the words are true, by reading them; words that a list cut short are taken for true."""
-    return [n for n in tried if any(holds(part, n, failing) for part in words.split(" or "))]
-
-
-def holds(words, n, failing):
-    if words.startswith("all N tried"):
-        return str(n) not in re.findall("[0-9]+", words)
-    if words.startswith("N = "):
-        return str(n) in words.removeprefix("N = ").split(", ")
-    if words.startswith("N in "):
-        listed, _, more = words.removeprefix("N in ").partition(" and ")
-        bounds = [tuple(map(int, run.split("-"))) for run in listed.split(", ")]
-        beyond = more and n > bounds[-1][-1] and n in failing
-        return beyond or any(low[0] <= n <= low[-1] for low in bounds)
-    return all(condition(part, n) for part in re.split(" with (?=N)", words))
-
-
-def condition(words, n):
-    parity = re.match("(odd|even) ", words)
-    if parity:
-        return n % 2 == (parity[1] == "odd") and condition(words.removeprefix(parity[0]), n)
-    if words == "N":
-        return True
-    if words.endswith("a power of two"):
-        return (n & (n - 1) == 0) == ("not" not in words)
-    if bounds := re.fullmatch("N from ([0-9]+) to ([0-9]+)", words):
-        return int(bounds[1]) <= n <= int(bounds[2])
-    assert re.fullmatch("N (% [0-9]+ )?(==|!=|<|<=|>|>=) [0-9]+", words), words
-    return eval(words, {"N": n})
 
 
 @pytest.mark.parametrize(

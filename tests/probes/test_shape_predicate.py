@@ -1,6 +1,9 @@
 """The words for failing shapes hold for exactly these among the tried ones."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from predicate_reading import shapes_that
 
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.shape_predicate import describe_shapes
@@ -22,4 +25,17 @@ GRID = [Shape(rows, columns) for rows in (1, 2, 8, 64, 65, 100, 9000) for column
     ],
 )
 def test_predicates(words, fails):
-    assert describe_shapes(GRID, {shape for shape in GRID if fails(shape)}) == words
+    failing = {shape for shape in GRID if fails(shape)}
+    assert describe_shapes(GRID, failing) == words
+    assert shapes_that(words, GRID, failing) == failing
+
+
+@given(data=st.data())
+def test_holds_for_exactly_the_failing_shapes(data):
+    sizes = st.integers(1, 40) | st.sampled_from([64, 256, 257, 1024, 9000])
+    tried = data.draw(st.sets(st.builds(Shape, sizes, sizes), min_size=1, max_size=25))
+    limits = data.draw(st.tuples(sizes, sizes, st.sampled_from([1, 2, 3, 8])))
+    chosen = data.draw(st.sets(st.sampled_from(sorted(tried)), min_size=1))
+    far = {s for s in tried if s.rows >= limits[0] and s.columns <= limits[1] and s.columns % limits[2] == 0}
+    for failing in filter(None, (chosen, far)):
+        assert shapes_that(describe_shapes(tried, failing), tried, failing) == failing

@@ -157,3 +157,16 @@ def test_sums_that_are_too_small_beyond_a_tile_are_laid_to_the_parts_of_a_row():
         cause.text
         == "wrong at N > 128: the parts of a row do not add up, as where a running sum is not rescaled to a new maximum"
     )
+
+
+def test_a_class_of_shapes_is_named_where_every_case_of_it_is_wrong():
+    def holds(case):
+        return case.shape[0] >= 3 and case.shape[1] > 100
+
+    (cause,) = causes_of(wrong_where(holds), CASES)
+    assert cause.text.startswith("wrong at rows >= 3 and columns > ")
+    (_, right) = [case for case in CASES if holds(case)][:2]
+    found = [f for f in wrong_where(holds) if f.case != right.id]
+    assert not any("rows" in cause.text for cause in causes_of(found, CASES))
+    # What was cut says nothing of its other rows.
+    assert not any("rows" in each.text for each in causes_of(wrong_where(holds), CASES, {c.id: 2 for c in CASES}))

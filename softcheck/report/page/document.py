@@ -23,7 +23,7 @@ Subject = TypeVar("Subject")
 
 _FOLDER = Path(__file__).parent
 
-_STYLES = ("page.css",)
+_STYLES = ("page.css", "microscope.css")
 _SCRIPTS = ("page.js",)
 
 

@@ -1,0 +1,167 @@
+"""A trace for a terminal: a table of the steps of each row, then the row's figures and the step with the largest error."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from io import StringIO
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from softcheck.report import figures
+from softcheck.report.content import one_line
+from softcheck.report.output import PLAIN, Display
+from softcheck.report.table import UNBOUNDED_WIDTH, console_of, print_line
+from softcheck.tracing.model import PHASES, Trace, TracedFigure, TracedRow, TracedStep
+
+_LEAST_ULPS = 2.0**-20
+"""Smaller errors are printed as 0."""
+
+
+def render(trace: Trace, display: Display = PLAIN) -> str:
+    """Renders a trace as text for a terminal of the given width, or unwrapped."""
+    drawn = StringIO()
+    console = console_of(drawn, display)
+    for line in heading(trace):
+        print_line(console, line)
+    for row in trace.rows:
+        print_line(console)
+        print_line(console, row_title(row), style="bold")
+        for part in _fitting(console, row):
+            if isinstance(part, str):
+                print_line(console, part)
+            else:
+                console.print(part)
+        for line in (*left_out(row), *row_lines(row)):
+            print_line(console, line)
+    if trace.notes:
+        print_line(console)
+    for note in trace.notes:
+        print_line(console, one_line(note))
+    return "".join(line.rstrip() + "\n" for line in drawn.getvalue().splitlines())
+
+
+def heading(trace: Trace) -> list[str]:
+    """Lines that say what was recorded."""
+    return [
+        one_line(f"{trace.variant}, {trace.operation}, {trace.dtype}, on {trace.case}"),
+        f"recorded under Triton {one_line(trace.triton)}'s interpreter: its exponentials, quotients and order of sums are not a GPU's",
+        "errors in ULPs of the output's format: so far, and of the step alone",
+    ]
+
+
+def row_title(row: TracedRow) -> str:
+    """The row, its width, its block and its status."""
+    return f"row {row.row}, {figures.plural(row.columns, 'column')}, blocks of {figures.plural(row.block, 'lane')}: {row.status}"
+
+
+def left_out(row: TracedRow) -> Iterator[str]:
+    """A line that says how many steps were cut, if any were."""
+    if row.steps_left_out:
+        yield f"{figures.plural(row.steps_left_out, 'step')} in the middle left out"
+
+
+def row_lines(row: TracedRow) -> Iterator[str]:
+    """The figures of a row, and the step with the largest error of its own."""
+    for title, figure in row_figures(row):
+        yield f"{title}: {'not computed' if figure.kernel is None else number(figure.kernel)}, exact {number(figure.exact)}"
+    if row.born is None:
+        yield "no step adds an error of its own"
+        return
+    step = row.steps[row.born]
+    where = f"{step.kernel}:{step.line}" if step.line is not None else step.kernel
+    size = f"step {row.born + 1}, {PHASES[step.phase]}, {ulps(step.own)} ULP"
+    yield one_line(f"largest error of its own: {size}, at {where}: {step.source}")
+
+
+def row_figures(row: TracedRow) -> list[tuple[str, TracedFigure]]:
+    """The figures of a row by their titles."""
+    return [
+        ("maximum", row.maximum),
+        ("sum of exponentials", row.sum_of_exponentials),
+        ("sum of probabilities", row.sum_of_probabilities),
+        ("entropy in nats", row.entropy),
+        ("least probability", row.least_probability),
+        ("largest probability", row.largest_probability),
+    ]
+
+
+def number(value: float | None) -> str:
+    """A value with nine digits, which tell any two float32 apart; a dash for none."""
+    return figures.NOT_MEASURED if value is None else f"{value:.9g}"
+
+
+def ulps(error: float | None) -> str:
+    """An error in ULPs with four digits, a dash for none."""
+    if error is None:
+        return figures.NOT_MEASURED
+    return "0" if error < _LEAST_ULPS else f"{error:.4g}"
+
+
+def step_words(step: TracedStep) -> str:
+    """A step in words, with what masked lanes load and with its note."""
+    words = step.text
+    if step.masked and step.phase == "load":
+        value = "several values" if step.masked_value is None else f"{step.masked_value:g}"
+        words += f"; {figures.plural(step.masked, 'masked lane')} {'loads' if step.masked == 1 else 'load'} {value}"
+    return one_line(words + (f"; {step.note}" if step.note else ""))
+
+
+@dataclass(frozen=True, slots=True)
+class StepColumn:
+    """A column of the table of steps; ``cell`` gets the step's number, from 1 on, and the step."""
+
+    title: str
+    cell: Callable[[int, TracedStep], str]
+    numeric: bool = True
+
+
+_COLUMNS = (
+    StepColumn("", lambda number_, _: str(number_)),
+    StepColumn("program", lambda _, step: ",".join(map(str, step.program)), numeric=False),
+    StepColumn("phase", lambda _, step: PHASES[step.phase], numeric=False),
+    StepColumn("step", lambda _, step: step_words(step), numeric=False),
+    StepColumn("column", lambda _, step: figures.NOT_MEASURED if step.at is None else str(step.at)),
+    StepColumn("value", lambda _, step: number(step.value)),
+    StepColumn("exact", lambda _, step: number(step.exact)),
+    StepColumn("ULP\nso far", lambda _, step: ulps(step.error)),
+    StepColumn("ULP\nalone", lambda _, step: ulps(step.own)),
+    StepColumn("type", lambda _, step: one_line(step.dtype), numeric=False),
+    StepColumn("line", lambda _, step: figures.NOT_MEASURED if step.line is None else str(step.line)),
+)
+_LEAST_WORDS = 24
+"""Width down to which the words of a step may wrap."""
+_NARROW = ("", "phase", "value", "exact", "ULP\nso far", "ULP\nalone", "line")
+"""Titles of the columns that a narrow terminal shows; the words then stand below."""
+
+
+def _fitting(console: Console, row: TracedRow) -> Iterator[Table | str]:
+    """The table of a row's steps, and below it the words of the steps where the table has no room for them."""
+    whole = _table(row, _COLUMNS)
+    if console.measure(whole, options=console.options.update(width=UNBOUNDED_WIDTH)).minimum <= console.width:
+        yield whole
+        return
+    yield _table(row, [column for column in _COLUMNS if column.title in _NARROW])
+    for i, step in enumerate(row.steps):
+        yield f"{i + 1}. {PHASES[step.phase]}: {step_words(step)}"
+
+
+def _table(row: TracedRow, columns: Sequence[StepColumn]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for column in columns:
+        widest = max(
+            map(cell_len, [*column.title.split("\n"), *(column.cell(1, step) for step in row.steps)]), default=0
+        )
+        is_words = column.title == "step"
+        table.add_column(
+            column.title,
+            justify="right" if column.numeric else "left",
+            no_wrap=not is_words,
+            min_width=min(widest, _LEAST_WORDS) if is_words else widest,
+            overflow="fold",
+        )
+    for i, step in enumerate(row.steps):
+        table.add_row(*(Text(column.cell(i + 1, step)) for column in columns), style="bold" if i == row.born else "")
+    return table

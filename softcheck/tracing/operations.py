@@ -1,0 +1,174 @@
+"""What the operations of Triton's interpreter compute exactly: for each a rule, and the part that it plays in a softmax."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import triton.language as tl
+
+from softcheck.toolchain._interpreter_numbers import decoded, is_known
+from softcheck.tracing import rules
+from softcheck.tracing.model import Phase
+from softcheck.tracing.rules import ExactRule
+from softcheck.tracing.shadow import ABSENT, DATA, LINEAR, Array, Kind, Shadow, Wide, constant, restarted
+
+SHADOW = "softcheck_shadow"
+"""Attribute of an interpreter's handle that holds its shadow."""
+
+_UNARY = {
+    "fneg": "neg",
+    "exp": "exp",
+    "exp2": "exp2",
+    "log": "log",
+    "log2": "log2",
+    "fabs": "abs",
+    "sqrt": "sqrt",
+    "precise_sqrt": "sqrt",
+    "rsqrt": "rsqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+    "fast_exp": "exp",
+    "fast_log": "log",
+    "fast_log2": "log2",
+}
+_BINARY = {
+    "fadd": "add",
+    "fsub": "sub",
+    "fmul": "mul",
+    "fdiv": "div",
+    "precise_divf": "div",
+    "approx_divf": "div",
+    "frem": "fmod",
+    "maxnumf": "fmax",
+    "maximumf": "max",
+    "minnumf": "fmin",
+    "minimumf": "min",
+    "fast_fdivide": "div",
+    "fdiv_rn": "div",
+    "ddiv_rn": "div",
+    "fmax": "fmax",
+    "fmin": "fmin",
+}
+_TERNARY = {"fma": ("mul", "add"), "clampf": ("max", "min")}
+"""Operations on three operands, as two operations on two."""
+_CASTS = ("fp_ext", "fp_trunc", "fp_to_fp")
+
+
+class Followed(NamedTuple):
+    """A followed operation: its result's exact values, and those that its operands' own values would give."""
+
+    phase: Phase | None
+    """None if the operation only moves or chooses values."""
+    name: str
+    shadow: Shadow
+    expected: Array
+    note: str = ""
+    is_followed: bool = True
+    """False if no rule knows the operation, so that its result counts as exact."""
+
+
+def numbers(handle: Any) -> Array:
+    """The numbers of a handle of floats, in ``longdouble``."""
+    return np.asarray(decoded(handle.data, handle.dtype.scalar)).astype(Wide)
+
+
+def shadow_of(handle: Any) -> Shadow:
+    """The shadow of a handle of floats; a handle that carries none is a constant."""
+    found: Shadow | None = getattr(handle, SHADOW, None)
+    return constant(numbers(handle)) if found is None else found
+
+
+def is_float(handle: Any) -> bool:
+    """True for a handle of floating-point numbers that can be read."""
+    return hasattr(handle, "data") and hasattr(handle, "dtype") and is_known(handle.dtype.scalar)
+
+
+def follow(name: str, handles: Sequence[Any], result: Any) -> Followed | None:
+    """What an operation on handles, of which some carry shadows, has computed; None for a result that is no float.
+
+    ``name`` is the builder's without ``create_``, or a function's of libdevice without ``__nv_`` and the f of float32.
+    """
+    if not is_float(result):
+        return None
+    if name in _CASTS:
+        return _cast(handles[0], result)
+    if name == "select":
+        condition, *handles = handles
+        shadows = _alike(handles, result)
+        chosen = rules.selected(np.broadcast_to(condition.data, result.data.shape), *shadows)
+        return Followed(None, name, chosen.result(*(s.exact for s in shadows)), numbers(result))
+    if not all(map(is_float, handles)) or name not in {*_UNARY, *_BINARY, *_TERNARY}:
+        operands = [shadow_of(handle) for handle in handles if is_float(handle)]
+        return Followed("other", name, restarted(numbers(result), operands), numbers(result), is_followed=False)
+    shadows = _alike(handles, result)
+    values = [np.broadcast_to(numbers(handle), result.data.shape) for handle in handles]
+    if name in _UNARY:
+        return _ruled(_UNARY[name], rules.unary(_UNARY[name], *shadows), shadows, values)
+    last = _BINARY.get(name, "")
+    if name in _TERNARY:
+        first, last = _TERNARY[name]
+        rule = rules.binary(first, *shadows[:2])
+        shadows = [rule.result(shadows[0].exact, shadows[1].exact), shadows[2]]
+        values = [rule.compute(*values[:2]), values[2]]
+    return _ruled(last, rules.binary(last, *shadows), shadows, values)
+
+
+def _ruled(name: str, rule: ExactRule, shadows: list[Shadow], values: list[Array]) -> Followed:
+    shadow = rule.result(*(s.exact for s in shadows))
+    # The rounding of a constant belongs to the operation that takes it.
+    values = [s.exact if s.kind == "constant" else value for s, value in zip(shadows, values, strict=True)]
+    phase = _phase_of(name, tuple(s.kind for s in shadows), shadow.kind)
+    return Followed(phase, name, shadow, rule.compute(*values), rule.note)
+
+
+def _alike(handles: Sequence[Any], result: Any) -> list[Shadow]:
+    """The shadows of operands, each of the result's shape."""
+    shape = result.data.shape
+    return [shadow_of(handle).each(lambda data: np.broadcast_to(data, shape)) for handle in handles]
+
+
+def _cast(source: Any, result: Any) -> Followed:
+    """A conversion between floats, which is a step of its own only where it rounds."""
+    narrows = result.dtype.scalar.fp_mantissa_width < source.dtype.scalar.fp_mantissa_width
+    kept = numbers(source)
+    return Followed("round" if narrows else None, result.dtype.scalar.name, shadow_of(source), kept)
+
+
+def reduced(function: Any, handle: Any, axis: int) -> Followed | None:
+    """What one of the language's own reductions computes along an axis; None for other combining functions."""
+    name = _reduction(function)
+    if name is None:
+        return None
+    shadow = shadow_of(handle)
+    rule, values = rules.reduction(name, shadow, axis), numbers(handle)
+    expected = rule.compute(values)
+    phase: Phase = "block_sum" if name == "sum" else "block_maximum"
+    counts = values != 0 if name == "sum" else values > np.expand_dims(expected, axis)
+    enters = counts & (shadow.state == ABSENT) & np.expand_dims(rule.state == DATA, axis)
+    masked = "masked lanes enter, which the exact value leaves out" if enters.any() else ""
+    return Followed(phase, name, rule.result(shadow.exact), expected, rule.note or masked)
+
+
+def _reduction(function: Any) -> str | None:
+    standard = tl.standard
+    if function is standard._sum_combine:  # noqa: SLF001
+        return "sum"
+    indexed = (standard._argmax_combine_tie_break_left, standard._argmax_combine_tie_break_fast)  # noqa: SLF001
+    return "fmax" if function is standard._elementwise_max or function in indexed else None  # noqa: SLF001
+
+
+def _phase_of(name: str, operands: tuple[Kind, ...], result: Kind) -> Phase:
+    """The part that an elementwise operation plays, from the kinds of its operands and of its result."""
+    is_product = name in {"mul", "div"}
+    parts: tuple[tuple[bool, Phase], ...] = (
+        (name in {"max", "fmax"} and result == "maximum", "running_maximum"),
+        (name in {"log", "log2"}, "logarithm"),
+        (name in {"exp", "exp2"}, "rescale" if result == "factor" else "exponential"),
+        (result in {"quotient", "reciprocal"}, "quotient"),
+        (result == "shifted" and not is_product, "shift"),
+        (result == "maximum" and name == "sub", "rescale"),
+        (result == "sum" and name == "add", "running_sum"),
+        (is_product and "factor" in operands, "rescale"),
+        (is_product and "constant" in operands and result in LINEAR, "scale"),
+    )
+    return next((part for holds, part in parts if holds), "other")

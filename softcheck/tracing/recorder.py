@@ -1,0 +1,295 @@
+"""Recording of a call under Triton's interpreter: its builder's operations and its reductions, each with its shadow.
+
+While ``recording`` is open, operations compute what they compute without it; their handles carry shadows too. What the
+rules do not follow counts as exact from there on, and the recorder names it.
+"""
+
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import triton
+import triton.language as tl
+from triton.runtime import interpreter
+
+import softcheck
+from softcheck.tracing.folding import folded
+from softcheck.tracing.memory import Memory
+from softcheck.tracing.model import Phase
+from softcheck.tracing.operations import SHADOW, Followed, follow, is_float, numbers, shadow_of
+from softcheck.tracing.shadow import Array, Shadow, Wide, as_sets, constant, restarted
+
+_NOT_THE_KERNEL = (
+    str(Path(triton.__file__).parent),
+    *(str(Path(softcheck.__file__).parent / folder) for folder in ("toolchain", "tracing")),
+)
+_MOVES = ("reshape", "trans", "expand_dims", "broadcast", "splat", "unsplat", "cat", "join", "split", "gather")
+_CONSTANTS = ("get_fp16", "get_bf16", "get_fp32", "get_fp64")
+_UNRECORDED = ("fcmp", "load", "store", "atomic_load", "atomic_store", "descriptor", "print", "assert")
+"""Beginnings of operations whose result needs no shadow, or that are made of others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedOperation:
+    """One operation whose result depends on a traced row. Arrays have the result's shape."""
+
+    phase: Phase
+    name: str
+    kernel: str
+    place: tuple[str, int] | None
+    """File and line of the kernel."""
+    program: tuple[int, int, int]
+    dtype: Any
+    values: Array
+    """The result, as numbers."""
+    shadow: Shadow
+    expected: Array
+    """The exact result of the values that the operation was given."""
+    note: str = ""
+    addresses: Array | None = None
+    """Where a store puts each lane; 0 where it stores nothing, or what a later store replaces."""
+
+    @property
+    def source(self) -> str:
+        """The text of the kernel's line."""
+        return "" if self.place is None else linecache.getline(*self.place).strip()
+
+
+@dataclass(slots=True)
+class TraceRecorder:
+    """What a call does to the traced rows of ``memory``."""
+
+    memory: Memory
+    rescales: bool = True
+    """False if sums are taken as the kernel forms them, without a look at the maxima below which their terms lie."""
+    operations: list[TracedOperation] = field(default_factory=list)
+    unfollowed: set[str] = field(default_factory=set)
+    """Operations on data that no rule follows."""
+    kernel: str = ""
+    is_folding: bool = False
+    """True inside a reduction by a function of the kernel's own, whose operations are parts of one step."""
+
+    def take(self, followed: Followed | None, handle: Any, addresses: Array | None = None) -> None:
+        """Gives a result its shadow, and keeps the operation if it is a step of a traced row."""
+        if followed is None:
+            return
+        shadow = followed.shadow
+        if not self.rescales:
+            shadow = replace(shadow, shift=np.full_like(shadow.shift, np.nan))
+        setattr(handle, SHADOW, shadow)
+        if not shadow.has_data or self.is_folding:
+            return
+        if not followed.is_followed:
+            self.unfollowed.add(followed.name)
+        if followed.phase is None:
+            return
+        self.operations.append(
+            TracedOperation(
+                phase=followed.phase,
+                name=followed.name,
+                kernel=self.kernel,
+                place=_place_of_caller(),
+                program=tuple(interpreter.interpreter_builder.grid_idx),
+                dtype=handle.dtype.scalar,
+                values=np.broadcast_to(numbers(handle), shadow.state.shape),
+                shadow=shadow,
+                expected=np.broadcast_to(followed.expected, shadow.state.shape),
+                note=followed.note,
+                addresses=addresses,
+            )
+        )
+
+    def launch(self, original: Any) -> Any:
+        """A launch, whose arguments the memory gets to know."""
+
+        def launched(executor: Any, *args: Any, **kwargs: Any) -> Any:
+            self.kernel = executor.fn.__name__
+            for argument in (*args, *kwargs.values()):
+                self.memory.know(argument)
+            return original(executor, *args, **kwargs)
+
+        return launched
+
+    def operation(self, name: str, original: Any) -> Any:
+        """An operation on elements, followed where an operand carries a shadow."""
+
+        def operate(builder: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(builder, *args, **kwargs)
+            said, handles = name, [arg for arg in args if isinstance(arg, interpreter.TensorHandle)]
+            if name == "extern_elementwise":
+                said, handles = args[2].removeprefix("__nv_").removesuffix("f"), list(args[3])
+            if any(hasattr(handle, SHADOW) for handle in handles):
+                if not is_float(result) and any(shadow_of(h).has_data for h in handles if hasattr(h, SHADOW)):
+                    self.unfollowed.add(said)
+                self.take(follow(said, handles, result), result)
+            return result
+
+        return operate
+
+    def load(self, original: Any) -> Any:
+        """A load, whose addresses say which columns it reads."""
+
+        def load(builder: Any, ptrs: Any, mask: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(builder, ptrs, mask, other, *args, **kwargs)
+            if is_float(result):
+                values = numbers(result)
+                shadow = self.memory.load(ptrs.data, np.broadcast_to(mask.data, values.shape), values)
+                if shadow is not None:
+                    self.take(Followed("load", "load", shadow, values), result)
+            return result
+
+        return load
+
+    def store(self, original: Any) -> Any:
+        """A store, whose shadow the memory keeps."""
+
+        def store(builder: Any, ptrs: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(builder, ptrs, value, mask, *args, **kwargs)
+            if is_float(value) and hasattr(value, SHADOW):
+                shape, shadow = ptrs.data.shape, shadow_of(value)
+                shadow = shadow.each(lambda data: np.broadcast_to(data, shape))
+                within = np.broadcast_to(mask.data, shape)
+                self.memory.store(ptrs.data, within, numbers(value), shadow)
+                kept = Followed("store", "store", shadow, np.broadcast_to(numbers(value), shape))
+                self.take(kept, value, addresses=np.where(within, ptrs.data, np.uint64(0)))
+            return result
+
+        return store
+
+    def reduction(self, original: Any) -> Any:
+        """A reduction along an axis, by a function of the language or of the kernel."""
+
+        def apply(reducer: Any, inputs: Any) -> Any:
+            if not any(hasattr(arg.handle, SHADOW) for arg in inputs):
+                return original(reducer, inputs)
+            before, self.is_folding = self.is_folding, True
+            try:
+                results = original(reducer, inputs)
+                found = folded(reducer, inputs)
+            finally:
+                self.is_folding = before
+            for result, followed in zip(results, found, strict=True):
+                self.take(followed, result.handle)
+            return results
+
+        return apply
+
+    def scan(self, original: Any) -> Any:
+        """A scan, which no rule follows."""
+
+        def apply(scanner: Any, inputs: Any) -> Any:
+            results = original(scanner, inputs)
+            shadows = [shadow_of(arg.handle) for arg in inputs if hasattr(arg.handle, SHADOW)]
+            for result in results if shadows else ():
+                values = numbers(result.handle)
+                self.take(
+                    Followed("other", "scan", restarted(values, shadows), values, is_followed=False), result.handle
+                )
+            return results
+
+        return apply
+
+
+@contextmanager
+def recording(memory: Memory, *, rescales: bool = True) -> Iterator[TraceRecorder]:
+    """Records every kernel that is launched inside the block, in this thread alone."""
+    recorder, builder = TraceRecorder(memory, rescales), interpreter.InterpreterBuilder
+    wrappers: dict[tuple[Any, str], Callable[[Any], Any]] = {
+        (interpreter.GridExecutor, "__call__"): recorder.launch,
+        (interpreter.ReduceOps, "apply_impl"): recorder.reduction,
+        (interpreter.ScanOps, "apply_impl"): recorder.scan,
+        (builder, "create_masked_load"): recorder.load,
+        (builder, "create_masked_store"): recorder.store,
+        (interpreter, "_implicit_cvt"): _argument,
+        **{(builder, name): _constant for name in _CONSTANTS},
+        **{(builder, f"create_{name}"): _move for name in _MOVES if hasattr(builder, f"create_{name}")},
+    }
+    for name in dir(builder):
+        said = name.removeprefix("create_")
+        if said != name and (builder, name) not in wrappers and not said.startswith(_UNRECORDED):
+            wrappers[builder, name] = partial(recorder.operation, said)
+    originals = {(owner, name): getattr(owner, name) for owner, name in wrappers}
+    try:
+        for (owner, name), wrap in wrappers.items():
+            setattr(owner, name, wrap(originals[owner, name]))
+        yield recorder
+    finally:
+        for (owner, name), original in originals.items():
+            setattr(owner, name, original)
+
+
+def _constant(original: Any) -> Any:
+    """A constant of the kernel's source, exact as it is written."""
+
+    def get(builder: Any, value: Any) -> Any:
+        handle = original(builder, value)
+        _write(handle, value)
+        return handle
+
+    return get
+
+
+def _argument(original: Any) -> Any:
+    """A number that is given to a kernel, exact as Python has it."""
+
+    def convert(argument: Any) -> Any:
+        found = original(argument)
+        if isinstance(argument, float):
+            _write(found.handle, argument)
+        return found
+
+    return convert
+
+
+def _write(handle: Any, value: float) -> None:
+    setattr(handle, SHADOW, constant(np.full(handle.data.shape, value, dtype=Wide)))
+
+
+def _move(original: Any) -> Any:
+    """An operation that moves lanes without a look at them. The shadows follow lanes that hold their own numbers."""
+
+    def move(builder: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(builder, *args, **kwargs)
+        moved = [arg for arg in args if isinstance(arg, interpreter.TensorHandle) and is_float(arg)]
+        if not any(hasattr(handle, SHADOW) for handle in moved):
+            return result
+        numbered, shadows, count = {}, [], 0
+        for handle in moved:
+            lanes = np.arange(count, count + handle.data.size, dtype=np.int64).reshape(handle.data.shape)
+            numbered[id(handle)] = interpreter.TensorHandle(lanes, tl.int64)
+            shadows.append(shadow_of(handle).each(np.ravel))
+            count += handle.data.size
+        place = original(builder, *(numbered.get(id(arg), arg) for arg in args), **kwargs)
+        several = isinstance(result, tuple)
+        for one, lanes in zip(result if several else (result,), place if several else (place,), strict=True):
+            setattr(one, SHADOW, _together(shadows).each(itemgetter(lanes.data)))
+        return result
+
+    return move
+
+
+def _together(shadows: list[Shadow]) -> Shadow:
+    if len(shadows) == 1:
+        return shadows[0]
+    first = next((s for s in shadows if s.kind != "constant"), shadows[0])
+    sets = [as_sets(s.columns) for s in shadows] if len({s.columns.dtype for s in shadows}) > 1 else None
+    joined = {name: np.concatenate([getattr(s, name) for s in shadows]) for name in ("exact", "state", "row", "shift")}
+    return Shadow(**joined, columns=np.concatenate(sets or [s.columns for s in shadows]), kind=first.kind)
+
+
+def _place_of_caller() -> tuple[str, int] | None:
+    """File and line of the innermost function that is neither Triton's nor softcheck's machinery: the kernel's."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - the only way to a caller's line
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_NOT_THE_KERNEL):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None

@@ -1,0 +1,83 @@
+"""Where rows and columns decide together, the findings of ``sizes`` and ``shapes`` say so, and hold for all judged shapes."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from predicate_reading import shapes_that
+from probe_helpers import conclusion
+
+from softcheck.contract import FindingKind
+from softcheck.probes import beside
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.shape_plan import Shape
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """On a busy machine calls take long."""
+    monkeypatch.setattr(beside, "_SECONDS", float("inf"))
+
+
+def wrong_where(fails):
+    def softmax(x):
+        result = torch.softmax(x, dim=-1)
+        return result * 1.25 if x.numel() and fails(*x.shape) else result
+
+    return softmax
+
+
+def message(probe, fails):
+    found = conclusion(probe, wrong_where(fails), "float16", quick=True).findings
+    return next(s.violation.message for s in found if s.violation.kind is FindingKind.SUM_VIOLATION)
+
+
+@pytest.mark.parametrize(
+    ("words", "fails"),
+    [
+        ("N > 256 (", lambda _, columns: columns > 256),
+        ("rows >= 2 and columns > 256 (", lambda rows, columns: rows > 1 and columns > 256),
+        ("rows <= 5 and columns > 256 (", lambda rows, columns: rows < 6 and columns > 256),
+        ("rows >= 2 (", lambda rows, _: rows > 1),
+    ],
+)
+def test_a_width_that_is_wrong_in_some_row_counts_alone(words, fails):
+    assert message("sizes", fails).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "fails"),
+    [
+        ("packed, 129 columns: rows >= 16 (", lambda rows, _: rows > 15),
+        (
+            "packed, rows >= 16 and columns <= 200; at 129 columns rows",
+            lambda rows, columns: rows > 15 and columns < 201,
+        ),
+        ("packed, rows = 1 and columns > 64; at 129 columns rows", lambda rows, columns: rows == 1 and columns > 64),
+    ],
+)
+def test_a_row_count_that_is_wrong_in_some_widths_alone(words, fails):
+    assert message("shapes", fails).startswith(words)
+
+
+@given(rows=st.integers(1, 40), columns=st.integers(1, 2000), tall=st.booleans(), wide=st.booleans())
+def test_the_words_hold_for_every_judged_shape(rows, columns, tall, wide):
+    def judge(shape):
+        is_wrong = (shape.rows >= rows) is tall and (shape.columns >= columns) is wide
+        return frozenset({FindingKind.RAISED} if is_wrong else ())
+
+    known = {Shape(2, n): judge(Shape(2, n)) for n in (1, 7, 100, 513, 1025)}
+    lines = [[Shape(n, width) for n in (1, 2, 9, 33)] for width in (1, 513)]
+    found = beside.judge_beside(lines, known, judge)
+    assert all(kinds == judge(shape) for shape, kinds in found.items())
+    outcome = beside.with_shapes(Outcome(), found)
+    words = beside.over_both([outcome], FindingKind.RAISED, axis=1)
+    failing = {shape for shape, kinds in found.items() if kinds}
+    assert not words or shapes_that(words, set(found), failing) == failing
+
+
+def test_no_predicate_is_said_where_none_holds():
+    shapes = tuple((rows, columns) for rows in (1, 2, 3, 4) for columns in (5, 6, 7, 8))
+    checked = tuple(shape for shape in shapes if sum(shape) % 2)
+    outcome = Outcome(shapes=shapes, failing_shapes={FindingKind.RAISED: checked})
+    assert beside.over_both([outcome], FindingKind.RAISED, axis=1) == ""
