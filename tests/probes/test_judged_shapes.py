@@ -40,7 +40,9 @@ def fails_beyond(rows, columns):
 def test_sizes_tell_each_width_with_its_rows():
     found = conclusion("sizes", fails_beyond(1, 512), "float32", quick=True).judged_shapes
     wrong, right = set(read(found["ulp_exceeds_bound"])), set(read(found[RIGHT]))
-    assert {rows for rows, _ in wrong | right} == {2}
+    # The narrowest that fails is tried in other row counts too.
+    assert {rows for rows, _ in wrong} > {1, 2}
+    assert 2 in {rows for rows, _ in right}
     assert min(columns for _, columns in wrong) == 513 > max(columns for _, columns in right)
 
 
