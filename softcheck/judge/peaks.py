@@ -35,9 +35,7 @@ class Peaks:
         self._columns = np.full((3, 0), _NONE)
 
     def add(self, block: Block) -> None:
-        """Adds the elements of a block. One answer for a whole row has no distance and no column."""
-        if block.operation.answers_rows:
-            return
+        """Adds the elements of a block."""
         bounded = block.specials.bounded
         figures = [block.errors, np.broadcast_to(block.bounds.elements, bounded.shape)]
         if not bounded.all():

@@ -20,7 +20,7 @@ from softcheck.report import content, formats
 from softcheck.report.compare import Tolerances, compare
 from softcheck.report.compare_text import render_html
 from softcheck.report.json_format import load_any
-from softcheck.report.model import Bin, Stage
+from softcheck.report.model import Bin, ErrorPeak, Stage
 from softcheck.report.page.document import templates
 
 RESULTS = Path(__file__).resolve().parents[2] / "results" / "h200"
@@ -200,6 +200,30 @@ def test_a_histogram_stands_over_torchs_own_of_the_same_operation():
     alone = formats.render(msgspec.structs.replace(INTERPRETED, variants=(rows[1], rows[2])), "html")
     assert "line series-2" not in alone
     assert "The outline" not in alone
+
+
+def test_a_histogram_marks_half_an_ulp_and_the_largest_bound():
+    peaks = tuple(
+        ErrorPeak(below=2.0**k, ulp=0.5, bound=bound, share=0.5 / bound) for k, bound in enumerate((0.75, 2.0, 1.0))
+    )
+    bounded = msgspec.structs.replace(PASSING, histogram=BINS, error_by_distance=peaks)
+    (chart,) = charts_of(
+        formats.render(msgspec.structs.replace(INTERPRETED, variants=(bounded,)), "html"), "histograms"
+    )
+    rules = {rule.get("class"): float(rule.get("x1")) for rule in chart.iter("line") if "rule" in rule.get("class")}
+    assert set(rules) == {"rule muted", "rule fail"}
+    bars = sorted((float(box.get("x")), float(box.get("width")) + 1) for box in chart.iter("rect"))
+    octave = bars[0][1]
+    # The last bar ends at 0.5 ULP, and the bound of 2 ULP lies two octaves further.
+    assert rules["rule muted"] == pytest.approx(bars[-1][0] + octave, abs=0.3)
+    assert rules["rule fail"] == pytest.approx(rules["rule muted"] + 2 * octave, abs=0.3)
+    unbounded = msgspec.structs.replace(PASSING, histogram=BINS)
+    assert "named bound" not in formats.render(msgspec.structs.replace(INTERPRETED, variants=(unbounded,)), "html")
+
+
+def charts_of(page, anchor):
+    part = page.partition(f'<section id="{anchor}"')[2].partition("</section>")[0]
+    return [ET.fromstring(chart) for chart in re.findall(r"<svg.*?</svg>", part, flags=re.DOTALL)]
 
 
 def test_a_report_without_speed_or_histograms_has_no_such_section():

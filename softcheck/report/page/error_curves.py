@@ -10,8 +10,8 @@ from softcheck.operations.registry import operation
 from softcheck.report import content, figures
 from softcheck.report.model import ErrorPeak, Report, VariantResult
 from softcheck.report.page.axis import Axis, logarithmic, number, power
+from softcheck.report.page.reference import reference_of
 from softcheck.report.page.svg import Chart
-from softcheck.report.speed_build import TORCH
 
 Along = Literal["distance", "column"]
 ALONG: tuple[Along, Along] = ("distance", "column")
@@ -59,17 +59,12 @@ def contents(report: Report) -> Mapping[str, object] | None:
 def _group(dtype: str, results: Sequence[VariantResult]) -> CurveGroup:
     panels = []
     for result in results:
-        reference = next((r for r in results if r.name in _of_torch(result) and r is not result), None)
+        reference = reference_of(result, results)
         charts = [_chart(result, reference, along) for along in ALONG]
         panels.append(CurvePanel(content.one_line(result.name), *charts))
     names = [content.one_line(result.name) for result in results]
     tables = [list(_rows(results, along)) for along in ALONG]
     return CurveGroup(dtype, panels, names, *tables)
-
-
-def _of_torch(result: VariantResult) -> set[str]:
-    """The names that torch's own variant of an operation may have."""
-    return {TORCH, f"{TORCH}_{result.operation}"}
 
 
 def _peaks(result: VariantResult, along: Along) -> tuple[ErrorPeak, ...]:

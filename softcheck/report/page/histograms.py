@@ -27,6 +27,7 @@ class HistogramGroup:
     heading: list[str]
     rows: list[list[str]]
     has_reference: bool
+    has_bounds: bool
 
 
 def contents(report: Report) -> Mapping[str, object] | None:
@@ -43,6 +44,7 @@ def _group(dtype: str, results: Sequence[VariantResult]) -> HistogramGroup:
     right = [result for result in results if not result.findings] or results
     last = _octave(max(result.histogram[-1].below for result in right)) + _ROOM
     last = min(last, _octave(max(result.histogram[-1].below for result in results)))
+    last = max([last, *(math.ceil(math.log2(bound)) for result in right if (bound := _largest_bound(result)))])
     first = min(_octave(result.histogram[0].below) for result in results)
     shares = {result.name: _shares(result.histogram, last) for result in results}
     y = logarithmic("share of elements", [share for of in shares.values() for share in of.values()])
@@ -59,7 +61,7 @@ def _group(dtype: str, results: Sequence[VariantResult]) -> HistogramGroup:
     rows = [
         [content.one_line(name), *(f"{of[k]:.3g}" if k in of else "0" for k in edges)] for name, of in shares.items()
     ]
-    return HistogramGroup(dtype, panels, heading, rows, any(references))
+    return HistogramGroup(dtype, panels, heading, rows, any(references), any(map(_largest_bound, results)))
 
 
 def _panel(
@@ -83,9 +85,18 @@ def _panel(
         chart.line([*steps, (float(end), y.low)], "series-2", step=True)
     if first <= -1 <= last:
         chart.rule("0.5", x=-1, before=True)
+    bound = _largest_bound(result)
+    if bound is not None and first <= math.log2(bound) <= last:
+        chart.rule("bound", x=math.log2(bound), cls="fail")
     return chart.svg(
         f"ULP errors of {content.one_line(result.name)}, {result.dtype}", "the table below holds the shares"
     )
+
+
+def _largest_bound(result: VariantResult) -> float | None:
+    """The largest error in ULPs that the contract allows on any element judged in a case; None where no run kept it."""
+    bounds = [peak.bound for peak in result.error_by_distance if math.isfinite(peak.bound) and peak.bound > 0]
+    return max(bounds, default=None)
 
 
 def _shares(bins: Sequence[Bin], last: int) -> dict[int, float]:
