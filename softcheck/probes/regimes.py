@@ -16,14 +16,13 @@ import numpy as np
 from softcheck.contract import FindingKind
 from softcheck.probes import shape_plan
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
-from softcheck.probes.judged_shapes import by_kind, together
 from softcheck.probes.outcome import Conclusion, Outcome, SeenRegime, Shown
 from softcheck.probes.regime_circumstances import try_circumstances
 from softcheck.probes.regime_map import Regime, regimes_of
 from softcheck.probes.regime_plans import CIRCUMSTANCES, EXPLORING, PLANS, PlannedShape, Planning, limits_of
 from softcheck.probes.shape_plan import Shape, Space
 from softcheck.probes.shape_predicate import describe_shapes
-from softcheck.probes.sweep import merged
+from softcheck.probes.sweep import merged, shapes_judged
 from softcheck.probes.tour import Tour
 from softcheck.variants import executed
 from softcheck.variants.coverage import code_branches, code_lines
@@ -99,7 +98,7 @@ class _Regimes(Probe):
             code=tuple(line for _, outcome in done for line in outcome.code),
             branches=tuple(branch for _, outcome in done for branch in outcome.branches),
             counts_all_calls=any(outcome.counts_all_calls for _, outcome in done),
-            judged_shapes=together(by_kind(outcome.shapes, outcome.failing_shapes.items()) for _, outcome in done),
+            judged_shapes=shapes_judged(outcome for _, outcome in done),
         )
 
 

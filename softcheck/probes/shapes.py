@@ -17,11 +17,10 @@ from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial, skipped_of
 from softcheck.probes.beside import judge_beside, over_both, with_shapes
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
-from softcheck.probes.judged_shapes import together
 from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.shape_plan import Shape
-from softcheck.probes.sweep import conclude_sweep, sweep
+from softcheck.probes.sweep import conclude_sweep, shapes_judged, sweep
 
 _FEW, _FEWEST = (1, 2, 3, 15, 16, 17), (1, 2, 3)
 _KNOWN = 3
@@ -106,7 +105,7 @@ class _Shapes(GroupedProbe):
             super().conclude(done),
             trials=sum(outcome.skipped is None or bool(outcome.tried) for _, outcome in done),
             skipped=(*skipped_of(done), *([left_out] if missed else [])),
-            judged_shapes=together(outcome.judged_shapes for _, outcome in done),
+            judged_shapes=shapes_judged(outcome for _, outcome in done),
         )
 
 

@@ -1,6 +1,6 @@
 """Many sizes in one trial, and one finding per kind over all of them, with a predicate in place of a list."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -146,7 +146,16 @@ def conclude_sweep(
         findings=(*(s for s in shown if s is not None), *others),
         trials=made,
         skipped=(*skipped_of(done), *left_out),
-        judged_shapes=together(outcome.judged_shapes for _, outcome in done),
+        judged_shapes=shapes_judged(outcome for _, outcome in done),
+    )
+
+
+def shapes_judged(outcomes: Iterable[Outcome]) -> dict[str, str]:
+    """The shapes of all calls of some trials by kind: those of sizes, and those over rows and columns."""
+    return together(
+        part
+        for outcome in outcomes
+        for part in (outcome.judged_shapes, by_kind(outcome.shapes, outcome.failing_shapes.items()))
     )
 
 

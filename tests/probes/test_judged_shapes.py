@@ -40,7 +40,9 @@ def fails_beyond(rows, columns):
 def test_sizes_tell_each_width_with_its_rows():
     found = conclusion("sizes", fails_beyond(1, 512), "float32", quick=True).judged_shapes
     wrong, right = set(read(found["ulp_exceeds_bound"])), set(read(found[RIGHT]))
-    assert {rows for rows, _ in wrong | right} == {2}
+    # The narrowest that fails is tried in other row counts too.
+    assert {rows for rows, _ in wrong} > {1, 2}
+    assert 2 in {rows for rows, _ in right}
     assert min(columns for _, columns in wrong) == 513 > max(columns for _, columns in right)
 
 
@@ -51,4 +53,5 @@ def test_row_counts_and_shapes_of_regimes_are_told_too():
         assert wrong
         assert all(rows >= 33 and columns > 100 for rows, columns in wrong)
         assert not any(rows >= 33 and columns > 100 for rows, columns in right)
-        assert {rows for rows, _ in right} >= {1, 2, 3}
+        # How many shapes a probe tries depends on the time that it has.
+        assert {rows for rows, _ in right} >= {1, 2}
