@@ -67,7 +67,8 @@ class OnDevice(Protocol):
         """Returns exact values alone if no arithmetic is given."""
 
 
-def _as_they_are(outputs: Values) -> Values:
+def as_they_are(outputs: Values) -> Values:
+    """The probabilities of outputs that are probabilities."""
     return outputs
 
 
@@ -114,7 +115,7 @@ class Operation:
     what can be broadcast to the answers' shape. None counts in ulp(r)."""
     scale_text: str = ""
     """The unit in words, as ``of max(|r|, 1)``."""
-    probabilities: Callable[[Values], Values] = _as_they_are
+    probabilities: Callable[[Values], Values] = as_they_are
     """Returns the probabilities of outputs, whose sum is 1 where ``rules`` has such a rule."""
     gradient: Gradient | None = None
     """The judge of its gradients; None if they are not looked at."""

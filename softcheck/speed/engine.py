@@ -22,6 +22,7 @@ from softcheck.speed.clock import RESOLUTION, Captured, CudaClock, estimate
 from softcheck.speed.inputs import Rotation
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.vetting import Function, Vetted, Vetting
+from softcheck.variants.adapt import takes_operands
 
 COPY = "\0copy"
 TORCH = "\0torch"
@@ -102,6 +103,9 @@ class TimingPlan:
     """The operation that all contenders compute."""
 
 
+_UNTIMED = "its call takes operands that are made of each input anew, which would be timed with it"
+
+
 class Engine:
     """Measures one shape on one device."""
 
@@ -127,7 +131,7 @@ class Engine:
         contenders, refused = [], {}
         for name, function in functions.items():
             yield name
-            vetted = vetting.vet(function)
+            vetted = _UNTIMED if takes_operands(function) else vetting.vet(function)
             if isinstance(vetted, str):
                 self._refuse_if_lost(name, vetted)
                 refused[name] = vetted

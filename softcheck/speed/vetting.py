@@ -10,7 +10,7 @@ from oracles.reference import Reference
 from softcheck.calling.call import describe, returned_wrongly, to_bits
 from softcheck.contract import BOUNDED_KINDS
 from softcheck.judge.judge import judge, reference
-from softcheck.operations.operation import Operation
+from softcheck.operations.operation import Operation, as_they_are
 from softcheck.probes.poison import nan_filled
 from softcheck.speed.inputs import Rotation
 
@@ -65,8 +65,7 @@ class Vetting:
         if wrong is not None:
             return f"the output on the timed shape is wrong: {wrong.message}"
         # The rest repeats the judged rows; a row that was left out holds NaN, one that was not computed misses 1 by far.
-        off = (output.sum(dim=1, dtype=torch.float64) - 1).abs()
-        skipped = ~(off < _MOST_OFF)
+        skipped = self._missing_one(output)
         if bool(skipped.any()):
             row = int(skipped.nonzero()[0, 0])
             return f"the output on the timed shape is wrong: row {row} of {len(skipped)} sums to no probability"
@@ -75,3 +74,9 @@ class Vetting:
         if differing:
             return f"the output on the timed shape is wrong: {differing} of {len(output)} rows differ from rows of the same logits"
         return Vetted(answer, judged.max_ulp.value if judged.max_ulp else None)
+
+    def _missing_one(self, output: torch.Tensor) -> torch.Tensor:
+        """True for rows whose sum is far from 1, bool [rows]; False where outputs are no probabilities."""
+        if not self._operation.sums_rows or self._operation.probabilities is not as_they_are:
+            return torch.zeros(len(output), dtype=torch.bool, device=output.device)
+        return ~((output.sum(dim=1, dtype=torch.float64) - 1).abs() < _MOST_OFF)

@@ -212,6 +212,12 @@ class Adapted:
                     yield Guess(re.sub(r"\bx\b", name, guess.text), is_last_resort=True)
 
 
+def takes_operands(function: object) -> bool:
+    """True if a variant's call is known to take more than the matrix, such as a mask or targets."""
+    form = function._form if isinstance(function, Adapted) else None  # noqa: SLF001 - of this module
+    return form is not None and bool(form.names & OPERANDS)
+
+
 def adapt(
     function: Callable[..., Any],
     *,

@@ -86,7 +86,17 @@ class Form:
         self._code = compile(tree, "<call>", "eval")
 
     def of(self, operation: Operation) -> "Form":
-        """Gives the call the values that an operation takes beside the matrix, and returns it."""
+        """Gives the call the values that an operation takes beside the matrix, and returns it.
+
+        Raises UsageError for an operand that is not the operation's.
+        """
+        words = {} if operation.arguments is None else operation.arguments.words
+        own = {name for names in words.values() for name in names if name in OPERANDS}
+        if foreign := sorted((self.names & OPERANDS) - own):
+            raise UsageError(
+                f"the call {self._text!r} has {foreign[0]!r}, and {operation.name} takes {', '.join(sorted(own)) or 'none'} "
+                "beside its input; write another call, or name the operation with --operation"
+            )
         self._operation = operation
         return self
 

@@ -11,7 +11,7 @@ import torch
 import softcheck
 from softcheck.errors import UsageError
 from softcheck.operations.registry import operation
-from softcheck.variants.adapt import adapted
+from softcheck.variants.adapt import adapted, takes_operands
 from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import load, resolve, split_call, with_call
 
@@ -165,7 +165,7 @@ def test_names_are_split_from_calls():
 @pytest.mark.parametrize(
     ("name", "call", "words"),
     [
-        ("a.py:g", "f(y)", "does not call f on the input"),
+        ("a.py:g", "f(z)", "does not call f on the input"),
         ("a.py:g", "f(x", "no Python expression"),
         ("a.py:g", "torch.exp(f(x))", "does not begin with f"),
         ("a.py:g(x)", "f(x)", "says how it is called already"),
@@ -279,3 +279,21 @@ def test_call_is_recognised_on_an_input_that_requires_a_gradient():
     x = X.clone().requires_grad_()
     load(spec("four_dimensions")).function(x).sum().backward()
     assert x.grad is not None
+
+
+def test_a_call_that_takes_operands_is_known_once_it_is_found():
+    masked = load(f"{KERNELS}:with_required_mask").function
+    plain = load(f"{KERNELS}:with_dim").function
+    assert not takes_operands(masked)
+    masked(X)
+    plain(X)
+    assert takes_operands(masked)
+    assert not takes_operands(plain)
+    assert not takes_operands(torch.softmax)
+
+
+def test_operands_of_another_operation_are_refused_with_the_operations_own():
+    with pytest.raises(UsageError, match="softmax takes bias, keep, mask beside its input"):
+        load(spec("with_required_mask(x, target)"))
+    with pytest.raises(UsageError, match="cross_entropy takes target"):
+        load(f"{spec('with_required_mask(x, mask)')}@operation=cross_entropy")
