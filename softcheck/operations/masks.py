@@ -4,10 +4,13 @@ A kernel that gets a mask is given the matrix with other values in the hidden pl
 was, so everything that is known of rows with -inf holds for rows with masks.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from softcheck.operations.operation import Arguments
+from softcheck.operations.operation import Arguments, beside
 
 if TYPE_CHECKING:
     import torch
@@ -24,24 +27,42 @@ def _behind(x: "torch.Tensor", *, finite: bool) -> "torch.Tensor":
     return torch.tensor(values, dtype=x.dtype).to(x.device).repeat(-(-x.shape[-1] // len(values)))[: x.shape[-1]]
 
 
-def _make(x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
-    """Returns the masks, bool or of the matrix's dtype and packed, and a matrix to be masked by them.
+def _part(x: "torch.Tensor") -> "torch.Tensor":
+    """A part of each finite number that can be subtracted from it and added again without rounding, 0 of others.
 
-    A mask that is added turns any number into -inf, but not a NaN or an infinity.
+    It is the first half of the number's digits or the second, by one of the digits: equal numbers have equal parts, since
+    they may be one element of memory.
+    """
+    import torch
+
+    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    half = (2 - math.frexp(torch.finfo(x.dtype).eps)[1]) // 2
+    bits = x.contiguous().view(integers)
+    first = (bits & -(1 << half)).view(x.dtype)
+    return torch.where(x.isfinite(), torch.where((bits >> half) % 2 == 1, first, x - first), 0.0)
+
+
+def _make(x: "torch.Tensor", names: frozenset[str], *, adds: bool) -> Mapping[str, Any]:
+    """Returns the masks, bool or of the matrix's dtype, and a matrix to be masked by them.
+
+    A mask that is added turns any number into -inf, but not a NaN or an infinity. If it ``adds``, a part of what is visible
+    comes with it. Masks of a packed matrix are packed; those of another have rows of their own distance, and what lies
+    between these rows hides.
     """
     import torch
 
     asked = names & MASKS
     if not asked:
         return {}
-    hidden = (x.detach() == float("-inf")).contiguous()
-    zero = torch.zeros((), dtype=x.dtype, device=x.device)
+    hidden = x.detach() == float("-inf")
+    added = _part(x.detach()) if adds and "bias" in asked else torch.zeros_like(hidden, dtype=x.dtype)
     masks: dict[str, Callable[[], torch.Tensor]] = {
-        "mask": lambda: hidden,
-        "keep": lambda: ~hidden,
-        "bias": lambda: torch.where(hidden, float("-inf"), zero).contiguous(),
+        "mask": lambda: beside(x, hidden, True),
+        "keep": lambda: beside(x, ~hidden, False),
+        "bias": lambda: beside(x, torch.where(hidden, float("-inf"), added), float("-inf")),
     }
-    return {**{name: masks[name]() for name in asked}, "x": torch.where(hidden, _behind(x, finite="bias" in asked), x)}
+    seen = torch.where(hidden, _behind(x, finite="bias" in asked), x - added)
+    return {**{name: masks[name]() for name in asked}, "x": seen}
 
 
 def _trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
@@ -61,6 +82,9 @@ MASKING = Arguments(
         "keep valid valid_mask": ("keep", "mask", "bias", "None"),
         "bias attn_bias additive_mask": ("bias", "mask", "keep", "None"),
     },
-    make=_make,
+    make=partial(_make, adds=True),
     trial=_trial,
 )
+
+HIDING = replace(MASKING, make=partial(_make, adds=False))
+"""Masks alone, for an operation that would have to say if a bias is scaled too."""

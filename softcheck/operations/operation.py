@@ -44,6 +44,19 @@ class Arguments:
     """Changes a matrix of random numbers so that wrong arguments of these names show."""
 
 
+def beside(x: "torch.Tensor", operand: "torch.Tensor", between: float) -> "torch.Tensor":
+    """Returns an operand of the matrix's shape in a layout of its own: packed for a packed matrix.
+
+    For any other matrix its rows are three elements further apart than they are long, and ``between`` fills those elements.
+    """
+    if x.is_contiguous():
+        return operand.contiguous()
+    columns = operand.shape[-1]
+    wider = operand.new_full((*operand.shape[:-1], columns + 3), between)
+    wider[..., :columns] = operand
+    return wider[..., :columns]
+
+
 class Limits(NamedTuple):
     """Exact values and limits of a matrix on a device; all float64, [rows, columns]."""
 

@@ -3,6 +3,7 @@
 Everything here that depends on torch imports it when it is called, so that the parent process need not.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations import bounds
 from softcheck.operations.gradient import Gradient, gradient_errors, softmax_second, softmax_size
-from softcheck.operations.masks import MASKING
+from softcheck.operations.masks import HIDING, MASKING
 from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
@@ -73,7 +74,8 @@ def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
 
 
 def _with_parameters(*, scale: float = 1.0) -> Operation:
-    return scaled(SOFTMAX, scale)
+    found = scaled(SOFTMAX, scale)
+    return found if found is SOFTMAX else replace(found, arguments=HIDING)
 
 
 SOFTMAX = Operation(

@@ -52,7 +52,15 @@ def targets(ignore_index: float | None) -> Arguments:
     """The arguments of a cross-entropy with this index of rows to be ignored, if any."""
 
     def make(x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
-        return {"target": of_tensor(x, ignore_index)} if "target" in names else {}
+        import torch
+
+        if "target" not in names:
+            return {}
+        found = of_tensor(x, ignore_index)
+        if x.is_contiguous():
+            return {"target": found}
+        # Between the targets of a strided matrix lie others, which are columns too.
+        return {"target": torch.stack([found, (found.clamp(min=0) + 1) % x.shape[1]], dim=1)[:, 0]}
 
     return Arguments(
         words={"target targets label labels y t tgt ys": ("target",)},

@@ -36,6 +36,8 @@ class GradientRequest:
     """False if the input is the result of another operation, as a hidden layer's is."""
     overwritten: bool = False
     """True if the caller changes the input between forward and backward."""
+    masked: bool = False
+    """True if the last row is fully masked. Its gradient is not judged; that of the others is."""
     twice: bool = False
     """True if the backward is called twice for one forward."""
 
@@ -66,6 +68,8 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
     peak, masked = encode(np.array([9.0, -np.inf]), fmt)
     bits[0, -1] = peak
     bits[1, 1::3] = masked
+    if asked.masked:
+        bits[-1] = masked
     placed = place(bits, fmt, asked.layout, subject.device)
     placed.view.requires_grad_()
     if not asked.is_leaf:
@@ -165,9 +169,9 @@ def judged_by(computed: Operation) -> Gradient:
 def _worst_rows(
     computed: Operation, bits: Bits, found: Bits, grads: Values, fmt: Format
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Returns the numbers of the rows to judge: those furthest from float64's gradient, if there are many."""
+    """Returns the numbers of the rows to judge: of few all that are not fully masked, of many those furthest from float64's."""
     if len(bits) <= _MOST_ROWS:
-        return np.arange(len(bits))
+        return np.flatnonzero(~np.isneginf(decode(bits, fmt)).all(axis=1))
     x, dx = (torch.from_numpy(decode(each, fmt)) for each in (bits, found))
     g = torch.from_numpy(grads)
     x.requires_grad_()

@@ -57,6 +57,7 @@ class _Gradients(GroupedProbe):
             }
         found |= {
             "hidden-3x65": GradientRequest(rows=3, columns=65, is_leaf=False),
+            "masked-row-3x68": GradientRequest(rows=3, columns=68, masked=True),
             "twice-3x66": GradientRequest(rows=3, columns=66, twice=True),
             "overwritten-3x67": GradientRequest(rows=3, columns=67, overwritten=True),
         }

@@ -97,12 +97,13 @@ _LAYOUTS = {
 }
 
 _CONTENTS = {
+    "masked-columns": "[:, ::3] = float('-inf')",
     "masked-row": "[0] = float('-inf')",
     "nan": "[0, -1] = float('nan')",
     "infinity": "[0, -1] = float('inf')",
     "peak": "[0, -1] = 3e4",
 }
-"""Contents, each with the assignment that makes them; the rows of [rows, columns] that it changes are the first."""
+"""Contents, each with the assignment that makes them; of [rows, columns]."""
 
 _BESIDE = {
     "one-dimensional": "softmax({x}.flatten())",

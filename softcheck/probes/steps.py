@@ -78,10 +78,18 @@ class Step:
         fmt = FORMATS[self.dtype]
         bits = ordinary_rows(self.rows, self.columns, fmt, self.seed)
         if bits.size:
-            special = {"masked-row": -np.inf, "nan": np.nan, "infinity": np.inf, "peak": 3e4}.get(self.contents)
+            special = {
+                "masked-row": -np.inf,
+                "masked-columns": -np.inf,
+                "nan": np.nan,
+                "infinity": np.inf,
+                "peak": 3e4,
+            }.get(self.contents)
             first = encode(np.array([np.nan if special is None else special]), fmt)[0]
             if self.contents == "masked-row":
                 bits[0] = first
+            elif self.contents == "masked-columns":
+                bits[:, ::3] = first
             elif special is not None:
                 bits[0, -1] = first
             if self.layout == "expanded-rows":
@@ -162,7 +170,7 @@ def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) 
         _each("dtype", [dtype for dtype in declared.dtypes if dtype != base.dtype]),
         _each("layout", layouts),
         _each("layout", layouts[1:]),
-        _each("contents", ("nan", "masked-row", "infinity", "peak")),
+        _each("contents", ("masked-columns", "nan", "masked-row", "infinity", "peak")),
         [{"memory": "same"}],
         [{"memory": "freed"}],
         [{"later": _LONG_PAUSE}],

@@ -31,7 +31,7 @@ NAMES: dict[str, str] = {
     "block": "the power of two that is no smaller than columns",
     "mask": "bool of the input's shape, True where the input is hidden: what is -inf in a case",
     "keep": "bool of the input's shape, False where the input is hidden",
-    "bias": "what is added to the input: -inf where it is hidden, else 0",
+    "bias": "what is added to the input: -inf where it is hidden",
     "target": "the column of each row that is asked for, int64 [rows]",
     "y": "an output whose gradient is asked for, made from the case, [rows, columns]",
     "grad": "the gradient of that output, [rows, columns]",

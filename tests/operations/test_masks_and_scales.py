@@ -68,6 +68,30 @@ def test_an_input_is_changed_where_it_is_hidden_too():
     assert {finding["kind"] for finding in result["findings"]} == {"input_modified"}
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_bias_and_what_it_is_added_to_make_the_matrix(dtype):
+    generator = torch.Generator().manual_seed(1)
+    sizes = torch.logspace(-44, 4, 50, dtype=torch.float64)[:, None]
+    x = (torch.randn(50, 129, generator=generator, dtype=torch.float64) * sizes).to(dtype)
+    x[0, 0], x[1, 1], x[2, 2], x[3, 3] = INF, -INF, torch.finfo(dtype).max, torch.finfo(dtype).smallest_normal
+    made = operation("softmax").arguments.make(x, frozenset({"bias"}))
+    assert torch.equal(made["x"] + made["bias"], x)
+    large = x[40:].abs() > 1
+    assert 0.05 < (made["bias"][40:].abs() > x[40:].abs() / 2)[large].float().mean() < 0.95
+    # One element of memory may be many of the matrix.
+    again = operation("softmax").arguments.make(x.flip(1), frozenset({"bias"}))
+    assert torch.equal(again["x"].flip(1)[40:], made["x"][40:])
+
+
+@pytest.mark.parametrize("name", ["mask", "keep", "bias"])
+def test_a_mask_has_strides_of_its_own_where_the_matrix_does(name):
+    x = torch.randn(5, 14)[:, ::2]
+    x[:, 3] = -INF
+    mask = operation("softmax").arguments.make(x, frozenset({name}))[name]
+    assert mask.stride() not in {x.stride(), (7, 1)}
+    assert torch.equal(mask, operation("softmax").arguments.make(x.contiguous(), frozenset({name}))[name])
+
+
 def scaled_in_decimal(row, scale):
     with mpmath.workdps(60):
         terms = [mpmath.exp(mpmath.mpf(float(x)) * mpmath.mpf(scale)) for x in row]

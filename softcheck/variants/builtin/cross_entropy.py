@@ -41,6 +41,7 @@ def _forward_kernel(
     logarithm: tl.tensor,
     x: tl.tensor,
     target: tl.tensor,
+    target_stride: tl.tensor,
     row_stride: tl.tensor,
     column_stride: tl.tensor,
     columns: tl.tensor,
@@ -49,7 +50,7 @@ def _forward_kernel(
     COMPUTE: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
-    chosen = tl.load(target + row)
+    chosen = tl.load(target + row * target_stride)
     if chosen == ignored:
         tl.store(loss + row, 0.0)
         return
@@ -69,6 +70,7 @@ def _backward_kernel(
     logarithm: tl.tensor,
     x: tl.tensor,
     target: tl.tensor,
+    target_stride: tl.tensor,
     row_stride: tl.tensor,
     column_stride: tl.tensor,
     columns: tl.tensor,
@@ -77,7 +79,7 @@ def _backward_kernel(
     COMPUTE: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
-    chosen = tl.load(target + row)
+    chosen = tl.load(target + row * target_stride)
     scale = tl.where(chosen == ignored, 0.0, tl.load(of_loss + row * of_loss_stride).to(COMPUTE))
     normalizer = tl.where(chosen == ignored, 0.0, tl.load(logarithm + row))
     lane = tl.arange(0, BLOCK)
@@ -101,7 +103,7 @@ class _CrossEntropy(torch.autograd.Function):
         if x.numel():
             rows, columns = x.shape
             block, warps = tile_and_warps(columns)
-            arguments = (x, target, *x.stride(), columns, _IGNORED, block, compute_type(x))
+            arguments = (x, target, target.stride(0), *x.stride(), columns, _IGNORED, block, compute_type(x))
             _forward_kernel[(rows,)](loss, logarithm, *arguments, num_warps=warps)
         ctx.save_for_backward(x, target, logarithm)
         return loss
@@ -113,7 +115,7 @@ class _CrossEntropy(torch.autograd.Function):
         if x.numel():
             rows, columns = x.shape
             block, warps = tile_and_warps(columns)
-            arguments = (logarithm, x, target, *x.stride(), columns, _IGNORED, block, compute_type(x))
+            arguments = (logarithm, x, target, target.stride(0), *x.stride(), columns, _IGNORED, block, compute_type(x))
             _backward_kernel[(rows,)](gradient, of_loss, of_loss.stride(0), *arguments, num_warps=warps)
         return gradient, None
 

@@ -1,0 +1,39 @@
+"""Targets are read as packed, whatever their stride: a column of a matrix of labels gives those of other rows.
+
+Report: unslothai/unsloth#10713. Labels of a batch are sliced from labels and weights.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+import softcheck
+
+EXPECTED = ("wrong_layout", "ulp_exceeds_bound")
+SHOWN_BY = ("layout/row-step-129",)
+DTYPES = ("float16", "float32")
+BACKENDS = ("interpreter", "cuda")
+
+
+@triton.jit
+def cross_entropy_kernel(out, x, target, stride_row, stride_col, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    chosen = tl.load(target + row)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < n_cols
+    logits = tl.load(x + row * stride_row + cols.to(tl.int64) * stride_col, mask=inside, other=-float("inf")).to(
+        tl.float32
+    )
+    maximum = tl.max(logits, axis=0)
+    total = tl.sum(tl.exp(logits - maximum), axis=0)
+    at_target = tl.load(x + row * stride_row + chosen * stride_col).to(tl.float32)
+    tl.store(out + row, (maximum - at_target) + tl.log(total))
+
+
+@softcheck.variant(operation="cross_entropy")
+def cross_entropy(x, target):
+    n_rows, n_cols = x.shape
+    out = torch.empty(n_rows, dtype=torch.float32, device=x.device)
+    if x.numel():
+        cross_entropy_kernel[(n_rows,)](out, x, target, *x.stride(), n_cols, triton.next_power_of_2(n_cols))
+    return out

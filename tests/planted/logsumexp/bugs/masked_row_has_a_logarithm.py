@@ -1,0 +1,39 @@
+"""Logits below -1e30 are raised to it: a fully masked row answers -1e30, a finite number, in place of -inf.
+
+Report: flashinfer-ai/flashinfer#4267. A sentinel "as good as infinity" that later code takes for a logit.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+import softcheck
+
+EXPECTED = ("inf_mismatch",)
+SHOWN_BY = ("padding/all-of-127",)
+DTYPES = ("float16", "float32")
+BACKENDS = ("interpreter", "cuda")
+
+
+@triton.jit
+def logsumexp_kernel(out, x, stride_row, stride_col, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < n_cols
+    logits = tl.load(x + row * stride_row + cols.to(tl.int64) * stride_col, mask=inside, other=-float("inf")).to(
+        tl.float32
+    )
+    logits = tl.where(logits < -1e30, -1e30, logits)
+    maximum = tl.max(logits, axis=0)
+    shift = tl.where(maximum == -float("inf"), 0.0, maximum)
+    total = tl.sum(tl.exp(logits - shift), axis=0)
+    tl.store(out + row, shift + tl.log(total))
+
+
+@softcheck.variant(operation="logsumexp")
+def logsumexp(x):
+    n_rows, n_cols = x.shape
+    out = torch.empty(n_rows, dtype=torch.float32, device=x.device)
+    if x.numel():
+        logsumexp_kernel[(n_rows,)](out, x, *x.stride(), n_cols, triton.next_power_of_2(n_cols))
+    return out

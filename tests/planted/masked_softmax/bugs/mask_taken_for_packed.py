@@ -1,0 +1,35 @@
+"""The mask is read as packed, whatever its strides: one that is a slice of a wider mask is read from other places.
+
+From experience: masks are made for the longest sequence, and sliced.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+EXPECTED = ("wrong_layout",)
+SHOWN_BY = ("layout/row-step-129",)
+DTYPES = ("float16", "float32")
+BACKENDS = ("interpreter", "cuda")
+
+
+@triton.jit
+def softmax_kernel(out, x, mask, stride_row, stride_col, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < n_cols
+    hidden = tl.load(mask + row * n_cols + cols, mask=inside, other=1) != 0
+    logits = tl.load(x + row * stride_row + cols.to(tl.int64) * stride_col, mask=inside, other=-float("inf")).to(
+        tl.float32
+    )
+    logits = tl.where(hidden, -float("inf"), logits)
+    numerator = tl.exp(logits - tl.max(logits, axis=0))
+    tl.store(out + row * n_cols + cols, numerator / tl.sum(numerator, axis=0), mask=inside)
+
+
+def softmax(x, mask):
+    n_rows, n_cols = x.shape
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if out.numel():
+        softmax_kernel[(n_rows,)](out, x, mask, *x.stride(), n_cols, triton.next_power_of_2(n_cols))
+    return out

@@ -1,0 +1,37 @@
+"""A row whose every column is hidden gives zeros, and the declaration says so."""
+
+import torch
+import triton
+import triton.language as tl
+
+from softcheck import variant
+
+EXPECTED = ()
+SHOWN_BY = ()
+DTYPES = ("float16", "float32")
+BACKENDS = ("interpreter", "cuda")
+
+
+@triton.jit
+def softmax_kernel(out, x, mask, stride_row, stride_col, mask_row, mask_col, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < n_cols
+    hidden = tl.load(mask + row * mask_row + cols * mask_col, mask=inside, other=1) != 0
+    logits = tl.load(x + row * stride_row + cols.to(tl.int64) * stride_col, mask=inside, other=-float("inf")).to(
+        tl.float32
+    )
+    logits = tl.where(hidden, -float("inf"), logits)
+    maximum = tl.max(logits, axis=0)
+    numerator = tl.exp(logits - tl.where(maximum == -float("inf"), 0.0, maximum))
+    total = tl.sum(numerator, axis=0)
+    tl.store(out + row * n_cols + cols, numerator / tl.where(total == 0.0, 1.0, total), mask=inside)
+
+
+@variant(fully_masked="zero")
+def softmax(x, mask):
+    n_rows, n_cols = x.shape
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if out.numel():
+        softmax_kernel[(n_rows,)](out, x, mask, *x.stride(), *mask.stride(), n_cols, triton.next_power_of_2(n_cols))
+    return out
