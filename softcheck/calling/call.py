@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, Format
-from softcheck.calling import activity, launches
+from softcheck.calling import activity, launches, operands
 from softcheck.calling.refusals import refusal_behind
 from softcheck.calling.state import Snapshot
 from softcheck.calling.unable import limit_behind
@@ -179,6 +179,7 @@ def launch(
     before, described = _stored(placed).clone(), _described(placed.view)
     state = Snapshot()
     kernels = launches.counted()
+    operands.forget()
     try:
         with activity.calling():
             output = function(placed.view)
@@ -194,6 +195,7 @@ def launch(
             violation = _refused(error, violation, placed, before, is_first=launches.counted() == kernels)
         return Launched(placed, before, None, (violation,), changed, is_ruined or not state.is_restored)
     changed = (*_state_changed(state.restore()), *_redescribed(described, placed.view))
+    changed += operands.changed() if wait else ()
     wrong = returned_wrongly(output, placed.view, operation)
     if wrong is not None:
         return Launched(placed, before, None, (wrong,), changed, not state.is_restored)

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from softcheck.calling import operands
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
 from softcheck.variants.twin import Twin
@@ -204,6 +205,7 @@ class Form:
         for name, value in made.items():
             is_like_it = isinstance(value, torch.Tensor) and value.dim() == x.dim()
             given[name] = _with_dims(value, dims) if is_like_it else value
+        operands.lend(made)
         return other
 
     def _answer(self, value: Any, given: Mapping[str, Any], shape: Any) -> Any:

@@ -39,6 +39,15 @@ def masks_in_place(x, mask):
     return torch.softmax(x.masked_fill_(mask, -INF), -1)
 
 
+def changes_the_mask(x, mask):
+    mask.logical_not_()
+    return torch.softmax(torch.where(mask, x, -INF), -1)
+
+
+def changes_the_bias(x, bias):
+    return torch.softmax(bias.add_(x), -1)
+
+
 @softcheck.variant(parameters={"scale": 0.3})
 def scaled(x, scale=1.0):
     return torch.softmax(x.float() * scale, -1).to(x.dtype)

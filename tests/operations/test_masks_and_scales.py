@@ -92,6 +92,12 @@ def test_a_mask_has_strides_of_its_own_where_the_matrix_does(name):
     assert torch.equal(mask, operation("softmax").arguments.make(x.contiguous(), frozenset({name}))[name])
 
 
+@pytest.mark.parametrize("name", ["changes_the_mask", "changes_the_bias"])
+def test_a_mask_that_is_changed_is_found(name):
+    _, result = reported(name, "--family", "padding")
+    assert {finding["kind"] for finding in result["findings"]} == {"input_modified"}
+
+
 def scaled_in_decimal(row, scale):
     with mpmath.workdps(60):
         terms = [mpmath.exp(mpmath.mpf(float(x)) * mpmath.mpf(scale)) for x in row]

@@ -43,7 +43,29 @@ class OfPackedGradients(torch.autograd.Function):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_right_gradients_are_left_alone(dtype):
     found = conclusion("gradients", lambda x: torch.softmax(x, dim=-1), dtype)
-    assert (found.findings, found.skipped, found.trials) == ((), (), 10)
+    assert (found.findings, found.skipped, found.trials) == ((), (), 11)
+
+
+class OfTheLeastSum(torch.autograd.Function):
+    """Divides by the smallest of all row sums, which is NaN as soon as one row is fully masked."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.softmax(x, dim=-1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        least = torch.round(y.sum(dim=-1).amin())
+        return y * (grad - (y * grad).sum(dim=-1, keepdim=True)) / least
+
+
+def test_a_fully_masked_row_leaves_the_gradients_of_others_alone():
+    found = conclusion("gradients", OfTheLeastSum.apply, "float32")
+    assert {shown.violation.kind for shown in found.findings} == {"wrong_gradient"}
+    assert all("masked-row" in shown.label for shown in found.findings)
 
 
 class OfRoundedProducts(torch.autograd.Function):

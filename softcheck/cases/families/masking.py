@@ -44,6 +44,11 @@ def padding(_fmt: Format) -> Iterator[Draft]:
         start = Normal(140 + columns, 2.0, _NEGATIVE)
         yield made(f"all-of-{columns}", 3, columns, start, Mask("all", row=0), why=report, tags="mask special")
     yield made("all-of-1", 1, 1, Constant("-inf"), why=1, tags="mask special")
+    causal = [Mask("trailing", 18 - row, row=row) for row in range(19)]
+    yield made("causal-19", 19, 19, Normal(150, 2.0, _NEGATIVE), *causal, why=66, tags="mask")
+    # The first and the last row are alike, and the first tile of the second is hidden whole.
+    ragged = [Mask("leading", 64, row=1), Mask("trailing", 127, row=2), Mask("even", row=3)]
+    yield made("ragged-129", 5, 129, Normal(151, 2.0, -100.0), *ragged, why=96, tags="mask")
 
 
 def padding_rows(d: "Draw") -> "torch.Tensor":

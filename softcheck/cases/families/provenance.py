@@ -58,6 +58,7 @@ REPORTS: dict[int, str] = {
     55: "pytorch/executorch#20090",
     60: "pytorch/pytorch#41508",
     62: "pytorch/pytorch#101967",
+    66: "NVIDIA/Megatron-LM#132",
     76: "google-deepmind/optax#1020",
     77: "linkedin/Liger-Kernel#272, unslothai/unsloth#5002",
     78: "linkedin/Liger-Kernel#968",

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 EXPECTED = ("ulp_exceeds_bound", "sum_violation", "nan_mismatch", "masked_not_zero")
-SHOWN_BY = ("padding/two-masks-of-65",)
+SHOWN_BY = ("padding/causal-19",)
 DTYPES = ("float16", "float32")
 BACKENDS = ("interpreter", "cuda")
 
