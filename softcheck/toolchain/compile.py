@@ -5,6 +5,7 @@ grids, block sizes, warps and warm-up compilations are those of a launch on that
 (torch's own, or Inductor's) are not seen.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -76,7 +77,8 @@ def compile_for(
     """
     if dtype not in TORCH_DTYPES:
         raise UsageError(f"unknown dtype {dtype!r}; expected one of: {', '.join(TORCH_DTYPES)}")
-    x = torch.zeros(shape, dtype=TORCH_DTYPES[dtype])
+    # Rows of zeros alone would all have the same target, which may be one to be ignored.
+    x = torch.linspace(-1.0, 1.0, math.prod(shape)).view(shape).to(TORCH_DTYPES[dtype])
     with compiling(target) as kernels:
         function(x)
     return kernels

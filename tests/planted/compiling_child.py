@@ -1,15 +1,27 @@
 """Compiles the kernels of every planted file for a GPU, in a process that interprets none; prints a line for each that fails."""
 
+import math
 import sys
 
+import torch
 from planted import all_bugs, all_controls
 
 from softcheck.errors import SoftcheckError
-from softcheck.toolchain.compile import compile_for
+from softcheck.toolchain.compile import compile_for, compiling
 from softcheck.variants.registry import load
 
 TARGET = "cuda:90"
 SHAPE = (5, 781)
+
+
+def compiled_backward(function, dtype):
+    """The kernels of a function's gradient."""
+    x = torch.linspace(-1.0, 1.0, math.prod(SHAPE)).view(SHAPE).to(getattr(torch, dtype)).requires_grad_()
+    with compiling(TARGET) as kernels:
+        y = function(x)
+        if y.requires_grad:
+            torch.autograd.grad(y, x, torch.ones_like(y))
+    return kernels
 
 
 def main() -> None:
@@ -21,6 +33,7 @@ def main() -> None:
         except SoftcheckError as error:
             sys.stdout.write(f"{planted.name}: {error}\n")
             continue
+        kernels = kernels or compiled_backward(function, planted.dtypes[0])
         if not kernels and "@triton.jit" in planted.path.read_text(encoding="utf-8"):
             sys.stdout.write(f"{planted.name}: launched no kernel\n")
         compiled += len(kernels)
