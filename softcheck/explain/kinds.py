@@ -205,8 +205,9 @@ def softmax(x):
     return torch.softmax(packed, -1)
 """,
         shown_by="--probe layouts",
-        cause="the kernel takes the row stride for the number of columns, or the column stride for 1",
-        mend="pass x.stride(0) and x.stride(1), or begin with x = x.contiguous()",
+        cause="the kernel takes the row stride for the number of columns, or the column stride for 1, of the input or of a mask; "
+        "or it takes the stride of targets for 1. Masks and targets have strides of their own where the input is not packed",
+        mend="pass x.stride(0) and x.stride(1), and the strides of masks and targets, or begin with x = x.contiguous()",
         declare='@variant(layouts=["contiguous"])',
     ),
     Kind.WRONG_GRADIENT: Explanation(
