@@ -162,15 +162,15 @@ def rounds_the_reference_first(reference: Any, fmt: Any, least_scale: float) -> 
 
 
 def forgets(**nothing: str) -> Callable[[Any, Any, Any], Any]:
-    def blind(logits: Any, output: Any, reference: Any, fmt: Any) -> Any:
-        found = _specials(logits, output, reference, fmt)
+    def blind(*arguments: Any, **options: Any) -> Any:
+        found = _specials(*arguments, **options)
         return replace(found, **{name: np.zeros_like(getattr(found, name)) for name in nothing})
 
     return blind
 
 
-def skips_nan_references(logits: Any, output: Any, reference: Any, fmt: Any) -> Any:
-    found = _specials(logits, output, reference, fmt)
+def skips_nan_references(logits: Any, output: Any, reference: Any, fmt: Any, **options: Any) -> Any:
+    found = _specials(logits, output, reference, fmt, **options)
     return replace(found, nan_mismatch=found.nan_mismatch & ~np.isnan(reference))
 
 

@@ -4,7 +4,7 @@ import torch
 import triton.language as tl
 
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import MAX_BLOCK, block_and_warps, jit, new_output
+from softcheck.variants.builtin._common import MAX_BLOCK, NARROW_DTYPES, block_and_warps, jit, new_output
 from softcheck.variants.declaration import Traffic, variant
 
 _CALL = "f(grad, y)"
@@ -13,6 +13,7 @@ _CALL = "f(grad, y)"
 @variant(
     operation="softmax_backward",
     call=_CALL,
+    dtypes=NARROW_DTYPES,
     description="torch's kernel behind the backward of torch.softmax",
     provenance="PyTorch",
 )
@@ -25,6 +26,7 @@ def torch_softmax_backward(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 @variant(
     operation="log_softmax_backward",
     call=_CALL,
+    dtypes=NARROW_DTYPES,
     description="torch's kernel behind the backward of torch.log_softmax",
     provenance="PyTorch",
 )
@@ -74,6 +76,7 @@ def _launched(grad: torch.Tensor, y: torch.Tensor, *, logarithm: bool) -> torch.
 @variant(
     operation="softmax_backward",
     call=_CALL,
+    dtypes=NARROW_DTYPES,
     max_columns=MAX_BLOCK,
     batch_invariant=True,
     description="one program per row, block of the next power of two; products and their sum in float32",
@@ -89,6 +92,7 @@ def softmax_backward_one_block(grad: torch.Tensor, y: torch.Tensor) -> torch.Ten
 @variant(
     operation="log_softmax_backward",
     call=_CALL,
+    dtypes=NARROW_DTYPES,
     max_columns=MAX_BLOCK,
     batch_invariant=True,
     description="one program per row, block of the next power of two; the sum of gradients in float32",
