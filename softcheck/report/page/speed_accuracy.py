@@ -37,7 +37,8 @@ def _drawn(field: Field) -> FieldDrawing:
         [
             content.one_line(point.name),
             f"{figures.speed(point.gb_per_s)} [{figures.speed(point.low)}, {figures.speed(point.high)}]",
-            f"{point.gb_per_s / field.copy_gb_per_s:.0%}",
+            # A file of a stranger's may hold a copy that took for ever.
+            f"{point.gb_per_s / field.copy_gb_per_s:.0%}" if field.copy_gb_per_s > 0 else figures.NOT_MEASURED,
             figures.max_ulp_of_samples(point.max_ulp),
             "yes" if point.has_findings else figures.NOT_MEASURED if field.cases is None else "none",
             "yes" if point in best else "",
