@@ -41,5 +41,10 @@ def changed() -> tuple[Violation, ...]:
             f"{int(differs.sum())} elements of the caller's {name} changed; expected the call to leave it alone",
         )
         for name, (value, before) in _lent.tensors.items()
-        if (differs := value != before).any()
+        if (differs := _differs(value, before)).any()
     )
+
+
+def _differs(value: "torch.Tensor", before: "torch.Tensor") -> "torch.Tensor":
+    """True where two tensors hold other values; two NaNs are alike, as in the output of a row that has none."""
+    return (value != before) & ~((value != value) & (before != before))  # noqa: PLR0124 - true of a NaN, in any dtype

@@ -52,7 +52,9 @@ class Block:
     def specials(self) -> special.Specials:
         """Classes of rows and elements."""
         per_row = self.operation.answers_rows
-        return special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row)
+        found = special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row)
+        undefined = self.operation.undefined
+        return found if undefined is None else found.without(undefined(self.logits))
 
     @cached_property
     def errors(self) -> Values:

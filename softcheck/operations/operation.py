@@ -14,7 +14,7 @@ from softcheck.contract import FindingKind
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.gradient import Gradient
 from softcheck.operations.rules import Rule
-from softcheck.operations.ulp import Scaled
+from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
     import torch
@@ -122,6 +122,9 @@ class Operation:
     that is not judged."""
     arguments: Arguments | None = None
     """The values that calls take beside the matrix; None if the matrix is all."""
+    undefined: Callable[[Values], Flags] | None = None
+    """Returns the rows whose answer nobody promises, [rows], since a right arithmetic may overflow on its way; None if there
+    are no such rows."""
     scale: Callable[[Values, Values, Format], Values] | None = None
     """Returns the size of what a right arithmetic rounds on the way, where r itself may be as small as you like: errors are
     counted in ulp(max(|r|, size)). Takes the inputs' values, the answers rounded to float64, and the output's format, and returns

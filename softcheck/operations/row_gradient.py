@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     import torch
 
 Subtracted = Callable[[Values], tuple[Values, Flags]]
-"""Returns what is subtracted from the softmax of values, 0 or 1, [rows, columns], and the rows that count, bool [rows, 1]."""
+"""Returns what is subtracted from the softmax of values, [rows, columns], and the rows that count, bool [rows, 1]."""
 
 
-def gradient_of_rows(subtracted: Subtracted, scale: str) -> Gradient:
-    """Judges the gradients of an operation that subtracts this; ``scale`` are words for the unit's scale."""
+def gradient_of_rows(subtracted: Subtracted, scale: str, *, is_rounded: bool = False) -> Gradient:
+    """Judges the gradients of an operation that subtracts this; ``scale`` are words for the unit's scale.
+
+    ``is_rounded`` says that what is subtracted may be rounded to the inputs' format first, as a graph of single operations does.
+    """
 
     def errors(
         found: Values, grads: Values, logits: Values, _answer: Reference, fmt: Format, arithmetic: Arithmetic
@@ -56,6 +59,8 @@ def gradient_of_rows(subtracted: Subtracted, scale: str) -> Gradient:
         off = p * np.expm1(np.minimum(of_output, LARGEST_EXPONENT)) + each * p
         size = np.abs(of_rows) * (p + less)
         allowed = np.abs(of_rows) * off + each * size + ROUNDINGS * computed_in(arithmetic, fmt)[0].least_normal
+        if is_rounded:
+            allowed = allowed + 4 * fmt.unit_roundoff * size
         return in_units(exact, differences, allowed, size, logits, fmt)
 
     def size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":

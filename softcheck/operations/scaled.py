@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from oracles.formats import FLOAT64, Format, Values
+from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.gradient import Gradient, GradientErrors
 from softcheck.operations.operation import Operation
-from softcheck.operations.ulp import Scaled
+from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
     import torch
@@ -30,13 +30,10 @@ _FARTHEST = 1200.0
 def scaled(plain: Operation, scale: float) -> Operation:
     """Returns the operation of ``scale * x`` for an operation of x that depends on differences of logits alone.
 
-    Raises UsageError for a scale outside (0, 1].
+    Rows with a product that float32 can't hold have no promised answer. Raises UsageError for a scale that is not above 0 or not finite.
     """
-    if not 0.0 < scale <= 1.0:
-        raise UsageError(
-            f"the scale is {scale:g}; expected more than 0 and at most 1, since products of the largest logits overflow "
-            "beyond; let the call scale the matrix down first, as in --call 'f(x * 0.5, 1.5)' with the scale 0.75"
-        )
+    if not 0.0 < scale < np.inf:
+        raise UsageError(f"the scale is {scale:g}; expected a number above 0, such as 0.125, or 1 / temperature")
     if scale == 1.0:
         return plain
 
@@ -62,6 +59,11 @@ def scaled(plain: Operation, scale: float) -> Operation:
         below = distances(values)
         return widened(plain.prove(below, fmt, fully_masked), below)
 
+    def overflows(values: Values) -> Flags:
+        sizes = np.where(np.isfinite(values), np.abs(values), 0.0).max(axis=1, initial=0.0)
+        found: Flags = sizes * scale > FLOAT32.max
+        return found
+
     def bounds(values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
         rounded = _ROUNDINGS * model.roundoff * (1 + model.exponent)
         return plain.bounds(values * scale, exact, answers, replace(model, scaling=max(model.scaling, rounded)))
@@ -73,6 +75,7 @@ def scaled(plain: Operation, scale: float) -> Operation:
         prove=prove,
         decimal=lambda row, column, fmt, masked: plain.decimal(distances(row[None])[0], column, fmt, masked),
         bounds=bounds,
+        undefined=overflows if scale > 1.0 else None,
         yardstick=lambda x: plain.yardstick(x * scale),
         gradient=None if plain.gradient is None else _gradient(plain.gradient, scale),
         on_device=None,

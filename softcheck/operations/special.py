@@ -32,6 +32,20 @@ class Specials:
     masked_wrong: Flags
     """A finite output other than the finite answer, such as 0 (or -0), for a masked element."""
 
+    def without(self, rows: Flags) -> "Specials":
+        """The same classes, but that nothing is said of some rows, bool [rows]."""
+        kept = ~rows[:, None]
+        return Specials(
+            ordinary=self.ordinary & ~rows,
+            masked=self.masked & kept,
+            comparable=self.comparable & kept,
+            bounded=self.bounded & kept,
+            nan_mismatch=self.nan_mismatch & kept,
+            inf_mismatch=self.inf_mismatch & kept,
+            as_infinite=self.as_infinite & kept,
+            masked_wrong=self.masked_wrong & kept,
+        )
+
     @property
     def mismatched(self) -> NDArray[np.bool_]:
         """Special rows with any element that breaks the convention, [rows]."""

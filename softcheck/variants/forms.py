@@ -37,6 +37,7 @@ NAMES: dict[str, str] = {
     "y": "an output whose gradient is asked for, made from the case, [rows, columns]",
     "grad": "the gradient of that output, [rows, columns]",
     "ignore_index": "the target of rows that are to be ignored",
+    "label_smoothing": "the share of each target that all columns have",
     "scale": "the number that the declaration's parameters give",
     "temperature": "1 / scale",
 }
@@ -139,11 +140,13 @@ class Form:
         self, function: Callable[..., Any], x: "torch.Tensor", options: Mapping[str, Any], poison: float | None
     ) -> Any:
         import torch
+        from torch.utils._python_dispatch import _disable_current_modes
 
         given = self._given(x)
         twin = None
         if (other := self._arguments(x, given)) is not None:
-            twin = Twin(x, other)
+            with _disable_current_modes():
+                twin = Twin(x, other)
             given |= self._given(twin.view)
         shape: Any = next(
             getattr(given[name], "shape", None) for name in (*_INPUTS, "copy", *_IN_ITS_PLACE) if name in self.names
@@ -159,7 +162,8 @@ class Form:
             value = eval(self._code, {**self._constants, **given})  # noqa: S307 - the expression is the user's own
         finally:
             if twin is not None:
-                twin.write_back()
+                with _disable_current_modes():
+                    twin.write_back()
         answer = self._answer(value, given, shape)
         if not isinstance(answer, torch.Tensor) or shape is None:
             return answer
@@ -191,6 +195,7 @@ class Form:
     def _arguments(self, x: "torch.Tensor", given: dict[str, Any]) -> "torch.Tensor | None":
         """Adds the values of the operation's own names, and returns the tensor that stands in the matrix's place, if any."""
         import torch
+        from torch.utils._python_dispatch import _disable_current_modes
 
         if self._operation is None or not isinstance(x, torch.Tensor):
             return None
@@ -199,13 +204,16 @@ class Form:
             given["temperature"] = 1.0 / given["scale"]
         if self._operation.arguments is None:
             return None
-        made = dict(self._operation.arguments.make(x, self.names))
+        # Whoever records the operations of a call means the function's.
+        with _disable_current_modes():
+            made = dict(self._operation.arguments.make(x, self.names))
         other: torch.Tensor | None = made.pop("x", None)
         dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())
         for name, value in made.items():
             is_like_it = isinstance(value, torch.Tensor) and value.dim() == x.dim()
             given[name] = _with_dims(value, dims) if is_like_it else value
-        operands.lend(made)
+        with _disable_current_modes():
+            operands.lend(made)
         return other
 
     def _answer(self, value: Any, given: Mapping[str, Any], shape: Any) -> Any:

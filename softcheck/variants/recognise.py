@@ -109,6 +109,8 @@ class Vocabulary:
         numbers = {"scale": _SCALE, "temperature": _TEMPERATURE} if operation.parameters.get("scale", 1.0) != 1 else {}
         if np.isfinite(operation.parameters.get("ignore_index", -np.inf)):
             numbers["ignore_index"] = "ignore_index ignored_index"
+        if operation.parameters.get("label_smoothing", 0.0) > 0:
+            numbers["label_smoothing"] = "label_smoothing smoothing"
         return cls(
             {}
             if arguments is None

@@ -53,6 +53,11 @@ def scaled(x, scale=1.0):
     return torch.softmax(x.float() * scale, -1).to(x.dtype)
 
 
+@softcheck.variant(parameters={"scale": 1.25})
+def sharpened(x, *, temperature):
+    return torch.softmax(x.float() / temperature, -1).to(x.dtype)
+
+
 @softcheck.variant(parameters={"scale": 0.25})
 def scaled_inside(x):
     return torch.softmax(x.float() * 0.25, -1).to(x.dtype)

@@ -93,3 +93,22 @@ class OfOnes(torch.autograd.Function):
         p = torch.softmax(logits.float(), -1)
         p[torch.arange(len(p)), target] -= 1
         return p.to(logits.dtype), None
+
+
+def with_smoothing(logits, target, label_smoothing=0.0):
+    return torch.nn.functional.cross_entropy(logits.float(), target, reduction="none", label_smoothing=label_smoothing)
+
+
+def smooths_by_hand(logits, target, smoothing):
+    logits = logits.float()
+    lse = torch.logsumexp(logits, -1)
+    at_target = lse - logits.gather(1, target[:, None])[:, 0]
+    return (1 - smoothing) * at_target + smoothing * (lse - logits.mean(-1))
+
+
+def smooths_all_but_the_target(logits, target, label_smoothing=0.0):
+    logits = logits.float()
+    y = torch.log_softmax(logits, -1)
+    at_target = y.gather(1, target[:, None])[:, 0]
+    others = (y.sum(-1) - at_target) / max(1, logits.shape[1] - 1)
+    return -(1 - label_smoothing) * at_target - label_smoothing * others

@@ -34,6 +34,7 @@ def reported(name, *options, dtype="float32"):
         ("takes_a_bias", "f(x, bias)"),
         ("scaled", "f(x, scale)"),
         ("by_temperature", "f(x, temperature=temperature)"),
+        ("sharpened", "f(x, temperature=temperature)"),
         ("scaled_inside", ""),
     ],
 )
@@ -134,9 +135,16 @@ def test_folded_constants_keep_the_bound_and_another_scale_does_not(scale):
     assert judge(bits, folded(scale * (1 + 2e-5)), FLOAT32, operation=computed).violations != ()
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, 1.5, float("nan")])
+def test_nothing_is_demanded_of_rows_whose_scaled_logits_overflow():
+    bits = encode(np.array([[3e38, 0.0], [1e38, 0.0]]), FLOAT32)
+    lost = encode(np.array([[np.nan, np.nan], [np.nan, np.nan]]), FLOAT32)
+    found = judge(bits, lost, FLOAT32, operation=operation("softmax", {"scale": 2.0}))
+    assert [(each.kind, each.row, each.count) for each in found.violations] == [("nan_mismatch", 1, 2)]
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan")])
 def test_other_scales_are_refused(scale):
-    with pytest.raises(UsageError, match="at most 1"):
+    with pytest.raises(UsageError, match="above 0"):
         operation("softmax", {"scale": scale})
 
 

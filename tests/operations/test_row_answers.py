@@ -59,6 +59,40 @@ def test_oracles_keep_their_stated_error(name, spread):
                 assert abs(found - expected) <= allowed
 
 
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 300.0, 1e30])
+@pytest.mark.parametrize("smoothing", [0.1, 0.5])
+def test_oracles_with_label_smoothing_keep_their_stated_error(spread, smoothing):
+    values = rows_of(spread)
+    computed = operation("cross_entropy", {"label_smoothing": smoothing})
+    targets = of_values(values, None)
+    for answer in (computed.answer(values, FLOAT32, "nan"), computed.prove(values, FLOAT32, "nan")):
+        assert answer.high[1, 0] == INF, "a masked logit has a share of the target"
+        for row in (0, 2, 3, 4, 5):
+            with mpmath.workdps(60):
+                x = [mpmath.mpf(float(one)) for one in values[row]]
+                s = mpmath.mpf(smoothing)
+                expected = exact_loss(values[row], None) - (1 - s) * x[targets[row]] - s * mpmath.fsum(x) / len(x)
+                found = mpmath.mpf(answer.high[row, 0]) + mpmath.mpf(answer.low[row, 0])
+                assert abs(found - expected) <= answer.relative_error[row, 0] * abs(expected) + answer.absolute_error
+
+
+@pytest.mark.parametrize(
+    ("name", "is_right"), [("with_smoothing", True), ("smooths_by_hand", True), ("smooths_all_but_the_target", False)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_label_smoothing(name, is_right, dtype):
+    spec = f"{KERNELS}:{name}@operation=cross_entropy,label_smoothing=0.1"
+    chosen = ["--dtype", dtype, "--device", "interpreter", *FAMILIES, "--probe", "gradients"]
+    found = CliRunner().invoke(cli, ["report", "--variant", spec, *chosen])
+    assert found.exit_code == int(not is_right), found.output
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.0, NAN])
+def test_another_label_smoothing_is_refused(smoothing):
+    with pytest.raises(UsageError, match="less than 1"):
+        operation("cross_entropy", {"label_smoothing": smoothing})
+
+
 @pytest.mark.parametrize("name", ["logsumexp", "cross_entropy"])
 def test_exact_answers_in_decimal(name):
     values = rows_of(3.0)
@@ -203,3 +237,11 @@ def test_a_logsumexp_has_the_softmax_for_its_gradient():
     code, result = reported("logsumexp", "logsumexp", "--probe", "gradients", dtype="float16")
     assert (code, result["findings"]) == (0, [])
     assert result["probes_run"]["gradients"] > 1
+
+
+def test_what_makes_targets_is_no_operation_of_the_call():
+    _, result = reported("cross_entropy", "cross_entropy", "--probe", "regimes", "--quick")
+    assert result["findings"] == []
+    seen = json.dumps(result["seen_regimes"])
+    assert "aten" in seen
+    assert "bitwise_xor" not in seen
