@@ -33,8 +33,10 @@ def main() -> None:
         except SoftcheckError as error:
             sys.stdout.write(f"{planted.name}: {error}\n")
             continue
-        kernels = kernels or compiled_backward(function, planted.dtypes[0])
-        if not kernels and "@triton.jit" in planted.path.read_text(encoding="utf-8"):
+        has_kernels = "@triton.jit" in planted.path.read_text(encoding="utf-8")
+        if not kernels and has_kernels:
+            kernels = compiled_backward(function, planted.dtypes[0])
+        if not kernels and has_kernels:
             sys.stdout.write(f"{planted.name}: launched no kernel\n")
         compiled += len(kernels)
     sys.stdout.write(f"{compiled} compiled\n")

@@ -35,11 +35,12 @@ def test_no_step_of_a_right_kernel_is_accused(tracing):
     for control in CONTROLS:
         rows, _ = tracing.rows(f"file:{control.spec}", logits(1100), rows=(1,))
         if isinstance(rows, str):
-            assert "launches no Triton kernel" in rows, control.name
+            # One that reads a changed copy of its input can't be followed, and says so.
+            assert "launches no Triton kernel" in rows or "changes its input" in rows, control.name
             continue
         (row,) = rows
         launching += 1
-        assert max(step.own for step in row.steps) < 1.5, control.name
+        assert max(step.own for step in row.steps) < 2.5, control.name
         assert "".join(step.note for step in row.steps) == "", control.name
         assert row.steps[-1].phase == "store", control.name
     assert launching > 25
