@@ -63,7 +63,7 @@ class _Subject:
     has_judged: bool = field(default=False, init=False, kw_only=True)
     """True if the test has called a judging function, whatever the result."""
     judged: JudgedTest = field(init=False, kw_only=True)
-    """What the test has judged so far, for the report of the whole suite."""
+    """The measurements that the test has made so far, for the report of the whole suite."""
 
     def __post_init__(self) -> None:
         self.judged = JudgedTest(ready=self.session.ready, variant=self.variant, dtype=self.dtype)

@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 def refusals(text, schema, tmp_path):
-    """What a published schema, which check-jsonschema holds, says against a document; empty where nothing."""
+    """Objections of a published schema, which check-jsonschema holds, to a document; empty where nothing."""
     file = tmp_path / "document.yml"
     file.write_text(text, encoding="utf-8")
     done = CliRunner().invoke(check_jsonschema, ["--builtin-schema", f"vendor.{schema}", str(file)])
@@ -132,7 +132,7 @@ def test_workflows_give_the_action_inputs_that_it_has():
 
 
 def test_no_input_is_written_into_a_script():
-    """What stands in a script's text would be run as a part of it, whoever opened the pull request."""
+    """Expressions in a script's text would be run as a part of it, whoever opened the pull request."""
     for name, text in {**BLOCKS, "action.yml": ACTION}.items():
         assert not [script for script in scripts(YAML(typ="safe").load(text)) if "${{" in script], name
 

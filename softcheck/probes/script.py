@@ -85,7 +85,7 @@ for name in ("time", "monotonic", "perf_counter"):
     setattr(time, name, ahead(getattr(time, name), 1))
     setattr(time, name + "_ns", ahead(getattr(time, name + "_ns"), 10**9))
 """
-"""What goes before the variant's import where time passes in a history."""
+"""Lines before the variant's import where time passes in a history."""
 
 _LAYOUTS = {
     "packed": "{new}",

@@ -281,7 +281,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     timings: tuple[ShapeSpeed, ...] = ()
     """Timings behind the columns of speed."""
     traces: tuple[Trace, ...] = ()
-    """How kernels compute single rows, step by step; empty unless it was asked for."""
+    """Single rows as kernels compute them, step by step; empty unless they were asked for."""
     stages: tuple[Stage, ...] = ()
     """Wall time of the run by stage, in order."""
     interrupted: bool = False

@@ -86,7 +86,7 @@ def _print_tables(console: Console, report: Report, *, details: bool) -> None:
 
 
 def stripped(drawn: StringIO) -> str:
-    """What was drawn, without blanks at the ends of lines."""
+    """The drawn text, without blanks at the ends of lines."""
     return "".join(line.rstrip() + "\n" for line in drawn.getvalue().splitlines())
 
 
@@ -194,7 +194,7 @@ def _finding_lines(report: Report) -> list[str]:
 
 
 def group_lines(group: FindingGroup) -> list[str]:
-    """What is wrong, one finding that shows it, and the command that shows it again."""
+    """The fault, one finding that shows it, and the command that shows it again."""
     lines = [
         *(
             [f"{group.extent}: {content.one_line(group.first.message)}"]

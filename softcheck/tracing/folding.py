@@ -13,7 +13,7 @@ from softcheck.tracing.operations import SHADOW, Followed, is_float, numbers, re
 
 
 def folded(reducer: Any, inputs: Sequence[Any]) -> list[Followed | None]:
-    """What a reduction computes of each input; None for an input of integers.
+    """Computes a reduction of each input; None for an input of integers.
 
     ``reducer`` is Triton's: an axis, a combining function, and whether the axis is kept.
     """

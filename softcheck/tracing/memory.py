@@ -93,7 +93,7 @@ class Memory:
             )
 
     def _known(self, addresses: Array) -> dict[int, tuple[float, Any]]:
-        """What was stored, by address; an entry is made only once something near is read."""
+        """Stored shadows by address; an entry is made only once something near is read."""
         first, last = addresses.min(), addresses.max()
         if any(one[0].min() <= last and one[0].max() >= first for one in self._unread):
             for places, values, shadow in self._unread:

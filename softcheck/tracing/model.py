@@ -65,7 +65,7 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
 
     phase: Phase
     text: str
-    """What the phase is applied to, such as ``columns 0 to 127``."""
+    """The object of the phase, such as ``columns 0 to 127``."""
     kernel: str
     line: int | None
     """Line of the kernel's file."""

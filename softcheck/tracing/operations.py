@@ -1,4 +1,4 @@
-"""What the operations of Triton's interpreter compute exactly: for each a rule, and the part that it plays in a softmax."""
+"""Exact results of the operations of Triton's interpreter: for each a rule, and the part that it plays in a softmax."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -84,7 +84,7 @@ def is_float(handle: Any) -> bool:
 
 
 def follow(name: str, handles: Sequence[Any], result: Any) -> Followed | None:
-    """What an operation on handles, of which some carry shadows, has computed; None for a result that is no float.
+    """The result of an operation on handles, of which some carry shadows; None for a result that is no float.
 
     ``name`` is the builder's without ``create_``, or a function's of libdevice without ``__nv_`` and the f of float32.
     """
@@ -135,7 +135,7 @@ def _cast(source: Any, result: Any) -> Followed:
 
 
 def reduced(function: Any, handle: Any, axis: int) -> Followed | None:
-    """What one of the language's own reductions computes along an axis; None for other combining functions."""
+    """The result of one of the language's own reductions along an axis; None for other combining functions."""
     name = _reduction(function)
     if name is None:
         return None

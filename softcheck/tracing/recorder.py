@@ -55,7 +55,7 @@ class TracedOperation:
     """The exact result of the values that the operation was given."""
     note: str = ""
     addresses: Array | None = None
-    """Where a store puts each lane; 0 where it stores nothing, or what a later store replaces."""
+    """The address to which a store puts each lane; 0 where it stores nothing, or what a later store replaces."""
 
     @property
     def source(self) -> str:
@@ -65,7 +65,7 @@ class TracedOperation:
 
 @dataclass(slots=True)
 class TraceRecorder:
-    """What a call does to the traced rows of ``memory``."""
+    """Records what a call does to the traced rows of ``memory``."""
 
     memory: Memory
     rescales: bool = True

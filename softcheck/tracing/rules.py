@@ -1,4 +1,4 @@
-"""What each operation of a kernel computes exactly, and what its result means in a softmax.
+"""The exact result of each operation of a kernel, and its meaning in a softmax.
 
 A rule returns a ``ExactRule``: the meaning of the result, and a function that computes it from values in ``longdouble``. That
 function is called twice, on the exact values of the operands for the exact result, and on those that the kernel had for

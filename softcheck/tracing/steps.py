@@ -20,7 +20,7 @@ _FAR = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the outputs should be, and where they lie."""
+    """The outputs that are due, and their addresses."""
 
     fmt: Format
     least_scale: Array | None

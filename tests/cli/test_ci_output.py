@@ -1,4 +1,4 @@
-"""What commands give a CI system: annotations at the line of the code, and the summary of a step."""
+"""Output of commands for a CI system: annotations at the line of the code, and the summary of a step."""
 
 import pytest
 from command import softcheck

@@ -1,4 +1,4 @@
-"""Where rows and columns decide together, the findings of ``sizes`` and ``shapes`` say so, and hold for all judged shapes."""
+"""Findings of ``sizes`` and ``shapes`` say so if rows and columns decide together, and hold for all judged shapes."""
 
 import pytest
 import torch

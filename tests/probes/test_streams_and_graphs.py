@@ -93,7 +93,7 @@ def test_what_a_replayed_call_leaves_behind_is_found_at_the_next_replay(tmp_path
 
 
 def test_a_graph_is_captured_anew_after_another_shape(tmp_path, monkeypatch):
-    """What a variant keeps for a shape may have moved, which is not accused."""
+    """Memory that a variant keeps for a shape may have moved, which is not accused."""
     made = []
 
     class Counted(stand_in_streams.Tape):

@@ -1,4 +1,4 @@
-"""What a run keeps for the page: errors along rows, shapes by what they showed, and the elements around a witness."""
+"""Details that a run keeps for the page: errors along rows, shapes by what they showed, and the elements around a witness."""
 
 import numpy as np
 from command import softcheck

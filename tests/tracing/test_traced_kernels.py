@@ -1,4 +1,4 @@
-"""What a trace shows of real kernels: right ones have no step that errs, and each planted fault is laid at its step."""
+"""Traces of real kernels: right ones have no step that errs, and each planted fault is laid at its step."""
 
 import mpmath
 import numpy as np

@@ -1,4 +1,4 @@
-"""Where all but the peak sum to less than 1e-4, the peak is the answer: off by up to 1e-4.
+"""If all but the peak sum to less than 1e-4, the peak is the answer: off by up to 1e-4.
 
 From experience: a shortcut for sharp rows, whose peak is large as a rule and here near 0.
 """
