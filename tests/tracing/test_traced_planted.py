@@ -11,6 +11,12 @@ import planted
 
 CONTROLS = [control for control in planted.all_controls() if "float32" in control.dtypes]
 
+MOST = {"parts_merged_about_their_maximum": 2.5}
+"""ULPs that a step may add in controls whose steps are coarser than most."""
+
+UNFOLLOWED = {"biased_logits_in_base_two": "changes its input"}
+"""Words for controls whose kernels read a changed copy of the input, which no trace can follow."""
+
 BORN = {
     "load_without_other": "block_sum",
     "padding_is_zero": "block_sum",
@@ -35,12 +41,11 @@ def test_no_step_of_a_right_kernel_is_accused(tracing):
     for control in CONTROLS:
         rows, _ = tracing.rows(f"file:{control.spec}", logits(1100), rows=(1,))
         if isinstance(rows, str):
-            # One that reads a changed copy of its input can't be followed, and says so.
-            assert "launches no Triton kernel" in rows or "changes its input" in rows, control.name
+            assert (UNFOLLOWED.get(control.name) or "launches no Triton kernel") in rows, control.name
             continue
         (row,) = rows
         launching += 1
-        assert max(step.own for step in row.steps) < 2.5, control.name
+        assert max(step.own for step in row.steps) < MOST.get(control.name, 1.5), control.name
         assert "".join(step.note for step in row.steps) == "", control.name
         assert row.steps[-1].phase == "store", control.name
     assert launching > 25
