@@ -8,6 +8,7 @@ import time
 import uuid
 from pathlib import Path
 
+import msgspec
 import pytest
 from command import softcheck
 
@@ -176,3 +177,14 @@ def test_without_dask_the_extra_is_named(folder, monkeypatch):
     found = softcheck("report", "torch", "--workers", 2, cwd=folder)
     assert found.returncode == 2
     assert "pip install 'softcheck[cluster]'" in found.stderr
+
+
+@pytest.mark.parametrize("more", [[], ["--columns", "3", "--any-order"]])
+def test_a_domain_is_judged_in_parts_on_a_cluster(folder, more):
+    words = ["exhaust", "slow.py:f", "torch", "--sample-first", "8192", "--format", "json", *more]
+    # A note says how long all rows would take.
+    found = [softcheck(*words, *where, cwd=folder) for where in (["--device", "interpreter"], ["--workers", "2"])]
+    assert [done.returncode for done in found] == [0, 0], found[1].stderr
+    here, there = (digest(msgspec.structs.replace(parse(done.stdout), notes=())) for done in found)
+    assert here == there
+    assert len(hosts(folder)) == 3, "this machine's own server's parent, and both Dask workers"
