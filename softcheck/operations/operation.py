@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import torch
 
 
+Parameter = float | str
+"""The value of a parameter of an operation."""
+
+
 class Operand(NamedTuple):
     """A tensor that an operation reads or writes. Operands that share the name of a dimension share its size."""
 
@@ -115,11 +119,14 @@ class Operation:
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
-    parameters: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that the operation depends on, such as a scale, with their values."""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    """Numbers and words that the operation depends on, such as a scale, with their values."""
     with_parameters: "Callable[..., Operation] | None" = None
     """Returns the operation for other values of its parameters, which are keyword arguments. Raises UsageError for a value
     that is not judged."""
+    batch: Callable[[int], tuple[int, int]] | None = None
+    """Returns the rows and columns of the matrix that a row of so many columns is given as, in a call of its own, if the operation
+    has one answer for a whole matrix; else None."""
     arguments: Arguments | None = None
     """The values that calls take beside the matrix; None if the matrix is all."""
     undefined: Callable[[Values], Flags] | None = None
@@ -157,6 +164,11 @@ class Operation:
         with np.errstate(over="ignore", invalid="ignore"):
             size = np.broadcast_to(self.scale(values, answers, fmt), answers.shape)
         return np.where(np.isfinite(size), size, 0.0)
+
+    @property
+    def gradient_in_place(self) -> bool:
+        """True if a call may overwrite its input with the gradient for an output gradient of 1."""
+        return bool(self.parameters.get("gradient_in_place", 0.0))
 
     @property
     def sums_rows(self) -> bool:
