@@ -64,7 +64,7 @@ class Reduced:
         """The same from the Arb oracle."""
         rows, divisors = self._rows(values)
         balls = self.losses.balls(rows, divisors)
-        each = len(rows) // max(1, len(values))
+        each = max(1, len(rows) // max(1, len(values)))
         proven = loss.reference([balls[first : first + each] for first in range(0, len(balls), each)])
         return with_proven(self.answer(values, fmt, masked), proven, np.zeros(len(values), dtype=np.bool_))
 
@@ -96,7 +96,7 @@ class Reduced:
         """Rows of which nothing is demanded, [rows]: one row of the matrix is such, or a mean has no divisor."""
         rows, (first, _) = self._rows(values)
         lost = self.losses.undefined(rows) | ~np.isfinite(first[:, 0])
-        found: Flags = np.logical_or.reduce(lost.reshape(len(values), -1), axis=1)
+        found: Flags = np.logical_or.reduce(lost.reshape(len(values), len(rows) // max(1, len(values))), axis=1)
         return found
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
@@ -135,5 +135,5 @@ class Reduced:
 
     @staticmethod
     def _summed(each: Values, matrices: int) -> Values:
-        found: Values = each.reshape(matrices, -1).sum(axis=1, keepdims=True)
+        found: Values = each.reshape(matrices, len(each) // max(1, matrices)).sum(axis=1, keepdims=True)
         return found
