@@ -148,11 +148,10 @@ class Form:
             with _disable_current_modes():
                 twin = Twin(x, other)
             given |= self._given(twin.view)
-        shape: Any = next(
-            getattr(given[name], "shape", None) for name in (*_INPUTS, "copy", *_IN_ITS_PLACE) if name in self.names
-        )
-        if self._operation is not None and self._operation.answers_rows and shape is not None:
-            shape = shape[:-1]
+        operand = next(name for name in (*_INPUTS, "copy", *_IN_ITS_PLACE) if name in self.names)
+        shape: Any = getattr(given[operand], "shape", None)
+        if self._operation is not None and shape is not None:
+            shape = self._shape_due(shape, operand, x.shape[-1])
         if "out" in self.names:
             given["out"] = torch.empty(shape, dtype=x.dtype, device=x.device)
             if poison is not None:
@@ -167,10 +166,24 @@ class Form:
         answer = self._answer(value, given, shape)
         if not isinstance(answer, torch.Tensor) or shape is None:
             return answer
-        if self._operation is None or not self._operation.answers_rows:
+        if self._operation is None or self._operation.answers_elements:
             return answer.reshape(x.shape) if answer.shape == shape else answer
-        is_answer = answer.shape in (shape, (*shape, 1), (math.prod(shape),))
-        return answer.reshape(*x.shape[:-1], 1) if is_answer else answer
+        of_rows = self._operation.answers_rows
+        is_answer = answer.shape == shape or (of_rows and answer.shape in ((*shape, 1), (math.prod(shape),)))
+        numbers = self._operation.output_shape(1, x.shape[-1])[1]
+        return answer.reshape(*x.shape[:-1], numbers) if is_answer else answer
+
+    def _shape_due(self, shape: "torch.Size", operand: str, columns: int) -> "torch.Size | tuple[int, ...]":
+        """The shape of an answer, by the shape of the operand that is the matrix, or that stands in its place.
+
+        An answer that has parts is a matrix for each row, and an operand that stands in the matrix's place holds matrices too.
+        """
+        if self._operation is None or self._operation.answers_elements:
+            return shape
+        if self._operation.answers_rows:
+            return shape[:-1]
+        leading = shape[:-2] if operand in _IN_ITS_PLACE else shape[:-1]
+        return (*leading, *self._operation.part_shape(columns))
 
     def _given(self, x: "torch.Tensor") -> dict[str, Any]:
         """The values of the names in the call, beside the function and its output."""
