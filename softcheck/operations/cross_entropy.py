@@ -176,7 +176,7 @@ def _of(
         },
         with_parameters=_of,
         arguments=losses.targets.arguments(with_weights=bool(weight)),
-        batch=batch_of if reduction != "none" else None,
+        matrix=batch_of if reduction != "none" else None,
         undefined=None if is_plain else judged.undefined if isinstance(judged, Reduced) else losses.undefined,
         scale=judged.scale,
         scale_text="of max(|max x| + log-sum + |x_t|, 1)"
