@@ -16,6 +16,7 @@ from distributed import Client, Future, KilledWorker
 from softcheck.cluster.host import Child, Lease, TaskAnswer, end, interrupt, run_command, serve, sources
 from softcheck.cluster.remote import MOST_LOST, HostLostError, RemoteWorker
 from softcheck.errors import SoftcheckError, UsageError
+from softcheck.run.every_pair import WORKERS
 from softcheck.run.pool import SessionClosedError
 from softcheck.run.process import DeviceChoice, Waits, Worker
 from softcheck.run.protocol import Ready, Request, encode_request
@@ -68,15 +69,16 @@ class DaskCluster:
         """The address of the dashboard, None where Dask shows none."""
         return str(self._client.dashboard_link) if self._client.run_on_scheduler(has_dashboard) else None
 
-    def jobs(self, _backend: Backend) -> int:
-        """Number of requests that all places serve at once."""
-        return sum(self._threads.values())
+    def jobs(self, backend: Backend) -> int:
+        """Number of requests that a pool makes at once, beside the pairs that are judged on each GPU."""
+        beside = WORKERS if backend == "cuda" else 0
+        return sum(max(1, threads - beside) for threads in self._threads.values())
 
-    def start_all(self, choice: DeviceChoice) -> list[Worker]:
+    def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
         """Starts a process at each place. Raises UsageError if two places differ in device or software."""
         with ThreadPoolExecutor(self.places) as threads:
             workers = list(
-                threads.map(lambda place: self.start(choice, place=place, check_heap=False), range(self.places))
+                threads.map(lambda place: self.start(choice, place=place, check_heap=check_heap), range(self.places))
             )
         first = workers[0]
         for other in workers[1:]:
@@ -248,9 +250,9 @@ class PlaceOfCluster:
         self._cluster = cluster
         self._number = place
 
-    def start_all(self, choice: DeviceChoice) -> list[Worker]:
+    def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
         """Starts a process there."""
-        return [self.start(choice, place=None, check_heap=False)]
+        return [self.start(choice, place=None, check_heap=check_heap)]
 
     def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> RemoteWorker:  # noqa: ARG002 - the only one
         """Starts a process there."""

@@ -44,8 +44,9 @@ def on_gpus(chosen: str, variants: Sequence[str], jobs: int | None = None) -> It
         )
     numbers = range(len(seen)) if chosen == "all" else _numbers(chosen, len(seen))
     environments = [{"CUDA_VISIBLE_DEVICES": seen[number]} for number in numbers]
-    threads = default_jobs("cuda") if jobs is None else jobs
-    with _on_this_machine(environments, "GPU", max(2, threads // len(environments)) + WORKERS, variants) as cluster:
+    each = (default_jobs("interpreter") if jobs is None else jobs) // len(environments)
+    threads = min(max(2, each), default_jobs("cuda")) + WORKERS
+    with _on_this_machine(environments, "GPU", threads, variants) as cluster:
         yield cluster
 
 
