@@ -172,6 +172,16 @@ def test_what_a_causal_mask_hides_shows_nowhere():
         assert (kinds_found(spec, [values], "float32") == set()) == is_right
 
 
+def test_a_query_that_sees_a_nan_may_have_zeros_where_it_sees_nothing():
+    values = np.array([[np.nan, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0]])
+    computed, nan = operation("softmax", {"causal": "top-left", "queries": 2}), np.nan
+    more = float(torch.softmax(torch.tensor([3.0, 4.0]), 0)[1])
+    for first, is_right in (([nan, 0.0], True), ([nan, nan], True), ([nan, 1.0], False), ([0.0, 0.0], False)):
+        output = np.array([[*first, 1 - more, more], [1.0, 0.0, 1 - more, more]])
+        violations = judge(encode(values, FLOAT32), encode(output, FLOAT32), FLOAT32, operation=computed).violations
+        assert (violations == ()) == is_right, first
+
+
 def test_queries_that_see_no_key_follow_the_declared_convention():
     spec = f"{KERNELS}:causal_from_the_end@causal=bottom-right,queries=8"
     values = np.random.default_rng(0).normal(0, 1, (3, 16))
@@ -213,6 +223,19 @@ def test_reports(name, declared, code):
     chosen = ["--dtype", "float32", "--device", "interpreter", "--family", "ties", "--probe", "layouts"]
     done = CliRunner().invoke(cli, ["report", "--variant", spec, *chosen])
     assert done.exit_code == code, done.output
+
+
+def test_each_variant_of_a_report_is_judged_by_its_own_parameters():
+    names = (
+        "causal@causal=top-left",
+        "causal_from_the_end@causal=bottom-right",
+        "capped@softcap=5",
+        "capped@softcap=8",
+    )
+    variants = [word for name in names for word in ("--variant", f"{KERNELS}:{name}")]
+    chosen = ["--dtype", "float32", "--device", "interpreter", "--family", "ties", "--probe", "layouts"]
+    done = CliRunner().invoke(cli, ["report", *variants, *chosen])
+    assert done.exit_code == 0, done.output
 
 
 def test_base_e_is_the_usual_one():
