@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from oracles.formats import FORMATS, Bits, decode
-from oracles.reference import FullyMasked, Reference
+from oracles.reference import Reference
 from softcheck.calling import activity, launches
 from softcheck.calling.call import is_usable, place, returned_wrongly
 from softcheck.calling.state import Snapshot, is_lost, preserved
@@ -225,7 +225,7 @@ class _Answers:
     def __init__(self, case: Case) -> None:
         self.case = case
         self._bits: dict[int | None, Bits] = {}
-        self._found: dict[tuple[str, FullyMasked, int | None], Reference] = {}
+        self._found: dict[tuple[object, ...], Reference] = {}
 
     def bits(self, rows: int | None) -> Bits:
         """The bits of so many rows, of all for None."""
@@ -236,7 +236,7 @@ class _Answers:
     def of(self, variant: LoadedVariant, rows: int | None) -> tuple[Bits, Reference]:
         """The bits of so many rows, and what the variant declares to compute of them."""
         declared, fmt, bits = variant.declaration, self.case.format, self.bits(rows)
-        asked = (declared.operation, declared.fully_masked, rows)
+        asked = (declared.operation, *sorted(declared.parameters.items()), declared.fully_masked, rows)
         if asked not in self._found:
             self._found[asked] = reference(decode(bits, fmt), fmt, declared.fully_masked, variant.operation)
         return bits, self._found[asked]
