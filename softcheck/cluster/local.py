@@ -105,7 +105,8 @@ def _on_this_machine(
         number: {"cls": Nanny, "options": options | {"env": environment}}
         for number, environment in enumerate(environments)
     }
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": has_dashboard()}}
+    addresses = {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"}
+    scheduler = {"cls": Scheduler, "options": {**addresses, "dashboard": has_dashboard()}}
     with (
         dask.config.set(_CONFIG),
         _started(nannies, scheduler) as cluster,
