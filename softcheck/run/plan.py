@@ -73,7 +73,7 @@ def left_out(case: Case, declaration: Declaration) -> str | None:
     """Returns the reason why a declaration does not cover a case of one of its dtypes, or None."""
     computed = declaration.computed
     if (case.family in FAMILIES and case.family not in computed.families) or (
-        case.shape[1] == 0 and computed.answers_rows
+        case.shape[1] == 0 and not computed.answers_elements
     ):
         return f"{case.family} of {case.shape[1]} columns is not for {declaration.operation}"
     columns = case.shape[1]

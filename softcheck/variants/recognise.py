@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from softcheck.operations.operation import Operation
-from softcheck.variants.forms import PLAIN
+from softcheck.variants.forms import PLAIN, are_of_one_layout
 
 _OUTPUT = "out output outputs o y result res dst dest destination ret y_out out_ptr output_ptr out_tensor output_tensor y_ptr p probs"
 _DIMENSION = "dim axis softmax_dim dimension"
@@ -91,6 +91,19 @@ class Guess:
     """True if it is tried only where no other call answers."""
 
 
+_DECLARED = {
+    "ignore_index": ("ignore_index ignored_index", "ignore_index", -np.inf),
+    "label_smoothing": ("label_smoothing smoothing", "label_smoothing", 0),
+    "causal": ("causal is_causal", "True", 0),
+    "window": ("window window_size sliding_window", "window", 0),
+    "softcap": ("softcap soft_cap logits_soft_cap logit_cap", "softcap", 0),
+    "sink": ("sink sinks s_aux", "sinks", -np.inf),
+    "groups": ("enable_gqa", "True", 1),
+    "masked": ("mask attn_mask attention_mask", "keep", 0),
+}
+"""Names of the parameters that functions get where an operation has more than its usual number, with the argument and that number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """Names of parameters that mean something else, or something more, for an operation."""
@@ -105,17 +118,14 @@ class Vocabulary:
     @classmethod
     def of(cls, operation: Operation) -> "Vocabulary":
         """The names of an operation's arguments and of the parameters that have other than their usual values."""
-        arguments = operation.arguments
-        numbers = {"scale": _SCALE, "temperature": _TEMPERATURE} if operation.parameters.get("scale", 1.0) != 1 else {}
-        if np.isfinite(operation.parameters.get("ignore_index", -np.inf)):
-            numbers["ignore_index"] = "ignore_index ignored_index"
-        if operation.parameters.get("label_smoothing", 0.0) > 0:
-            numbers["label_smoothing"] = "label_smoothing smoothing"
+        arguments, given = operation.arguments, operation.parameters
+        numbers = [(_SCALE, "scale"), (_TEMPERATURE, "temperature")] if given.get("scale", 1.0) != 1 else []
+        numbers += [(names, text) for name, (names, text, usual) in _DECLARED.items() if given.get(name, usual) > usual]
         return cls(
             {}
             if arguments is None
             else {name: texts for names, texts in arguments.words.items() for name in names.split()},
-            {name: text for text, names in numbers.items() for name in names.split()},
+            {name: text for names, text in numbers for name in names.split()},
             any(operand.name == "x" for operand in operation.operands),
         )
 
@@ -229,7 +239,7 @@ def _alternatives(
     """The arguments with all that the parameters' names may stand for, the likeliest first."""
     meant = {p.name: words.required.get(p.name.lower().rstrip("_"), ()) for p in needed}
     open_ones = [name for name, texts in meant.items() if known[name] in texts]
-    choices = product(*(meant[name] for name in open_ones))
+    choices = (chosen for chosen in product(*(meant[name] for name in open_ones)) if are_of_one_layout(chosen))
     return [{**known, **dict(zip(open_ones, chosen, strict=True))} for chosen in choices]
 
 
