@@ -271,8 +271,10 @@ def _cast(kind: Any, value: float) -> Any:
 
 
 _FAMILIES = (
-    *("normal", "uniform", "ties", "one-hot", "ramp", "huge", "shifted", "special", "padding", "negative", "positive"),
-    *("finfo-min", "temperature", "cancellation", "widths", "sorted", "layout", "random-bits"),
+    *("heads", "normal", "ties", "huge", "shifted", "special", "padding", "negative", "finfo-min", "temperature"),
+    *("cancellation", "layout", "random-bits"),
 )
+"""Families of few rows: each row is a head with as many queries as keys."""
+
 
 ATTENTION = _of()

@@ -180,6 +180,14 @@ def load(spec: str) -> LoadedVariant:
     return LoadedVariant(where.name, found, declaration)
 
 
+def operation_named(spec: str) -> str | None:
+    """The operation of a variant, if its name or the promises behind it tell."""
+    if spec in _PLACES:
+        return next(name for name, variants in BUILTIN_OF.items() if spec in variants)
+    promised = re.search(r"[@,]operation=(\w+)", spec)
+    return promised[1] if promised else None
+
+
 def split_call(spec: str) -> tuple[str, str]:
     """Splits a spec into what names a function and how it is called: ``("a.py:f", "(x, dim=-1)")``."""
     colon = spec.find(":")
