@@ -75,12 +75,13 @@ def judge(
     for first in range(0, rows if columns else 0, step):
         chosen = slice(first, min(first + step, rows))
         logits = decode(input_bits[chosen], fmt)
-        answer = rows_of(reference, chosen) if reference is not None else operation.answer(logits, fmt, fully_masked)
-        block = Block(first, input_bits[chosen], output_bits[chosen], output_fmt, logits, answer, constants, operation)
+        own = operation.of_rows(chosen)
+        answer = rows_of(reference, chosen) if reference is not None else own.answer(logits, fmt, fully_masked)
+        block = Block(first, input_bits[chosen], output_bits[chosen], output_fmt, logits, answer, constants, own)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             doubtful = block.doubtful_rows()
             if len(doubtful):
-                block = block.with_reference(doubtful, operation.prove(logits[doubtful], fmt, fully_masked))
+                block = block.with_reference(doubtful, own.of_rows(doubtful).prove(logits[doubtful], fmt, fully_masked))
             summary.add(block, len(doubtful), None if standard is None else block.largest_share(standard))
     measured = summary.measurement(rows, columns)
     return measured if standard is None else msgspec.structs.replace(measured, contract=arithmetic)

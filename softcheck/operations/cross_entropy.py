@@ -9,10 +9,11 @@ The bound is derived in docs/bounds.md, section 23. With m = max x and L = log(s
 Errors are counted in ulp(max(|m| + L + |x_t|, 1)), since most kernels subtract x_t from m + L, which is rounded.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oracles.float64 import summation_depth
 from oracles.formats import FLOAT32, Format, Values
@@ -21,7 +22,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.bounds import Bounds, Model, depth
 from softcheck.operations.log_softmax import LOG_SOFTMAX
 from softcheck.operations.logsumexp import added, largest, of_logarithms, row_bounds, shown
-from softcheck.operations.operation import Operand, Operation
+from softcheck.operations.operation import Named, Operand, Operation
 from softcheck.operations.row_gradient import gradient_of_rows
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.targets import of_tensor, of_values, targets
@@ -41,10 +42,15 @@ _UNIT = 2.0**-53
 class _RowLosses:
     ignored: int | None
     smoothing: float = 0.0
+    named: Named = field(default_factory=dict)
+
+    def targets(self, values: Values) -> NDArray[np.int64]:
+        """The target of each row, [rows, 1]; negative if the row is ignored."""
+        return of_values(values, self.ignored, self.named)[:, None]
 
     def at_target(self, values: Values) -> tuple[Values, Flags]:
         """The logit at each row's target, 0 if it is ignored, and True where it is; both [rows, 1]."""
-        index = of_values(values, self.ignored)[:, None]
+        index = self.targets(values)
         picked = np.take_along_axis(values, np.maximum(index, 0), axis=1) if values.shape[1] else np.zeros(index.shape)
         return np.where(index < 0, 0.0, picked), index < 0
 
@@ -112,14 +118,14 @@ class _RowLosses:
         import torch
 
         index = -100 if self.ignored is None else self.ignored
-        target = of_tensor(x, self.ignored)
+        target = of_tensor(x, self.ignored, self.named)
         losses = torch.nn.functional.cross_entropy(
             x, target, reduction="none", ignore_index=index, label_smoothing=self.smoothing
         )
         return losses[:, None]
 
     def subtracted(self, values: Values) -> tuple[Values, Flags]:
-        index = of_values(values, self.ignored)[:, None]
+        index = self.targets(values)
         onehot = (np.arange(values.shape[1]) == index).astype(np.float64)
         return (1.0 - self.smoothing) * onehot + self.smoothing / values.shape[1], index >= 0
 
@@ -130,7 +136,7 @@ def _overflows(values: Values) -> Flags:
     return found
 
 
-def _of(*, ignore_index: float = NO_INDEX, label_smoothing: float = 0.0) -> Operation:
+def _of(*, ignore_index: float = NO_INDEX, label_smoothing: float = 0.0, named: Named | None = None) -> Operation:
     """The cross-entropy with these parameters.
 
     Raises UsageError for an ``ignore_index`` that may be a column or is no integer, and for a ``label_smoothing`` outside [0, 1).
@@ -142,7 +148,7 @@ def _of(*, ignore_index: float = NO_INDEX, label_smoothing: float = 0.0) -> Oper
         )
     if not 0.0 <= label_smoothing < 1.0:
         raise UsageError(f"the label_smoothing is {label_smoothing:g}; expected at least 0 and less than 1")
-    of_rows = _RowLosses(ignored, label_smoothing)
+    of_rows = _RowLosses(ignored, label_smoothing, named or {})
     return Operation(
         name="cross_entropy",
         operands=(Operand("x", ("rows", "columns")), Operand("target", ("rows",))),
@@ -157,7 +163,8 @@ def _of(*, ignore_index: float = NO_INDEX, label_smoothing: float = 0.0) -> Oper
         yardstick=of_rows.yardstick,
         parameters={"ignore_index": ignore_index, "label_smoothing": label_smoothing},
         with_parameters=_of,
-        arguments=targets(ignored),
+        arguments=targets(ignored, named),
+        with_named=lambda operation, named: _of(**operation.parameters, named=named),
         undefined=_overflows if label_smoothing else None,
         scale=of_rows.scale,
         scale_text="of max(|max x| + log-sum + |x_t|, 1)",

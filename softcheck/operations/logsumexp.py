@@ -146,6 +146,7 @@ LOGSUMEXP = Operation(
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
     yardstick=_yardstick,
     arguments=LOG_SOFTMAX.arguments,
+    with_named=LOG_SOFTMAX.with_named,
     scale=_scale,
     scale_text="of max(|max x| + log-sum, 1)",
     gradient=gradient_of_rows(

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
@@ -18,6 +19,10 @@ from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
     import torch
+
+
+Named = Mapping[str, NDArray[Any]]
+"""Operands that a case names: ``target`` is int64 [rows], others are values in float64, [rows, columns]."""
 
 
 class Operand(NamedTuple):
@@ -38,8 +43,9 @@ class Arguments:
     words: Mapping[str, tuple[str, ...]]
     """Names in a call (``softcheck.variants.forms``) that a function's parameter of a name may stand for, the likeliest first;
     the parameters' names are in lower case and separated by spaces."""
-    make: "Callable[[torch.Tensor, frozenset[str]], Mapping[str, Any]]"
-    """Returns the values of the names that a call holds. An ``x`` among them stands in the matrix's place."""
+    make: "Callable[..., Mapping[str, Any]]"
+    """Returns the values of the names that a call holds, from the matrix and these names. An ``x`` among them stands in the
+    matrix's place."""
     trial: "Callable[[torch.Tensor, frozenset[str]], torch.Tensor]"
     """Changes a matrix of random numbers so that wrong arguments of these names show."""
 
@@ -55,6 +61,17 @@ def beside(x: "torch.Tensor", operand: "torch.Tensor", between: float) -> "torch
     wider = operand.new_full((*operand.shape[:-1], columns + 3), between)
     wider[..., :columns] = operand
     return wider[..., :columns]
+
+
+def of_matrix(named: Named, name: str, x: "torch.Tensor") -> "torch.Tensor | None":
+    """Returns a named operand where the matrix lies, in its dtype but for integers; None if none is named for so large a matrix."""
+    import torch
+
+    operand = named.get(name)
+    if operand is None or operand.shape != tuple(x.shape[: operand.ndim]):
+        return None
+    found = torch.from_numpy(np.ascontiguousarray(operand))
+    return found.to(x.device, x.dtype if found.is_floating_point() else found.dtype)
 
 
 class Limits(NamedTuple):
@@ -122,6 +139,10 @@ class Operation:
     that is not judged."""
     arguments: Arguments | None = None
     """The values that calls take beside the matrix; None if the matrix is all."""
+    named: Named = field(default_factory=dict)
+    """Operands of the rows of one matrix in place of those that ``arguments`` makes of it."""
+    with_named: "Callable[[Operation, Named], Operation] | None" = None
+    """Returns an operation for named operands; None if it takes none."""
     undefined: Callable[[Values], Flags] | None = None
     """Returns the rows whose answer nobody promises, [rows], since a right arithmetic may overflow on its way; None if there
     are no such rows."""
@@ -140,6 +161,17 @@ class Operation:
     accelerator: str | None = None
     """A package with a faster judge of whole outputs on a GPU, ``trust.judge_trusted``, and a quick pass for rows that are
     right beyond doubt, ``screen.passing``. Without it the numpy judge judges all outputs."""
+
+    def naming(self, named: Named) -> "Operation":
+        """Returns the operation for the operands that a case names."""
+        if not named:
+            return self
+        assert self.with_named is not None
+        return replace(self.with_named(self, named), named=named)
+
+    def of_rows(self, rows: "slice | NDArray[np.int64]") -> "Operation":
+        """Returns the operation for some rows of the matrix whose operands are named; itself where none is."""
+        return self.naming({name: operand[rows] for name, operand in self.named.items()}) if self.named else self
 
     @property
     def answers_rows(self) -> bool:

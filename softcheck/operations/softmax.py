@@ -13,7 +13,7 @@ from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations import bounds
 from softcheck.operations.gradient import Gradient, gradient_errors, softmax_second, softmax_size
-from softcheck.operations.masks import HIDING, MASKING
+from softcheck.operations.masks import HIDING, MASKING, with_masks
 from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
@@ -108,6 +108,7 @@ SOFTMAX = Operation(
     parameters={"scale": 1.0},
     with_parameters=_with_parameters,
     arguments=MASKING,
+    with_named=with_masks,
     on_device=_on_device,
     accelerator="softcheck.judge.device",
 )

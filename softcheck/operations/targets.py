@@ -8,21 +8,23 @@ from numpy.typing import NDArray
 
 from oracles.formats import Values
 from softcheck.operations.drawn import finite, of_rows
-from softcheck.operations.operation import Arguments
+from softcheck.operations.operation import Arguments, Named, of_matrix
 
 if TYPE_CHECKING:
     import torch
 
 
-def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
-    """The targets of a matrix's rows, int64 [rows]: 0 without columns.
+def of_tensor(x: "torch.Tensor", ignore_index: float | None, named: Named | None = None) -> "torch.Tensor":
+    """The targets of a matrix's rows, int64 [rows]: those that are ``named`` for so many rows, 0 without columns.
 
-    Of eight rows four have a random column, and one each the first, the last, the largest and the smallest logit's. Where an
+    Else of eight rows four have a random column, and one each the first, the last, the largest and the smallest logit's. Where an
     ``ignore_index`` is given, one row of sixteen has that.
     """
     import torch
 
     rows, columns = x.shape
+    if (given := of_matrix(named or {}, "target", x)) is not None:
+        return given
     if not columns:
         return torch.zeros(rows, dtype=torch.int64, device=x.device)
     numbers, drawn = finite(x), of_rows(x)
@@ -40,15 +42,16 @@ def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
     return place
 
 
-def of_values(values: Values, ignore_index: float | None) -> NDArray[np.int64]:
+def of_values(values: Values, ignore_index: float | None, named: Named | None = None) -> NDArray[np.int64]:
     """The same targets, for a matrix's values in float64."""
     import torch
 
-    found: NDArray[np.int64] = of_tensor(torch.from_numpy(np.ascontiguousarray(values)), ignore_index).numpy()
+    x = torch.from_numpy(np.ascontiguousarray(values))
+    found: NDArray[np.int64] = of_tensor(x, ignore_index, named).numpy()
     return found
 
 
-def targets(ignore_index: float | None) -> Arguments:
+def targets(ignore_index: float | None, named: Named | None = None) -> Arguments:
     """The arguments of a cross-entropy with this index of rows to be ignored, if any."""
 
     def make(x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
@@ -56,7 +59,7 @@ def targets(ignore_index: float | None) -> Arguments:
 
         if "target" not in names:
             return {}
-        found = of_tensor(x, ignore_index)
+        found = of_tensor(x, ignore_index, named)
         if x.is_contiguous():
             return {"target": found}
         # Between the targets of a strided matrix lie others, which are columns too.

@@ -1,10 +1,15 @@
 """Assignment of cases to variants, and the cases left out by declaration."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from softcheck.cases.case import Case
-from softcheck.cases.families import FAMILIES
+from softcheck.cases.families import FAMILIES, operation_of
+from softcheck.cases.operands import Operands
+from softcheck.errors import UsageError
+from softcheck.operations.masks import MASKS
+from softcheck.operations.registry import operation
 from softcheck.run.patience import MOST_DEATHS
 from softcheck.variants.declaration import Declaration
 
@@ -21,7 +26,10 @@ class CasePlan:
 
 
 def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes: Sequence[str]) -> CasePlan:
-    """Returns every case of the dtypes with every variant whose declaration covers it, narrow cases first."""
+    """Returns every case of the dtypes with every variant whose declaration covers it, narrow cases first.
+
+    No note tells of a built-in case of another operation, or of a call that lacks the operands that the case names.
+    """
     beyond: dict[tuple[str, str, str], int] = {}
     tasks = []
     for case in cases:
@@ -34,7 +42,7 @@ def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes:
             reason = left_out(case, declaration)
             if reason is None:
                 takers.append(name)
-            else:
+            elif operation_of(case.family) is None:
                 key = (name, case.dtype, reason)
                 beyond[key] = beyond.get(key, 0) + 1
         tasks.append((case, tuple(takers)))
@@ -72,9 +80,9 @@ def covered(cases: Sequence[Case], declaration: Declaration, dtype: str) -> list
 def left_out(case: Case, declaration: Declaration) -> str | None:
     """Returns the reason why a declaration does not cover a case of one of its dtypes, or None."""
     computed = declaration.computed
-    if (case.family in FAMILIES and case.family not in computed.families) or (
-        case.shape[1] == 0 and computed.answers_rows
-    ):
+    known = computed.families if case.family in FAMILIES else (None, declaration.operation)
+    belongs = case.family if case.family in FAMILIES else operation_of(case.family)
+    if belongs not in known or (case.shape[1] == 0 and computed.answers_rows):
         return f"{case.family} of {case.shape[1]} columns is not for {declaration.operation}"
     columns = case.shape[1]
     limit = declaration.column_limit(case.dtype)
@@ -87,4 +95,32 @@ def left_out(case: Case, declaration: Declaration) -> str | None:
     most = declaration.max_elements
     if most is not None and case.layout.extent(*case.shape) > most:
         return f"more than the declared {most} elements"
+    return None if case.operands is None else _untaken(case.operands, declaration)
+
+
+_IN_CALLS = {"behind": MASKS, "bias": frozenset({"bias"})}
+"""Names in calls of what a case names, where they are not the same."""
+
+
+def _untaken(operands: Operands, declaration: Declaration) -> str | None:
+    """Returns what a case names that a declaration's operation or call does not take, or None."""
+    computed, words = declaration.computed, set(re.findall(r"\w+", declaration.call))
+    arguments = {} if computed.arguments is None else computed.arguments.words
+    judged = {name for names in arguments.values() for name in names}
+    always = {operand.name for operand in computed.operands}
+    for name in operands.names:
+        in_calls = _IN_CALLS.get(name, frozenset({name}))
+        if not in_calls & judged:
+            return f"the case names {name!r}, which {computed.name} does not take"
+        if name not in always and not in_calls & words:
+            return f"the case names {name!r}, and the call takes none of {', '.join(sorted(in_calls))}"
+    for name, value in operands.parameters.items():
+        if value != computed.parameters.get(name) and not words & {name, *(["temperature"] if name == "scale" else [])}:
+            return f"the case is of {name}={value:g}, and neither the declaration nor the call says so"
+    try:
+        given = operation(declaration.operation, {**declaration.parameters, **operands.parameters})
+    except UsageError as error:
+        return str(error)
+    if "bias" in operands.names and given.parameters.get("scale", 1.0) != 1.0:
+        return "a mask that is added with values is not judged beside a scale"
     return None

@@ -1,5 +1,6 @@
 """Functions, classes and modules of any signature as variants: callables of one matrix. Imports torch when it is needed."""
 
+import copy
 import functools
 import inspect
 import re
@@ -92,6 +93,12 @@ class Adapted:
         if self._form is not None:
             self._form = self._form.of(operation)
         return self
+
+    def with_operation(self, operation: Operation) -> "Adapted":
+        """Returns a copy whose calls get what another operation gives them; the call itself stays as it was found."""
+        found = copy.copy(self)
+        found._form = None if self._form is None else copy.copy(self._form)  # noqa: SLF001 - of the same class
+        return found.computing(operation)
 
     def called_as(self, other: object) -> None:
         """Takes over the call that another copy of the function was found to have, where it was found."""
