@@ -1,6 +1,6 @@
 """Operands and parameters that a case names in place of those that an operation makes from the case's matrix."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -91,17 +91,6 @@ class Operands(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         if any(target >= 0 and target not in places for target in targets):
             return None
         return msgspec.structs.replace(found, target=tuple(places.get(target, target) for target in targets))
-
-    def simpler(self) -> Iterator[Self | None]:
-        """Yields the operands without one of them or of the parameters, which are then the operation's own; None if none is left."""
-        for name in (*self.names, *self.parameters):
-            changed: Any = (
-                {"parameters": {key: value for key, value in self.parameters.items() if key != name}}
-                if name in self.parameters
-                else {name: None}
-            )
-            found = msgspec.structs.replace(self, **changed)
-            yield found if found.names or found.parameters else None
 
     def check(self, values: NDArray[np.float64], fmt: Format, case_id: str) -> None:
         """Raises UsageError for operands that do not fit the values of a case's matrix, [rows, columns]."""

@@ -1,4 +1,4 @@
-"""Shrinking a failing case: fewer rows, fewer columns, fewer named operands, simpler values, still failing."""
+"""Shrinking a failing case: fewer rows, fewer columns, simpler values, still failing."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from oracles.formats import Bits, encode
 from softcheck.cases.case import PACKED, Case
 from softcheck.cases.check import check_contents
-from softcheck.cases.operands import Operands
 from softcheck.errors import UsageError
 
 Fails = Callable[[Case], bool]
@@ -48,10 +47,6 @@ class _Shrinker:
         """Offers other values in the same places."""
         return self.offer(self.case.with_contents(bits, self.case.layout, self.case.operands))
 
-    def offer_operands(self, operands: Operands | None) -> bool:
-        """Offers other operands beside the same matrix."""
-        return self.offer(self.case.with_contents(self.case.bits(), self.case.layout, operands))
-
 
 def shrink(case: Case, fails: Fails, *, row: int | None = None) -> Case:
     """Returns the simplest failing case that a few hundred runs find, or the case itself if nothing simpler fails.
@@ -59,7 +54,7 @@ def shrink(case: Case, fails: Fails, *, row: int | None = None) -> Case:
     ``row`` is the row that is known to fail. ``fails`` must be true of ``case``. The result holds its bits.
     """
     search = _Shrinker(case.with_contents(case.bits(), case.layout, case.operands), fails)
-    for stage in (_pack, lambda s: _drop_rows(s, row), _drop_columns, _drop_operands, _simplify_values):
+    for stage in (_pack, lambda s: _drop_rows(s, row), _drop_columns, _simplify_values):
         search.left = _BUDGET
         stage(search)
     return search.case
@@ -104,17 +99,16 @@ def _drop_chunks(search: _Shrinker, axis: int) -> None:
         size //= 2
 
 
-def _drop_operands(search: _Shrinker) -> None:
-    """Names fewer operands and parameters, as long as any of them can go."""
-    while search.case.operands is not None and any(map(search.offer_operands, search.case.operands.simpler())):
-        continue
-
-
 def _simplify_values(search: _Shrinker) -> None:
-    """Tries zero for every value at once, for each distinct value, then for each element of a short row."""
+    """Tries zero for each operand, for every value at once, for each distinct value, then for each element of a short row."""
     fmt = search.case.format
     zero = encode(np.array([0.0]), fmt)[0]
     bits = search.case.bits()
+    while (operands := search.case.operands) is not None:
+        changed = [operands.with_bits({name: np.zeros_like(bits)}, fmt) for name in operands.matrices]
+        simpler = (search.case.with_contents(bits, search.case.layout, each) for each in changed if each != operands)
+        if not any(map(search.offer, simpler)):
+            break
     if search.offer_bits(np.zeros_like(bits)):
         return
     for value in np.unique(bits)[:64]:

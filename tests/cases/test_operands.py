@@ -100,10 +100,3 @@ def test_a_bias_is_what_can_be_taken_off_and_added_again():
     check_contents(case)
     seen = decode(case.bits(), FLOAT16) - case.named()["bias"]
     assert seen.tolist() == [[0.5, -np.inf], [2.0, -0.5]]
-
-
-def test_simpler_operands_lack_one_at_a_time():
-    operands = Operands(target=(0,), parameters={"ignore_index": -100.0})
-    without = [Operands(parameters={"ignore_index": -100.0}), Operands(target=(0,))]
-    assert list(operands.simpler()) == without
-    assert list(Operands(target=(0,)).simpler()) == [None]

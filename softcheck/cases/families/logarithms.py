@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 from oracles.formats import BFLOAT16, FLOAT16, Format
+from softcheck.cases.case import Layout
 from softcheck.cases.families.draft import Draft, made
 from softcheck.cases.recipe import Choice, Constant, Mask, Normal, OneHot, Put, Ramp, Sort, Uniform
 
@@ -29,6 +30,10 @@ def log_probabilities(fmt: Format) -> Iterator[Draft]:
     rows = [Mask("all", row=1), Mask("leading", 64, row=2)]
     yield made("one-row-of-minus-infinity-128", 4, 128, Normal(5109), *rows, why=60, tags="mask special")
     yield made("first-tile-hidden-130", 2, 130, Normal(5110, 1.0, -300.0), Mask("leading", 65), why=96, tags="mask")
+    hidden = Mask("leading", 600)
+    yield made("first-tiles-hidden-1100", 2, 1100, Normal(5112, 1.0, -3.0), hidden, why=96, tags="mask")
+    strided = Layout(row_stride=95, offset=1)
+    yield made("strided-90", 4, 90, Normal(5113, 2.0), why=81, tags="strided", layout=strided)
     why = "sorted, so that each tile's maximum is another"
     yield made("rising-257", 2, 257, Normal(5111, 20.0), Sort(), why=why)
 
@@ -60,4 +65,8 @@ def log_sums(fmt: Format) -> Iterator[Draft]:
     yield made("huge-30", 2, 30, Normal(5160, fmt.max / 64, fmt.max / 4), why=91)
     late = "the maximum of the first tile is 89 below the last's"
     yield made("late-peak-514", 2, 514, Normal(5161), Put(513, 100.0), why=late)
+    transposed = Layout(row_stride=1, column_stride=6)
+    yield made("transposed-60", 6, 60, Normal(5163, 2.0), why=82, tags="strided", layout=transposed)
+    infinite = "an infinite logit among finite ones, in one row of three"
+    yield made("plus-infinity-24", 3, 24, Normal(5164), Put(7, "inf", row=1), why=infinite, tags="special")
     yield made("masked-71", 3, 71, Normal(5162), Mask("odd"), why=64, tags="mask")

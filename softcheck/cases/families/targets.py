@@ -44,6 +44,9 @@ def targets(fmt: Format) -> Iterator[Draft]:
     for columns in (512, 1000):
         yield made(f"equal-{columns}", 2, columns, Constant(2.0), why=55, tags="sum", operands=_at(0, columns - 1))
     yield made("vocabulary-1021", 3, 1021, Normal(5211, 3.0), why=76, operands=_at(1020, 511, 512))
+    broken = "a NaN makes its row's loss NaN, whatever the target is"
+    nan = Put(12, "nan", row=1)
+    yield made("nan-in-a-row-20", 3, 20, Normal(5214), nan, why=broken, tags="special", operands=_at(12, 3, 19))
     strided = Layout(row_stride=150, offset=1)
     yield made(
         "strided-140", 4, 140, Normal(5212), why=81, tags="strided", layout=strided, operands=_at(139, 0, 70, 128)
