@@ -38,7 +38,7 @@ COLUMNS: dict[str, Explanation] = {
         "count); on a GPU a kernel's lines count where it is launched; a note names the others, and conditions that came out one way"
     ),
     "GB/s": Explanation(
-        meaning="bytes of input and output per second, timed on a GPU with a cold cache and fresh inputs"
+        meaning="bytes of all operands and of the output per second, timed on a GPU with a cold cache and fresh inputs"
     ),
     "vs torch": Explanation(meaning="the time of torch.softmax over the variant's; above 1 the variant is quicker"),
     "findings": Explanation(meaning="broken promises by kind, each with the number of cases and trials that show it"),

@@ -156,11 +156,13 @@ class _Backward:
         return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(values), np.inf))
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
+        return self.by_torch(self.make(x, frozenset({"y", "grad"})))
+
+    def by_torch(self, given: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
         import torch
 
-        made = self.make(x, frozenset({"y", "grad"}))
         backward = getattr(torch.ops.aten, f"_{self.name}_data")
-        found: torch.Tensor = backward(made["grad"], made["y"], -1, x.dtype)
+        found: torch.Tensor = backward(given["grad"], given["y"], -1, given["y"].dtype)
         return found
 
 
@@ -179,6 +181,7 @@ def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
         bounds=of_rows_.bounds,
         rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
         yardstick=of_rows_.yardstick,
+        by_torch=of_rows_.by_torch,
         arguments=Arguments(
             words={
                 "grad grad_output grad_out grad_y dy do dout g gy output_grad grad_outputs": ("grad",),

@@ -9,6 +9,7 @@ The bound is derived in docs/bounds.md, section 23. With m = max x and L = log(s
 Errors are counted in ulp(max(|m| + L + |x_t|, 1)), since most kernels subtract x_t from m + L, which is rounded.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -115,12 +116,14 @@ class _RowLosses:
         return replace(found, elements=np.where(left_out, np.finfo(np.float64).tiny, found.elements))
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
+        return self.by_torch({"x": x, "target": of_tensor(x, self.ignored, self.named)})
+
+    def by_torch(self, given: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
         import torch
 
         index = -100 if self.ignored is None else self.ignored
-        target = of_tensor(x, self.ignored, self.named)
         losses = torch.nn.functional.cross_entropy(
-            x, target, reduction="none", ignore_index=index, label_smoothing=self.smoothing
+            given["x"], given["target"], reduction="none", ignore_index=index, label_smoothing=self.smoothing
         )
         return losses[:, None]
 
@@ -151,7 +154,7 @@ def _of(*, ignore_index: float = NO_INDEX, label_smoothing: float = 0.0, named: 
     of_rows = _RowLosses(ignored, label_smoothing, named or {})
     return Operation(
         name="cross_entropy",
-        operands=(Operand("x", ("rows", "columns")), Operand("target", ("rows",))),
+        operands=(Operand("x", ("rows", "columns")), Operand("target", ("rows",), 8)),
         outputs=(Operand("loss", ("rows",)),),
         families=LOG_SOFTMAX.families,
         relations=(),
@@ -161,6 +164,7 @@ def _of(*, ignore_index: float = NO_INDEX, label_smoothing: float = 0.0, named: 
         bounds=of_rows.bounds,
         rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
         yardstick=of_rows.yardstick,
+        by_torch=of_rows.by_torch,
         parameters={"ignore_index": ignore_index, "label_smoothing": label_smoothing},
         with_parameters=_of,
         arguments=targets(ignored, named),

@@ -31,6 +31,7 @@ from softcheck.operations.gradient import (
     output_errors,
     softmax_size,
 )
+from softcheck.operations.masks import masked
 from softcheck.operations.operation import Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
@@ -170,6 +171,7 @@ LOG_SOFTMAX = Operation(
     bounds=_bounds,
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, in_range(-np.inf, 0.0), ORDERED, POWERS_SUM_TO_ONE),
     yardstick=_yardstick,
+    by_torch=lambda given: _yardstick(masked(given)),
     scale=_scale,
     scale_text="of max(|r|, 1)",
     parameters={"scale": 1.0},

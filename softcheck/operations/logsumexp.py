@@ -17,6 +17,7 @@ from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp, logarithm_errors
+from softcheck.operations.masks import masked
 from softcheck.operations.operation import Operand, Operation
 from softcheck.operations.row_gradient import gradient_of_rows
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
@@ -145,6 +146,7 @@ LOGSUMEXP = Operation(
     bounds=_bounds,
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
     yardstick=_yardstick,
+    by_torch=lambda given: _yardstick(masked(given)),
     arguments=LOG_SOFTMAX.arguments,
     with_named=LOG_SOFTMAX.with_named,
     scale=_scale,

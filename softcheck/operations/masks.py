@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from softcheck.operations.operation import Arguments, Named, Operation, beside, of_matrix
+from softcheck.operations.operation import Arguments, Named, Operand, Operation, beside, of_matrix
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +91,22 @@ MASKING = Arguments(
     },
     make=partial(_make, adds=True),
     trial=_trial,
+    operands=(
+        Operand("mask", ("rows", "columns"), 1),
+        Operand("keep", ("rows", "columns"), 1),
+        Operand("bias", ("rows", "columns")),
+    ),
 )
+
+
+def masked(given: "Mapping[str, torch.Tensor]", scale: float = 1.0) -> "torch.Tensor":
+    """The logits of a softmax as torch makes them of an input, a scale and one mask."""
+    x = given["x"] if scale == 1.0 else given["x"] * scale
+    if "bias" in given:
+        return x + given["bias"]
+    if "mask" in given:
+        return x.masked_fill(given["mask"], float("-inf"))
+    return x.masked_fill(~given["keep"], float("-inf")) if "keep" in given else x
 
 
 def with_masks(operation: Operation, named: Named) -> Operation:

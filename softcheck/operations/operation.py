@@ -1,7 +1,7 @@
 """The fields that every operation fills: its operands, exact answer, the errors allowed, the rules, and its neighbours."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -30,6 +30,8 @@ class Operand(NamedTuple):
 
     name: str
     dims: tuple[str, ...]
+    itemsize: int | None = None
+    """Bytes of an element; None for the matrix's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Arguments:
     matrix's place."""
     trial: "Callable[[torch.Tensor, frozenset[str]], torch.Tensor]"
     """Changes a matrix of random numbers so that wrong arguments of these names show."""
+    operands: tuple[Operand, ...] = ()
+    """The tensors among the values that only some calls hold; ``Operation.operands`` has those that every call takes."""
 
 
 def beside(x: "torch.Tensor", operand: "torch.Tensor", between: float) -> "torch.Tensor":
@@ -132,6 +136,9 @@ class Operation:
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
+    by_torch: "Callable[[Mapping[str, torch.Tensor]], torch.Tensor] | None" = None
+    """Computes the operation as torch does, from the operands of a call by name: what calls that take operands are timed
+    beside; None if no call takes any."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     """Numbers that the operation depends on, such as a scale, with their values."""
     with_parameters: "Callable[..., Operation] | None" = None
@@ -195,9 +202,14 @@ class Operation:
         """True if a rule holds for the sum of a row's probabilities."""
         return any(rule.kind is FindingKind.SUM_VIOLATION for rule in self.rules)
 
-    def elements_moved(self, sizes: dict[str, int]) -> int:
-        """Returns the elements that must be read and written at least, for dimensions of these sizes."""
-        return sum(math.prod(sizes[dim] for dim in each.dims) for each in (*self.operands, *self.outputs))
+    def bytes_moved(self, sizes: Mapping[str, int], itemsize: int, names: Collection[str] = ()) -> int:
+        """Returns the bytes that must be read and written at least, for dimensions of these sizes and elements of ``itemsize``.
+
+        ``names`` are those in the call, which may be of further operands, such as a mask.
+        """
+        optional = () if self.arguments is None else self.arguments.operands
+        moved = (*self.operands, *self.outputs, *(each for each in optional if each.name in names))
+        return sum(math.prod(sizes[dim] for dim in each.dims) * (each.itemsize or itemsize) for each in moved)
 
     def judge_on_gpu(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> Any:
         """Measures an output where it lies, by the operation's accelerator, whose options and errors these are.

@@ -13,7 +13,7 @@ from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations import bounds
 from softcheck.operations.gradient import Gradient, gradient_errors, softmax_second, softmax_size
-from softcheck.operations.masks import HIDING, MASKING, with_masks
+from softcheck.operations.masks import HIDING, MASKING, masked, with_masks
 from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
@@ -104,6 +104,7 @@ SOFTMAX = Operation(
     bounds=_bounds,
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, ZERO_WHERE_MASKED, in_range(0.0, 1.0), ORDERED, SUMS_TO_ONE),
     yardstick=_yardstick,
+    by_torch=lambda given: _yardstick(masked(given)),
     gradient=Gradient(errors=gradient_errors, scale="y (|g| + sum y |g|)", size=softmax_size, second=softmax_second),
     parameters={"scale": 1.0},
     with_parameters=_with_parameters,

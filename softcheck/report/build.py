@@ -57,7 +57,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
                 rows=s.rows,
                 columns=s.columns,
                 gb_per_s=s.copy_gb_per_s,
-                torch_gb_per_s=gb_per_s(s.dtype, s.rows, s.columns, s.torch_seconds.mid),
+                torch_gb_per_s=gb_per_s(s.dtype, s.rows, s.columns, s.torch_seconds.mid, s.operation, s.operands),
             )
             for s in timings
         ),

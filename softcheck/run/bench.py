@@ -8,6 +8,7 @@ import msgspec
 
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.model import Events
+from softcheck.run.plan import timed_together
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Session
 from softcheck.speed.samples import Sampled, ShapeSamples
@@ -86,11 +87,13 @@ def _measure(session: Session, run: BenchRun, events: Events) -> None:
     for done, (dtype, shape) in enumerate(todo, start=1):
         left_out = {name: _left_out(d, dtype, shape[1]) for name, d in run.declarations.items()}
         names = [name for name, why in left_out.items() if why is None]
-        measured = session.time(names, dtype, shape, seed=run.options.seed, seconds=run.options.seconds)
-        if isinstance(measured, str):
-            run.errors.append(f"{dtype} {shape[0]}x{shape[1]}: {measured}")
-        else:
-            run.shapes.append(_with_left_out(measured, left_out))
+        for number, group in enumerate(timed_together(names, run.declarations) or [()]):
+            measured = session.time(group, dtype, shape, seed=run.options.seed, seconds=run.options.seconds)
+            if isinstance(measured, str):
+                run.errors.append(f"{dtype} {shape[0]}x{shape[1]}: {measured}")
+            else:
+                shown = {name: why for name, why in left_out.items() if name in group or (why and not number)}
+                run.shapes.append(_with_left_out(measured, shown))
         events.progress(done, len(todo))
 
 

@@ -12,6 +12,7 @@ from softcheck.operations.masks import MASKS
 from softcheck.operations.registry import operation
 from softcheck.run.patience import MOST_DEATHS
 from softcheck.variants.declaration import Declaration
+from softcheck.variants.forms import operands_in
 
 NARROW = 2**12
 """Columns up to which a kernel of one block is compiled in a fraction of a second."""
@@ -55,6 +56,16 @@ def _turn(case: Case) -> tuple[bool, int]:
     """Sorts narrow cases first, largest first, then wide ones, narrowest first: their kernels take long to compile."""
     rows, columns = case.shape
     return (True, columns) if columns > NARROW else (False, -rows * columns)
+
+
+def timed_together(names: Sequence[str], declarations: Mapping[str, Declaration]) -> list[tuple[str, ...]]:
+    """Returns the variants in groups that compute one operation of the same operands, which can be timed side by side."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name in names:
+        declared = declarations[name]
+        key = (declared.operation, *sorted(declared.parameters.items()), operands_in(declared.call))
+        groups.setdefault(key, []).append(name)
+    return [tuple(group) for group in groups.values()]
 
 
 def scouts(cases: Sequence[Case], declaration: Declaration, dtypes: Sequence[str]) -> list[Case]:

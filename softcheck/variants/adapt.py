@@ -87,6 +87,11 @@ class Adapted:
         """The call; an empty text for the plain one and for one that is not known yet."""
         return "" if self._form is None or self._form.text == PLAIN else self._form.text
 
+    @property
+    def is_known(self) -> bool:
+        """True if the call was given or has been found."""
+        return self._form is not None
+
     def computing(self, operation: Operation) -> "Adapted":
         """Gives calls the values that an operation takes beside the matrix, and returns itself."""
         self._operation = operation
@@ -219,10 +224,10 @@ class Adapted:
                     yield Guess(re.sub(r"\bx\b", name, guess.text), is_last_resort=True)
 
 
-def takes_operands(function: object) -> bool:
-    """True if a variant's call is known to take more than the matrix, such as a mask or targets."""
+def operands_of(function: object) -> frozenset[str]:
+    """The names of what a variant's call is known to take beside the matrix, such as a mask or targets."""
     form = function._form if isinstance(function, Adapted) else None  # noqa: SLF001 - of this module
-    return form is not None and bool(form.names & OPERANDS)
+    return frozenset() if form is None else form.names & OPERANDS
 
 
 def adapt(
