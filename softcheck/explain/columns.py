@@ -5,7 +5,8 @@ from softcheck.explain.explanation import Explanation
 COLUMNS: dict[str, Explanation] = {
     "max ULP": Explanation(
         meaning="the largest error |y - r| / ulp(r), where r is the exact softmax of the input's bits and ulp(r) the spacing of the "
-        "format at r. A correctly rounded result shows at most 0.5. A sign ≥ means the largest of those run, = the largest "
+        "format at r. With a star, ulp is that of the size which the line below the table names, since a result that cancels may "
+        "be as small as you like. A correctly rounded result shows at most 0.5. A sign ≥ means the largest of those run, = the largest "
         "there is"
     ),
     "mean ULP": Explanation(meaning="the mean error of all elements in ULPs; wide cases weigh most"),

@@ -156,7 +156,8 @@ def place(judged: "Block", row: int, column: int) -> str:
     if judged.operation.answers_rows:
         return f"row {judged.first_row + row}"
     bits = bits_hex(int(judged.input_bits[row, column]), judged.fmt)
-    return f"row {judged.first_row + row}, column {column}, input {number(float(judged.logits[row, column]), bits)}"
+    word = "input" if any(operand.name == "x" for operand in judged.operation.operands) else "logit"
+    return f"row {judged.first_row + row}, column {column}, {word} {number(float(judged.logits[row, column]), bits)}"
 
 
 def number(value: float, bits: str | None = None) -> str:

@@ -10,6 +10,9 @@ from softcheck.cases.families.provenance import field_report
 from softcheck.cases.operands import Operands
 from softcheck.cases.recipe import AnyGenerator, AnyModifier, Recipe
 
+NARROW = "few columns, so that a fault of every width is not taken for one of wide rows"
+"""Provenance of a family's narrowest cases."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:

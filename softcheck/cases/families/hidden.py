@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from oracles.formats import FLOAT16, Format
 from softcheck.cases.case import Layout
-from softcheck.cases.families.draft import Draft, made
+from softcheck.cases.families.draft import NARROW, Draft, made
 from softcheck.cases.operands import Operands
 from softcheck.cases.recipe import AnyGenerator, AnyModifier, Choice, Constant, Cycle, Mask, Normal, Put, Ramp, Recipe
 
@@ -22,6 +22,10 @@ def hidden(_fmt: Format) -> Iterator[Draft]:
     nan, infinity, peak = (_behind(Constant(value)) for value in ("nan", "inf", 1000.0))
     yield made("nan-129", 3, 129, Normal(5001), Mask("trailing", 40), why=62, tags=_TAGS, operands=nan)
     yield made("nan-between-71", 3, 71, Normal(5002), Mask("odd"), why=64, tags=_TAGS, operands=nan)
+    for columns in (2, 3, 5, 9):
+        yield made(
+            f"narrow-{columns}", 3, columns, Normal(5050 + columns), Mask("even"), why=NARROW, tags=_TAGS, operands=nan
+        )
     yield made("infinity-65", 2, 65, Normal(5003), Mask("leading", 20), why=62, tags=_TAGS, operands=infinity)
     yield made(
         "tail-of-nan-128", 2, 128, Normal(5004, 2.0, -3.0), Mask("trailing", 28), why=104, tags=_TAGS, operands=nan

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from oracles.formats import BFLOAT16, FLOAT16, Format
 from softcheck.cases.case import Layout
-from softcheck.cases.families.draft import Draft, made
+from softcheck.cases.families.draft import NARROW, Draft, made
 from softcheck.cases.recipe import Choice, Constant, Mask, Normal, OneHot, Put, Ramp, Sort, Uniform
 
 _INT16 = 32768
@@ -16,6 +16,8 @@ def log_probabilities(fmt: Format) -> Iterator[Draft]:
     far = min(1e7, fmt.max / 8)
     yield made("minus-1e7-33", 3, 33, Uniform(5100, -far, 1.0 - far), why=52)
     yield made("plus-1e7-33", 3, 33, Uniform(5101, far, far * 1.001), why=91)
+    for columns in (2, 3, 5, 9):
+        yield made(f"narrow-{columns}", 3, columns, Normal(5120 + columns, 4.0), why=NARROW)
     yield made("around-20000-128", 2, 128, Uniform(5102, -20260.0, -19740.0), why=53)
     yield made("below-5e4-40", 2, 40, Uniform(5103, -60000.0, -50001.0), why=97)
     yield made("normal-129", 3, 129, Normal(5104, 2.0), why=54)
@@ -43,6 +45,8 @@ def log_sums(fmt: Format) -> Iterator[Draft]:
     yield made("no-keys-12", 2, 12, Constant("-inf"), why=98, tags="mask special")
     rows = [Mask("all", row=0), Mask("all_but", 39, row=2)]
     yield made("no-keys-in-a-row-40", 4, 40, Normal(5150), *rows, why=98, tags="mask special")
+    for columns in (2, 3, 5, 9):
+        yield made(f"few-{columns}", 3, columns, Normal(5170 + columns, 4.0), why=NARROW)
     yield made("below-5e4-33", 2, 33, Uniform(5151, -60000.0, -50001.0), why=97)
     for columns in (16, 100, 777):
         level = -math.log(columns)

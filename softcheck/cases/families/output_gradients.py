@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from oracles.formats import Format
 from softcheck.cases.case import Layout
-from softcheck.cases.families.draft import Draft, made
+from softcheck.cases.families.draft import NARROW, Draft, made
 from softcheck.cases.operands import Operands
 from softcheck.cases.recipe import (
     AnyGenerator,
@@ -29,7 +29,7 @@ def _grad(start: AnyGenerator, *then: AnyModifier) -> Operands:
 
 def gradients_of_softmax(fmt: Format) -> Iterator[Draft]:
     """Constant, varying, sparse and large gradients of a softmax, and outputs that do not sum to 1."""
-    yield from _shared(fmt, 5300)
+    yield from _shared(fmt, 6000)
     halves = Operands(y=Made(Uniform(5320, 0.0, 0.125)), grad=Made(Normal(5321)))
     yield made("of-no-sum-of-1-24", 3, 24, Normal(5322), why=71, operands=halves)
     doubled = Operands(y=Made(Constant(0.25)), grad=Made(Cycle((1.0, -1.0, 0.5))))
@@ -43,7 +43,7 @@ def gradients_of_softmax(fmt: Format) -> Iterator[Draft]:
 
 def gradients_of_log_softmax(fmt: Format) -> Iterator[Draft]:
     """Constant, varying and sparse gradients of a log-softmax, as losses have them."""
-    yield from _shared(fmt, 5350)
+    yield from _shared(fmt, 7000)
     at_target = _grad(Constant(0.0), *(Put(5 * row, -1.0, row=row) for row in range(5)))
     why = "the gradient of a negative log-likelihood"
     yield made("of-a-likelihood-33", 5, 33, Normal(5370), why=why, operands=at_target)
@@ -59,6 +59,9 @@ def gradients_of_log_softmax(fmt: Format) -> Iterator[Draft]:
 def _shared(_fmt: Format, seed: int) -> Iterator[Draft]:
     yield made("of-one-33", 3, 33, Normal(seed), why=83, operands=_grad(Constant(1.0)))
     yield made("of-a-quarter-65", 2, 65, Normal(seed + 1), why=84, operands=_grad(Constant(0.25)))
+    for columns in (2, 3, 5, 9):
+        few = _grad(Normal(seed + 30 + columns, 2.0))
+        yield made(f"narrow-{columns}", 3, columns, Normal(seed + 20 + columns), why=NARROW, operands=few)
     rows = _grad(RowConstants((1.0, -2.0, 0.0, 0.5)))
     yield made("of-each-row-40", 4, 40, Normal(seed + 2), why=84, operands=rows)
     for columns, report in ((129, 78), (551, 70), (563, 70), (100, 73)):

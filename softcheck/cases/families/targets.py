@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from oracles.formats import Format
 from softcheck.cases.case import Layout
-from softcheck.cases.families.draft import Draft, made
+from softcheck.cases.families.draft import NARROW, Draft, made
 from softcheck.cases.operands import Operands
 from softcheck.cases.recipe import Constant, Mask, Normal, OneHot, Put, Uniform
 
@@ -23,6 +23,8 @@ def targets(fmt: Format) -> Iterator[Draft]:
     yield made("every-column-33", 33, 33, Normal(5201), why=why, operands=_at(*range(33)))
     alike = "rows are alike but for their targets"
     yield made("alike-5", 5, 5, Constant(1.0), why=alike, operands=_at(4, 3, 2, 1, 0))
+    for columns in (2, 3, 9):
+        yield made(f"narrow-{columns}", 3, columns, Normal(5280 + columns), why=NARROW, operands=_at(columns - 1, 0, 1))
     yield made("first-class-40", 3, 40, Normal(5202), why="class 0 is a class", operands=_at(0, 0, 0))
     bits = "columns whose numbers 8 and 16 bits do not hold"
     yield made("beyond-8-bits-300", 4, 300, Normal(5203), why=bits, operands=_at(127, 128, 256, 299))
