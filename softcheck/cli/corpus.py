@@ -195,7 +195,8 @@ def _from_file(path: str, dtype: str | None, tensor: str | None) -> Case:
 def _with_beside(case: Case, words: tuple[str, ...]) -> Case:
     if not words:
         return case
-    numbers = {name for computed in OPERATIONS for name in operation(computed).parameters}
+    known = [item for computed in OPERATIONS for item in operation(computed).parameters.items()]
+    numbers = {name for name, value in known if isinstance(value, float)}
     bits, operands = beside_matrix(case.bits(), case.format, words, sorted(numbers))
     return case.with_contents(bits, case.layout, operands)
 

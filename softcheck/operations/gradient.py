@@ -44,8 +44,9 @@ class Gradient:
     """Words for the scale of the errors' unit."""
     size: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
     """Returns that scale for p and output gradients."""
-    second: "Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]"
-    """Returns the size of the terms of a second derivative, for p, output gradients, and weights of the gradient."""
+    second: "Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor] | None"
+    """Returns the size of the terms of a second derivative, for p, output gradients, and weights of the gradient; None if these
+    are not looked at."""
 
 
 def gradient_errors(

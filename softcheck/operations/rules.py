@@ -154,10 +154,18 @@ POWERS_SUM_TO_ONE = replace(SUMS_TO_ONE, describe=partial(_sum, summed="the sum 
 def place(judged: "Block", row: int, column: int) -> str:
     """Names an element: its row in the whole input, its column, and the input's value there. A row's one answer has its row alone."""
     if judged.operation.answers_rows:
-        return f"row {judged.first_row + row}"
+        return row_place(judged, row)
+    if not judged.operation.answers_elements:
+        return f"{row_place(judged, row)}, {'column' if judged.operation.answers_logits else 'element'} {column}"
     bits = bits_hex(int(judged.input_bits[row, column]), judged.fmt)
     word = "input" if any(operand.name == "x" for operand in judged.operation.operands) else "logit"
-    return f"row {judged.first_row + row}, column {column}, {word} {number(float(judged.logits[row, column]), bits)}"
+    return f"{row_place(judged, row)}, column {column}, {word} {number(float(judged.logits[row, column]), bits)}"
+
+
+def row_place(judged: "Block", row: int) -> str:
+    """Names a row in the whole input, and the query if the row's answer has several."""
+    query = f", query {row % judged.parts}" if judged.operation.parts is not None else ""
+    return f"row {judged.row_of(row)}{query}"
 
 
 def number(value: float, bits: str | None = None) -> str:

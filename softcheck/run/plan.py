@@ -9,6 +9,7 @@ from softcheck.cases.families import FAMILIES, operation_of
 from softcheck.cases.operands import Operands
 from softcheck.errors import UsageError
 from softcheck.operations.masks import MASKS
+from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation
 from softcheck.run.patience import MOST_DEATHS
 from softcheck.variants.declaration import Declaration
@@ -115,18 +116,27 @@ _IN_CALLS = {"behind": MASKS, "bias": frozenset({"bias"})}
 
 def _untaken(operands: Operands, declaration: Declaration) -> str | None:
     """Returns what a case names that a declaration's operation or call does not take, or None."""
-    computed, words = declaration.computed, set(re.findall(r"\w+", declaration.call))
+    words = set(re.findall(r"\w+", declaration.call))
+    return _untaken_operand(operands, declaration.computed, words) or _untaken_parameter(operands, declaration, words)
+
+
+def _untaken_operand(operands: Operands, computed: Operation, words: set[str]) -> str | None:
     arguments = {} if computed.arguments is None else computed.arguments.words
     judged = {name for names in arguments.values() for name in names}
     always = {operand.name for operand in computed.operands}
     for name in operands.names:
         in_calls = _IN_CALLS.get(name, frozenset({name}))
-        if not in_calls & judged:
+        if not in_calls & judged or computed.with_named is None:
             return f"the case names {name!r}, which {computed.name} does not take"
         if name not in always and not in_calls & words:
             return f"the case names {name!r}, and the call takes none of {', '.join(sorted(in_calls))}"
+    return None
+
+
+def _untaken_parameter(operands: Operands, declaration: Declaration, words: set[str]) -> str | None:
     for name, value in operands.parameters.items():
-        if value != computed.parameters.get(name) and not words & {name, *(["temperature"] if name == "scale" else [])}:
+        in_calls = {name, *(["temperature"] if name == "scale" else [])}
+        if value != declaration.computed.parameters.get(name) and not words & in_calls:
             return f"the case is of {name}={value:g}, and neither the declaration nor the call says so"
     try:
         given = operation(declaration.operation, {**declaration.parameters, **operands.parameters})

@@ -172,6 +172,8 @@ class Engine:
             return f"its call takes other operands ({others}) than those it is timed beside ({ours})"
         if not isinstance(function, Adapted) or not names:
             return function
+        if self._plan.operation.matrix is not None or not self._plan.operation.dims_of(names):
+            return "its call takes operands of several rows each, which can't be changed with their rows"
         ready = function.with_operation(self._rotation.operation)
 
         def called(x: torch.Tensor) -> Any:

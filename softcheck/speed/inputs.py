@@ -46,6 +46,7 @@ class Rotation:
         self.bits: Bits = Recipe(Normal(seed=seed, scale=2.0)).bits(_distinct(rows, columns), columns, fmt)
         self._block = to_tensor(self.bits, fmt, device)
         self._blocks: dict[str, torch.Tensor] = {}
+        self._shared: dict[str, torch.Tensor] = {}
         self._operands: dict[int, dict[str, torch.Tensor]] = {}
         self.operation = operation
         """The operation, whose calls get the operands of an input that were made with it."""
@@ -54,6 +55,8 @@ class Rotation:
             self.bits = to_bits(chosen, fmt)
             self._blocks = dict(operation.arguments.make(chosen, names))
             self._block = self._blocks.pop("x", chosen)
+            dims = operation.dims_of(names)
+            self._shared = {name: self._blocks.pop(name) for name in dims if "rows" not in dims[name]}
             made = replace(operation.arguments, make=lambda x, _names: self.operands(x))
             self.operation = replace(operation, arguments=made)
         self._random = random.Random(seed)  # noqa: S311 - an order, not a secret
@@ -70,7 +73,7 @@ class Rotation:
         self._operands[x.data_ptr()] = {
             name: torch.empty(self.rows, *block.shape[1:], dtype=block.dtype, device=block.device)
             for name, block in self._blocks.items()
-        }
+        } | {name: operand.clone() for name, operand in self._shared.items()}
         self.fill(x, 0)
         return x
 
@@ -82,7 +85,8 @@ class Rotation:
     def input_bytes(self) -> int:
         """Bytes of one input, its operands included."""
         blocks = (self._block, *self._blocks.values())
-        return sum(self.rows * block[0].numel() * block.element_size() for block in blocks)
+        shared = sum(operand.numel() * operand.element_size() for operand in self._shared.values())
+        return shared + sum(self.rows * block[0].numel() * block.element_size() for block in blocks)
 
     def next_shift(self) -> int:
         """Draws a random shift, different from the last one if the block has more than one row."""
@@ -92,7 +96,7 @@ class Rotation:
 
     def fill(self, x: torch.Tensor, shift: int) -> None:
         """Writes the input of this shift, and the operands beside it."""
-        pairs = ((operand, self._blocks[name]) for name, operand in self.operands(x).items())
+        pairs = ((self.operands(x)[name], block) for name, block in self._blocks.items())
         for whole, block in ((x, self._block), *pairs):
             rolled_block = block.roll(-shift, dims=0)
             for part, rolled in _parts(whole.view(self.rows, -1), rolled_block.view(len(block), -1)):

@@ -169,7 +169,7 @@ def load(spec: str) -> LoadedVariant:
     found = _import.function_of(module, where.function, where.name)
     _correct_interpreter()
     declaration = with_promises(declaration_of(found), where.promises)
-    if where.kind != "builtin" or declaration.call or declaration.computed.answers_rows:
+    if where.kind != "builtin" or declaration.call or not declaration.computed.answers_elements:
         named = split_call(where.name)[0].partition("@")[0]
         found = adapted(found, named, where.call or declaration.call, declaration.computed)
     return LoadedVariant(where.name, found, declaration)

@@ -189,6 +189,7 @@ def measured_with(specs, *, dtype="float32", clock=None, rows=70, columns=40):
 OPERATIONS_WITH_OPERANDS = [
     (f"{KERNELS / 'row_answers.py'}:cross_entropy@operation=cross_entropy", ("target",)),
     (f"{KERNELS / 'row_answers.py'}:ignoring@operation=cross_entropy,ignore_index=-100", ("target",)),
+    (f"{KERNELS / 'losses.py'}:weighted@operation=cross_entropy,weight=1", ("target", "weight")),
     (f"{KERNELS / 'backwards.py'}:in_another_order@operation=softmax_backward", ("grad", "y")),
     (f"{KERNELS / 'backwards.py'}:log_softmax_backward@operation=log_softmax_backward", ("grad", "y")),
     (f"{KERNELS / 'masked.py'}:takes_what_is_hidden", ("mask",)),
@@ -243,7 +244,7 @@ def test_operands_are_not_copied_or_made_in_the_timed_call(monkeypatch):
 
 
 def test_functions_of_other_operands_are_not_timed_side_by_side():
-    specs = {"mask": OPERATIONS_WITH_OPERANDS[4][0], "bias": OPERATIONS_WITH_OPERANDS[6][0]}
+    specs = {"mask": OPERATIONS_WITH_OPERANDS[-3][0], "bias": OPERATIONS_WITH_OPERANDS[-1][0]}
     found = by_name(measured_with(specs))
     assert found["mask"].reason is None
     assert found["bias"].reason == "its call takes other operands (bias) than those it is timed beside (mask)"
