@@ -110,6 +110,15 @@ def left_out(case: Case, declaration: Declaration) -> str | None:
     return None if case.operands is None else _untaken(case.operands, declaration)
 
 
+def named_by_cases(declaration: Declaration) -> tuple[str, ...]:
+    """The operands that a drawn case may name for a declared call: targets and gradients, or what its mask hides."""
+    computed, taken = declaration.computed, operands_in(declaration.call)
+    if computed.with_named is None:
+        return ()
+    own = tuple(operand.name for operand in computed.operands if operand.name in ("target", "grad"))
+    return (*own, *(["behind"] if taken & MASKS else []))
+
+
 _IN_CALLS = {"behind": MASKS, "bias": frozenset({"bias"})}
 """Names in calls of what a case names, where they are not the same."""
 
