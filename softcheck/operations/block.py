@@ -89,7 +89,8 @@ class Block:
     def specials(self) -> special.Specials:
         """Classes of rows and elements."""
         per_row = not self.operation.answers_logits
-        found = special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row)
+        hides = self.operation.parts is not None and not per_row
+        found = special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row, hides=hides)
         undefined = self.operation.undefined
         return found if undefined is None else found.without(np.repeat(undefined(self.values), self.parts))
 

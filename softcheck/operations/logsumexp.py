@@ -8,6 +8,7 @@ Errors are counted in ulp(max(|m| + L, 1)): the sum of m and L cancels where the
 rounded to float32 is at least 1.
 """
 
+import math
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,9 @@ import numpy as np
 
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
+from softcheck.operations.base import in_base
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp, logarithm_errors
-from softcheck.operations.masks import masked
 from softcheck.operations.operation import Operand, Operation
 from softcheck.operations.row_gradient import gradient_of_rows, plain_terms
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
@@ -136,6 +137,10 @@ def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
     return torch.logsumexp(x, dim=-1, keepdim=True)
 
 
+def _with_parameters(*, base: float = math.e) -> Operation:
+    return in_base(LOGSUMEXP, base)
+
+
 LOGSUMEXP = Operation(
     name="logsumexp",
     operands=(Operand("x", ("rows", "columns")),),
@@ -148,7 +153,8 @@ LOGSUMEXP = Operation(
     bounds=_bounds,
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
     yardstick=_yardstick,
-    by_torch=lambda given: _yardstick(masked(given)),
+    parameters={"base": math.e},
+    with_parameters=_with_parameters,
     arguments=LOG_SOFTMAX.arguments,
     with_named=LOG_SOFTMAX.with_named,
     scale=_scale,

@@ -99,9 +99,9 @@ MASKING = Arguments(
 )
 
 
-def masked(given: "Mapping[str, torch.Tensor]", scale: float = 1.0) -> "torch.Tensor":
-    """The logits of a softmax as torch makes them of an input, a scale and one mask."""
-    x = given["x"] if scale == 1.0 else given["x"] * scale
+def masked(given: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
+    """The logits of a softmax as torch makes them of an input and one mask."""
+    x = given["x"]
     if "bias" in given:
         return x + given["bias"]
     if "mask" in given:

@@ -140,8 +140,8 @@ class Operation:
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
     by_torch: "Callable[[Mapping[str, torch.Tensor]], torch.Tensor] | None" = None
-    """Computes the operation as torch does, from the operands of a call by name: what calls that take operands are timed
-    beside; None if no call takes any."""
+    """Computes the operation as torch does, from the operands of a call by name, beside which such calls are timed; None if
+    calls take no operands but masks."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """Numbers and words that the operation depends on, such as a scale, with their values."""
     with_parameters: "Callable[..., Operation] | None" = None

@@ -22,6 +22,7 @@ from softcheck.operations.gradient import (
     computed_in,
     in_units,
     output_errors,
+    reshaped_errors,
 )
 from softcheck.operations.log_softmax import LOG_SOFTMAX
 from softcheck.operations.ulp import Flags
@@ -102,8 +103,7 @@ def gradient_of_rows(
             allowed = allowed + 3 * each * size
         if is_rounded:
             allowed = allowed + 4 * fmt.unit_roundoff * size
-        by_row = in_units(exact, differences, allowed, size, p_of, fmt)
-        return GradientErrors(by_row.exact.reshape(shape), by_row.errors.reshape(shape), by_row.limits.reshape(shape))
+        return reshaped_errors(in_units(exact, differences, allowed, size, p_of, fmt), shape)
 
     def size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
         return g.abs() * (p + 1)

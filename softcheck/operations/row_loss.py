@@ -192,6 +192,7 @@ class RowLoss:
     def errors(self, values: Values, answers: Values, constants: Model, divisors: Divisors | None = None) -> Values:
         """The largest error of each loss before it is rounded to its format, [rows, 1]; 0 where there is no target."""
         terms, (first, last) = self.terms(values), divisors or _ONES
+        constants = self.with_cap(constants)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             lse = self.lse(terms)
             of_lse = self.lse_error(terms, lse, constants)
@@ -204,10 +205,16 @@ class RowLoss:
             error = error + self.logit_error(terms, constants) * (terms.of_target + self.smoothing) / first
         return np.where(terms.left_out, 0.0, error)
 
+    def with_cap(self, constants: Model) -> Model:
+        """An arithmetic's constants for the loss's logits."""
+        return softcap.with_cap(constants, self.softcap) if self.softcap else constants
+
     def logit_error(self, terms: Terms, constants: Model) -> Values:
         """The largest error of a logit itself, [rows, 1]."""
-        found = constants.per_logit * terms.largest_size if constants.rounds_logits else np.zeros(terms.column.shape)
-        return found + (softcap.error(terms.largest_size, self.softcap, constants.roundoff) if self.softcap else 0.0)
+        if not constants.rounds_logits:
+            return np.zeros(terms.column.shape)
+        found: Values = constants.per_logit * terms.largest_size + constants.logit_error
+        return found
 
     def lse_error(self, terms: Terms, lse: Values, constants: Model) -> Values:
         """The largest error of the log-sum-exp, [rows, 1], but for the roundings at its maximum's size without a z-loss."""
@@ -236,6 +243,7 @@ class RowLoss:
     def gradient(self, values: Values, constants: Model, divisors: Divisors | None = None) -> RowTerms:
         """The terms of the losses' gradients."""
         terms, (first, last) = self.terms(values), divisors or _ONES
+        constants = self.with_cap(constants)
         lse, columns = self.lse(terms), values.shape[1]
         less = (np.arange(columns) == terms.column) * terms.of_target
         if self.smoothing:

@@ -12,7 +12,6 @@ from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.gradient import Gradient, GradientErrors
-from softcheck.operations.masks import masked
 from softcheck.operations.operation import Operation
 from softcheck.operations.ulp import Flags, Scaled
 
@@ -78,7 +77,6 @@ def scaled(plain: Operation, scale: float) -> Operation:
         bounds=bounds,
         undefined=overflows if scale > 1.0 else None,
         yardstick=lambda x: plain.yardstick(x * scale),
-        by_torch=lambda given: plain.yardstick(masked(given, scale)),
         gradient=None if plain.gradient is None else _gradient(plain.gradient, scale),
         on_device=None,
         accelerator=None,

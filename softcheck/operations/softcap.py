@@ -1,15 +1,19 @@
 """Soft caps of logits, c tanh(x / c): their values, and the error that a right arithmetic makes (docs/bounds.md, section 26)."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from oracles.formats import Values
 from softcheck.errors import UsageError
+from softcheck.operations.bounds import Model
 
 RELATIVE = 2.0**-49
 """Relative error of ``capped``: the division, numpy's tanh, of at most 4 ULPs, and the product round in float64."""
 
-_ROUNDINGS = 8.0
-"""Of a capped logit, relative to itself: the cap and its reciprocal, the quotient, a library's tanh of 2 ULPs, and the product."""
+_ROUNDINGS = 11.0
+"""Of a capped logit, relative to itself: a scale and its product, the cap, its reciprocal, the quotient, a library's tanh of 2 ULPs, which
+counts as 4, and two products."""
 
 _BY_EXPONENTIALS = 12.0
 """Absolute error in units of c rho of a tanh that is made of an exponential, as 2 / (1 + exp(-2 t)) - 1 is."""
@@ -34,6 +38,10 @@ def slope(values: Values, softcap: float) -> Values:
     return found
 
 
-def error(logits: Values, softcap: float, roundoff: float) -> Values:
-    """Returns the largest absolute error of logits that an arithmetic with this roundoff has capped."""
-    return roundoff * (_ROUNDINGS * np.abs(logits) + _BY_EXPONENTIALS * softcap)
+def with_cap(model: Model, softcap: float) -> Model:
+    """Returns an arithmetic's constants for logits that it has capped, or scaled and capped."""
+    return replace(
+        model,
+        scaling=max(model.scaling, _ROUNDINGS * model.roundoff) * (1 + model.exponent),
+        logit_error=model.logit_error + _BY_EXPONENTIALS * model.roundoff * softcap,
+    )

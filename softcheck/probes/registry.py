@@ -39,7 +39,7 @@ PROBES: dict[str, str] = {
 EXCLUSIVE: dict[str, int] = {"addresses": 4 * 2**32}
 """Probes that take so much of a GPU's memory that no two may run at once, and the most elements that each needs."""
 
-WIDEST: dict[str, int] = {"sizes": 2**20, "regimes": 2**18, "appended_masks": 65537, "volume": 2**17}
+WIDEST: dict[str, int] = {"sizes": 2**20, "regimes": 2**18, "appended_masks": 65537, "volume": 2**17, "layouts": 2**16}
 """Columns of the widest rows that a probe tries on a GPU. A probe that is not named tries at most ``WIDE``."""
 
 WIDE = 2**15

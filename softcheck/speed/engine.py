@@ -16,6 +16,7 @@ import torch
 from oracles.formats import Format
 from softcheck.calling import operands
 from softcheck.calling.call import describe
+from softcheck.operations.masks import masked
 from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.speed import statistics
@@ -184,9 +185,10 @@ class Engine:
 
     def _by_torch(self) -> Function:
         """Torch's own, on the same operands."""
-        by_torch = self._plan.operation.by_torch
-        if not self._names or by_torch is None:
-            return self._plan.operation.yardstick
+        computed = self._plan.operation
+        if not self._names:
+            return computed.yardstick
+        by_torch = computed.by_torch or (lambda given: computed.yardstick(masked(given)))
         return lambda x: by_torch({"x": x, **self._rotation.operands(x)})
 
     def _refuse_if_lost(self, variant: str, reason: str) -> None:

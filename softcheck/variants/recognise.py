@@ -42,6 +42,7 @@ _PARAMETERS = (
         "softcap soft_cap logit_cap logit_softcap logits_soft_cap softcapping final_logit_softcapping",
     ),
     ("reduction", "reduction", "reduction"),
+    ("causal", "True", "causal is_causal"),
 )
 """Parameters of operations, the names in a call of what a function gets where they have other than their usual values, and the
 names of a function's parameters that get it."""
