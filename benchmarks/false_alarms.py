@@ -38,7 +38,7 @@ import torch
 
 from oracles.formats import FORMATS, Format
 from softcheck.calling.call import Placed, call_on_device, to_bits
-from softcheck.cases.case import format_rows
+from softcheck.cases.bit_rows import format_rows
 from softcheck.cases.corpus import encode_case
 from softcheck.cases.importing import case_from_bits
 from softcheck.cases.random_rows import FILLERS, fill
