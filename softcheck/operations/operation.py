@@ -190,7 +190,9 @@ class Operation:
 
     def elements_moved(self, sizes: dict[str, int]) -> int:
         """Returns the elements that must be read and written at least, for dimensions of these sizes."""
-        return sum(math.prod(sizes[dim] for dim in each.dims) for each in (*self.operands, *self.outputs))
+        queries, numbers = self.part_shape(sizes["columns"])
+        known = {"queries": queries, "head_dim": numbers, **sizes}
+        return sum(math.prod(known[dim] for dim in each.dims) for each in (*self.operands, *self.outputs))
 
     def judge_on_gpu(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> Any:
         """Measures an output where it lies, by the operation's accelerator, whose options and errors these are.

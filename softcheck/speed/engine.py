@@ -103,6 +103,7 @@ class TimingPlan:
     """The operation that all contenders compute."""
 
 
+_ALONE = "no variant is timed beside it"
 _UNTIMED = "its call takes operands that are made of each input anew, which would be timed with it"
 
 
@@ -138,10 +139,11 @@ class Engine:
             else:
                 contenders.append(_Contender(name, function, vetted))
         yardsticks = [_Contender(COPY, torch.clone, None), _Contender(TORCH, self._plan.operation.yardstick, None)]
-        everyone = [*contenders, *yardsticks]
+        # Without a contender there is nothing to time beside.
+        everyone = [*contenders, *yardsticks] if contenders else []
         yield from self._prepare(everyone)
         yield ROUNDS
-        stopped = self._rounds(everyone)
+        stopped = self._rounds(everyone) if everyone else "rounds"
         for contender in contenders:
             self._conclude(contender)
         by_name = {c.name: c.sampled() for c in everyone}
@@ -150,8 +152,8 @@ class Engine:
             rows=self._plan.rows,
             columns=self._plan.columns,
             variants=tuple(by_name.get(n) or Sampled(name=n, reason=refused[n]) for n in functions),
-            copy=by_name[COPY],
-            torch=by_name[TORCH],
+            copy=by_name.get(COPY) or Sampled(name=COPY, reason=_ALONE),
+            torch=by_name.get(TORCH) or Sampled(name=TORCH, reason=_ALONE),
             cache=self._clock.cache_state(),
             stopped=stopped,
             wall_seconds=time.monotonic() - begun,

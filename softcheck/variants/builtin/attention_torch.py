@@ -8,7 +8,8 @@ from softcheck.errors import UninterpretableError
 from softcheck.variants.builtin._common import NARROW_DTYPES
 from softcheck.variants.declaration import KnownDefect, variant
 
-_CALL, _OF_16_BITS = "f(q, k, v)", ("float16", "bfloat16")
+_CALL = "f(q, k, v)"
+_OF_16_BITS = ("float16", "bfloat16")
 
 _CASTS = KnownDefect(
     kinds=(FindingKind.WRONG_DTYPE,),
