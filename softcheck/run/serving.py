@@ -210,7 +210,7 @@ class _Answers:
     def __init__(self, case: Case) -> None:
         self.case = case
         self._bits: dict[int | None, Bits] = {}
-        self._found: dict[tuple[str, FullyMasked, int | None], Reference] = {}
+        self._found: dict[tuple[str, frozenset[tuple[str, float]], FullyMasked, int | None], Reference] = {}
 
     def bits(self, rows: int | None) -> Bits:
         """The bits of so many rows, of all for None."""
@@ -221,7 +221,8 @@ class _Answers:
     def of(self, variant: LoadedVariant, rows: int | None) -> tuple[Bits, Reference]:
         """The bits of so many rows, and what the variant declares to compute of them."""
         declared, fmt, bits = variant.declaration, self.case.format, self.bits(rows)
-        asked = (declared.operation, declared.fully_masked, rows)
+        parameters = frozenset(declared.parameters.items())
+        asked = (declared.operation, parameters, declared.fully_masked, rows)
         if asked not in self._found:
             self._found[asked] = reference(decode(bits, fmt), fmt, declared.fully_masked, variant.operation)
         return bits, self._found[asked]
