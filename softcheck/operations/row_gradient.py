@@ -102,7 +102,7 @@ def gradient_of_rows(
             # 1 - tanh^2 of a tanh that is off by 20 rho.
             allowed = allowed + 3 * each * size
         if is_rounded:
-            allowed = allowed + 4 * fmt.unit_roundoff * size
+            allowed = allowed + 4 * fmt.unit_roundoff * size + np.abs(of_rows) * fmt.least_subnormal
         return reshaped_errors(in_units(exact, differences, allowed, size, p_of, fmt), shape)
 
     def size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
