@@ -1,6 +1,6 @@
 """Gradients of operations with one answer for each row: dx = g (a p - e), p the softmax and e what the operation subtracts.
 
-Derived in docs/bounds.md, sections 24 and 26. Errors are in ulp(|g| (a p + e)), since the difference cancels where p is near 1.
+Derived in docs/bounds.md, sections 24 and 28. Errors are in ulp(|g| (a p + e)), since the difference cancels where p is near 1.
 """
 
 from collections.abc import Callable, Sequence
