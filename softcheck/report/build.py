@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from softcheck.cases.corpus import builtin_names, load
+from softcheck.cases.corpus import builtin_names, load, operation_corpora
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.merge import merge
@@ -324,7 +324,7 @@ class _Row:
 
 
 def _cases(run: Run) -> tuple[CaseResult, ...]:
-    builtin = {case.digest for case in load(builtin_names())}
+    builtin = {case.digest for case in load([*builtin_names(), *operation_corpora()])}
     seen: dict[str, CaseMeasurement] = {}
     for result in run.results:
         if result.measurement.skipped is None:

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from softcheck.cases.case import Case
-from softcheck.cases.families import FAMILIES
+from softcheck.cases.families import FAMILIES, OF_OPERATIONS
 from softcheck.run.patience import MOST_DEATHS
 from softcheck.variants.declaration import Declaration
+
+_KNOWN = frozenset({*FAMILIES, *(name for families in OF_OPERATIONS.values() for name in families)})
 
 NARROW = 2**12
 """Columns up to which a kernel of one block is compiled in a fraction of a second."""
@@ -72,11 +74,10 @@ def covered(cases: Sequence[Case], declaration: Declaration, dtype: str) -> list
 def left_out(case: Case, declaration: Declaration) -> str | None:
     """Returns the reason why a declaration does not cover a case of one of its dtypes, or None."""
     computed = declaration.computed
-    if (case.family in FAMILIES and case.family not in computed.families) or (
-        case.shape[1] == 0 and computed.answers_rows
-    ):
-        return f"{case.family} of {case.shape[1]} columns is not for {declaration.operation}"
     columns = case.shape[1]
+    is_foreign = case.family in _KNOWN and case.family not in computed.families
+    if is_foreign or (columns == 0 and not computed.answers_elements):
+        return f"{'their family' if is_foreign else 'a row of 0 columns'} is not for {declaration.operation}"
     limit = declaration.column_limit(case.dtype)
     if limit is not None and columns > limit:
         return f"wider than the declared {limit} columns"

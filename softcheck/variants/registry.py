@@ -62,6 +62,22 @@ BUILTIN_OF: dict[str, dict[str, str]] = {
         }
         for backward in ("softmax_backward", "log_softmax_backward")
     },
+    "attention": {
+        **{
+            name: f"{_PACKAGE}.attention_torch:{name}"
+            for name in (
+                *("torch_sdpa_math", "torch_sdpa_flash", "torch_sdpa_efficient", "torch_sdpa_cudnn"),
+                *("torch_sdpa_causal", "torch_sdpa_masked"),
+            )
+        },
+        **{
+            name: f"{_PACKAGE}.attention:{name}"
+            for name in (
+                *("attention_online", "attention_online_causal", "attention_online_masked"),
+                "attention_split_keys",
+            )
+        },
+    },
 }
 """Built-in variants of each operation; torch's own is one of them."""
 
@@ -172,6 +188,14 @@ def load(spec: str) -> LoadedVariant:
         named = split_call(where.name)[0].partition("@")[0]
         found = adapted(found, named, where.call or declaration.call, declaration.computed)
     return LoadedVariant(where.name, found, declaration)
+
+
+def operation_named(spec: str) -> str | None:
+    """The operation of a variant, if its name or the promises behind it tell."""
+    if spec in _PLACES:
+        return next(name for name, variants in BUILTIN_OF.items() if spec in variants)
+    promised = re.search(r"[@,]operation=(\w+)", spec)
+    return promised[1] if promised else None
 
 
 def split_call(spec: str) -> tuple[str, str]:

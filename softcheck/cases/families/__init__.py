@@ -2,7 +2,7 @@
 
 Each family draws its fresh rows beside its fixed cases. ``softcheck.cases.random_rows`` and ``softcheck.strategies`` take
 them from here. ``python -m softcheck.cases.families corpora/edge`` writes the
-corpus anew, one file per family.
+corpus anew, one file per family, and with an operation's name behind the folder the operation's own.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oracles.formats import FORMATS, Format
 from softcheck.cases.case import Case
 from softcheck.cases.dtypes import known_dtype
-from softcheck.cases.families import layouts, magnitude, masking, patterns, plain, shapes, tiny
+from softcheck.cases.families import heads, layouts, magnitude, masking, patterns, plain, shapes, tiny
 from softcheck.cases.families.draft import Draft
 from softcheck.errors import UsageError, near_matches
 
@@ -75,9 +75,18 @@ FAMILIES: dict[str, Family] = {
 """Every family by name, in the order of reports."""
 
 
+OF_OPERATIONS: dict[str, dict[str, Family]] = {
+    "attention": {
+        "heads": Family(heads.heads, heads.heads_rows, "scores of attention: hidden tiles, tails and parts, sentinels")
+    }
+}
+"""Families of single operations, by the operation, each in the corpus of the operation's name."""
+
+
 def cases_of(family: str, dtype: str) -> list[Case]:
     """The cases of a family in one dtype. Raises UsageError for an unknown name of either."""
-    if family not in FAMILIES:
-        raise UsageError(f"unknown family {family!r}; {near_matches(family, list(FAMILIES))}")
+    known = {**FAMILIES, **{name: one for families in OF_OPERATIONS.values() for name, one in families.items()}}
+    if family not in known:
+        raise UsageError(f"unknown family {family!r}; {near_matches(family, list(known))}")
     fmt = FORMATS[known_dtype(dtype)]
-    return [draft.case(family, fmt) for draft in FAMILIES[family].drafts(fmt)]
+    return [draft.case(family, fmt) for draft in known[family].drafts(fmt)]

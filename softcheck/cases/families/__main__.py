@@ -1,11 +1,14 @@
-"""Writes the edge corpus: ``python -m softcheck.cases.families DIR`` makes DIR/<family>.jsonl for every family."""
+"""Writes the edge corpus: ``python -m softcheck.cases.families DIR`` makes DIR/<family>.jsonl for every family.
+
+With an operation's name behind it, the families are those that the operation alone has.
+"""
 
 import sys
 from pathlib import Path
 
 from oracles.formats import FORMATS
 from softcheck.cases.corpus import encode_case
-from softcheck.cases.families import FAMILIES, cases_of
+from softcheck.cases.families import FAMILIES, OF_OPERATIONS, cases_of
 
 
 def family_file(family: str) -> bytes:
@@ -14,13 +17,15 @@ def family_file(family: str) -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the files. Returns 2 if the arguments are not one folder."""
-    if len(arguments) != 1:
-        sys.stderr.write(f"expected one folder, got {arguments}; usage: python -m softcheck.cases.families DIR\n")
+    """Writes the files. Returns 2 if the arguments are not one folder, and an operation that has families of its own, if any."""
+    if len(arguments) not in (1, 2) or not {*arguments[1:]} <= {*OF_OPERATIONS}:
+        sys.stderr.write(
+            f"expected one folder, got {arguments}; usage: python -m softcheck.cases.families DIR [OPERATION]\n"
+        )
         return 2
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)
-    for family in FAMILIES:
+    for family in OF_OPERATIONS[arguments[1]] if len(arguments) == 2 else FAMILIES:
         (folder / f"{family}.jsonl").write_bytes(family_file(family))
     return 0
 

@@ -56,8 +56,11 @@ REPORTS: dict[int, str] = {
     53: "pytorch/pytorch#158310",
     54: "tensorflow/tensorflow#86434",
     55: "pytorch/executorch#20090",
+    58: "unslothai/unsloth-zoo#593",
     60: "pytorch/pytorch#41508",
+    61: "pytorch/pytorch#103963",
     62: "pytorch/pytorch#101967",
+    63: "intel/torch-xpu-ops#5022",
     66: "NVIDIA/Megatron-LM#132",
     76: "google-deepmind/optax#1020",
     77: "linkedin/Liger-Kernel#272, unslothai/unsloth#5002",
@@ -71,7 +74,10 @@ REPORTS: dict[int, str] = {
     96: "Dao-AILab/flash-attention#2082",
     97: "flashinfer-ai/flashinfer#4267",
     98: "Dao-AILab/flash-attention#978",
+    99: "flashinfer-ai/flashinfer#2113",
     103: "pytorch/pytorch#109517",
+    104: "vllm-project/vllm#47305",
+    106: "ROCm/rocm-libraries#12229",
     108: "linkedin/Liger-Kernel#1252",
 }
 """Report as owner/repository#number, by number of the field report."""
