@@ -8,7 +8,7 @@ from softcheck.errors import UninterpretableError
 from softcheck.variants.builtin._common import NARROW_DTYPES
 from softcheck.variants.declaration import KnownDefect, variant
 
-_CALL, _OF_16_BITS = "f(q, k, v)", ("float16", "bfloat16")
+_CALL = "f(q, k, v)"
 
 _CASTS = KnownDefect(
     kinds=(FindingKind.WRONG_DTYPE,),
@@ -75,7 +75,7 @@ def torch_sdpa_math(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.
 @variant(
     operation="attention",
     call=_CALL,
-    dtypes=_OF_16_BITS,
+    dtypes=("float16", "bfloat16"),
     description="torch's attention by its backend FLASH_ATTENTION",
     provenance="PyTorch; Dao, FlashAttention-2, 2023",
     known_defects=(_ZERO_FOR_NAN, _CASTS),
@@ -101,7 +101,7 @@ def torch_sdpa_efficient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> t
 @variant(
     operation="attention",
     call=_CALL,
-    dtypes=_OF_16_BITS,
+    dtypes=("float16", "bfloat16"),
     description="torch's attention by its backend CUDNN_ATTENTION, on a GPU alone",
     provenance="PyTorch; cuDNN",
     known_defects=(_CASTS,),
