@@ -99,6 +99,14 @@ def test_commands_print_what_a_page_shows(folder, device, block):
         assert done.returncode == (1 if "1 fail" in expected or "sum_violation" in expected else 0)
 
 
+def test_an_example_of_drawn_operands_runs(folder, monkeypatch):
+    (example,) = re.findall(r"```python\n([^`]*strategies[^`]*)```", PAGES["docs/pytest.md"])
+    monkeypatch.syspath_prepend(folder)
+    space = {}
+    exec(compile(example, "docs/pytest.md", "exec"), space)
+    space["test_ignored_rows_cost_nothing"]()
+
+
 def test_there_are_enough_signatures_and_commands():
     assert len(ROWS) >= 30
     assert len(BLOCKS) >= 8

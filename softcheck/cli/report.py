@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_
 from softcheck.cli.options import INTERRUPTED, device_option, output_option, save_case, variant_options
 from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError, near_matches
-from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report import step_summary
 from softcheck.report.build import build, command_line, exit_code
@@ -37,7 +35,6 @@ from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.process import DeviceChoice, can_check_heap
 from softcheck.run.regression import named
 from softcheck.run.widths import COMPILE_SECONDS
-from softcheck.variants.registry import operation_named
 
 
 def _format(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -206,7 +203,7 @@ def command(
     with_cases, probes = _stages(probe, no_probes=no_probes)
     cases = (
         select(
-            load(corpus or default_corpora(_operations(names, every=bool(globs or family)))),
+            load(corpus or default_corpora()),
             dtypes=dtypes,
             globs=globs,
             families=family,
@@ -289,11 +286,6 @@ def _is_worse(comparison: Comparison, output_format: str) -> bool:
     click.echo(drawn, err=True, nl=False)
     step_summary.add(lambda: COMPARISON_FORMATS["markdown"](comparison))
     return bool(comparison.regressions)
-
-
-def _operations(names: Sequence[str], *, every: bool) -> frozenset[str]:
-    """Operations whose own cases may be meant: all, or those that the variants' names tell without loading them."""
-    return frozenset(OPERATIONS) if every else frozenset(filter(None, map(operation_named, names)))
 
 
 def _stages(probe: tuple[str, ...], *, no_probes: bool) -> tuple[bool, tuple[str, ...]]:

@@ -6,7 +6,7 @@ Their bounds are derived in docs/bounds.md, section 25, with the sizes of the te
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.bounds import Bounds, Model, depth
 from softcheck.operations.drawn import of_elements, of_rows
 from softcheck.operations.log_softmax import half_ulp
-from softcheck.operations.operation import Arguments, Operand, Operation, beside
+from softcheck.operations.operation import Arguments, Named, Operand, Operation, beside, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.operations.strides import like
@@ -88,6 +88,7 @@ def laid_out(x: "torch.Tensor", name: str, operand: "torch.Tensor") -> "torch.Te
 @dataclass(frozen=True, slots=True)
 class _Backward:
     name: str
+    named: Named = field(default_factory=dict)
 
     @property
     def is_logarithm(self) -> bool:
@@ -98,7 +99,8 @@ class _Backward:
             "y": lambda: _FORWARD[self.name](x.detach().double()).to(x.dtype).contiguous(),
             "grad": lambda: grads_of(x),
         }
-        return {name: maker() for name, maker in makers.items() if name in names}
+        given = {name: of_matrix(self.named, name, x) for name in makers if name in names}
+        return {name: makers[name]() if operand is None else operand for name, operand in given.items()}
 
     def placed(self, x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
         """The operands of a call, in the layouts that a kernel must take."""
@@ -180,16 +182,18 @@ class _Backward:
         return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(values), np.inf))
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
+        return self.by_torch(self.make(x, frozenset({"y", "grad"})))
+
+    def by_torch(self, given: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
         import torch
 
-        made = self.make(x, frozenset({"y", "grad"}))
         backward = getattr(torch.ops.aten, f"_{self.name}_data")
-        found: torch.Tensor = backward(made["grad"], made["y"], -1, x.dtype)
+        found: torch.Tensor = backward(given["grad"], given["y"], -1, given["y"].dtype)
         return found
 
 
-def _operation(name: str, unit: str) -> Operation:
-    of_rows_ = _Backward(name)
+def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
+    of_rows_ = _Backward(name, named or {})
     matrix = ("rows", "columns")
     return Operation(
         name=name,
@@ -203,6 +207,7 @@ def _operation(name: str, unit: str) -> Operation:
         bounds=of_rows_.bounds,
         rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
         yardstick=of_rows_.yardstick,
+        by_torch=of_rows_.by_torch,
         arguments=Arguments(
             words={
                 "grad grad_output grad_out grad_y dy do dout g gy output_grad grad_outputs": ("grad",),
@@ -211,6 +216,7 @@ def _operation(name: str, unit: str) -> Operation:
             make=of_rows_.placed,
             trial=lambda x, _names: x,
         ),
+        with_named=lambda operation, named: _operation(operation.name, operation.scale_text, named),
         scale=of_rows_.scale,
         scale_text=unit,
     )

@@ -296,6 +296,11 @@ def _parts(value: Any) -> dict[str, Any]:
     return {f".{each.name}": getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else {}
 
 
+def operands_in(text: str) -> frozenset[str]:
+    """The names of operands in the text of a call."""
+    return OPERANDS.intersection(re.findall(r"\w+", text))
+
+
 def call_in_words(text: str) -> str:
     """A call with the meaning of those of its names that say more than the matrix itself."""
     meant = [

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from softcheck.cases.case import Case
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Operation
 from softcheck.variants import _import
@@ -116,11 +117,21 @@ class LoadedVariant:
     name: str
     function: Callable[..., Any]
     declaration: Declaration
+    named: Operation | None = None
+    """The operation with what a case names; None where no case names anything."""
 
     @property
     def operation(self) -> Operation:
         """The operation that the declaration names."""
-        return self.declaration.computed
+        return self.declaration.computed if self.named is None else self.named
+
+    def on(self, case: Case, first_rows: int | None = None) -> "LoadedVariant":
+        """Returns the variant whose calls get what a case names, for the case's first rows where a number is given."""
+        if case.operands is None:
+            return self
+        named = self.declaration.computed_on(case, first_rows)
+        function = self.function.with_operation(named) if isinstance(self.function, Adapted) else self.function
+        return dataclasses.replace(self, function=function, named=named)
 
     @property
     def call(self) -> str:
@@ -188,14 +199,6 @@ def load(spec: str) -> LoadedVariant:
         named = split_call(where.name)[0].partition("@")[0]
         found = adapted(found, named, where.call or declaration.call, declaration.computed)
     return LoadedVariant(where.name, found, declaration)
-
-
-def operation_named(spec: str) -> str | None:
-    """The operation of a variant, if its name or the promises behind it tell."""
-    if spec in _PLACES:
-        return next(name for name, variants in BUILTIN_OF.items() if spec in variants)
-    promised = re.search(r"[@,]operation=(\w+)", spec)
-    return promised[1] if promised else None
 
 
 def split_call(spec: str) -> tuple[str, str]:
