@@ -3,7 +3,7 @@
 Options, each a parameter: ``label_smoothing``, class weights (``weight``), a z-loss, a soft cap of the logits, the mean or the
 sum of a matrix's rows, the gradient in the input's place, and a promised loss for targets that are no columns.
 
-The bound is derived in docs/bounds.md, sections 23 and 26. With m = max x and L = log(sum exp(x - m)), E_L as in section 19, and without
+The bound is derived in docs/bounds.md, sections 23 and 28. With m = max x and L = log(sum exp(x - m)), E_L as in section 19, and without
 options:
 
     |y - r| <= E_L + rho (4 (|m| + |x_t|) + 2 |r|) + half an ulp of |r|, if the result is rounded to a narrower format
