@@ -18,7 +18,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.bounds import Bounds, Model, depth
 from softcheck.operations.drawn import of_elements, of_rows
 from softcheck.operations.log_softmax import half_ulp
-from softcheck.operations.operation import Arguments, Operand, Operation
+from softcheck.operations.operation import Arguments, Limits, Operand, Operation
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.operations.ulp import Scaled
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 _UNIT = 2.0**-53
-_SECOND_ORDER = 1.0 + 2.0**-8
+SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""
 
 _FORWARD: "Mapping[str, Callable[[torch.Tensor], torch.Tensor]]" = {
@@ -147,11 +147,22 @@ class _Backward:
                 products = exact.fmt.unit_roundoff * p * np.abs(g)
                 error = p * of_sum + 4 * model.roundoff * p * (np.abs(g) + sizes)
                 error += products + p * products.sum(axis=1, keepdims=True)
-            error = error * _SECOND_ORDER + least
+            error = error * SECOND_ORDER + least
             rounding = half_ulp(np.abs(answers) + error, exact.fmt)
             elements = (error + rounding if model.rounds_result else error) / exact.ulp
             elements = np.minimum(elements, np.finfo(np.float64).max)
         return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(values), np.inf))
+
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        from softcheck.operations.torch_backward import backward_limits
+
+        assert scale == 1.0, "a backward depends on its own operands"
+        made = self.make(x, frozenset({"y", "grad"}))
+        found = backward_limits(made["y"], made["grad"], fmt, model, is_logarithm=self.is_logarithm, strict=strict)
+        ordinary = x.amax(dim=1, keepdim=True).isfinite()
+        return found._replace(exact=found.exact.masked_fill_(~ordinary, math.nan))
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         import torch
@@ -187,6 +198,7 @@ def _operation(name: str, unit: str) -> Operation:
         ),
         scale=of_rows_.scale,
         scale_text=unit,
+        on_device=of_rows_.on_device,
     )
 
 

@@ -21,7 +21,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.bounds import Bounds, Model, depth
 from softcheck.operations.log_softmax import LOG_SOFTMAX
 from softcheck.operations.logsumexp import added, largest, of_logarithms, row_bounds, shown
-from softcheck.operations.operation import Operand, Operation
+from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.row_gradient import gradient_of_rows
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.targets import of_tensor, of_values, targets
@@ -108,6 +108,14 @@ class _RowLosses:
         # An ignored row's 0 is exact.
         return replace(found, elements=np.where(left_out, np.finfo(np.float64).tiny, found.elements))
 
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        from softcheck.operations.torch_logarithms import cross_entropy_limits
+
+        assert scale == 1.0, "a cross-entropy depends on the logits themselves"
+        return cross_entropy_limits(x, fmt, model, strict=strict, ignored=self.ignored, smoothing=self.smoothing)
+
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         import torch
 
@@ -161,6 +169,7 @@ def _of(*, ignore_index: float = NO_INDEX, label_smoothing: float = 0.0) -> Oper
         undefined=_overflows if label_smoothing else None,
         scale=of_rows.scale,
         scale_text="of max(|max x| + log-sum + |x_t|, 1)",
+        on_device=of_rows.on_device,
         gradient=gradient_of_rows(of_rows.subtracted, "|g| (p + onehot)", is_rounded=label_smoothing > 0),
     )
 

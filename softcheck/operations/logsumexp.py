@@ -17,7 +17,7 @@ from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp, logarithm_errors
-from softcheck.operations.operation import Operand, Operation
+from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.row_gradient import gradient_of_rows
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.ulp import Scaled
@@ -127,6 +127,15 @@ def _bounds(values: Values, exact: Scaled, answers: Values, constants: Model) ->
     return row_bounds(values, exact, answers, constants, np.abs(largest(values)))
 
 
+def _on_device(
+    x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+) -> Limits:
+    from softcheck.operations.torch_logarithms import logsumexp_limits
+
+    assert scale == 1.0, "a log-sum-exp depends on the logits themselves"
+    return logsumexp_limits(x, fmt, model, strict=strict)
+
+
 def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
     import torch
 
@@ -148,6 +157,7 @@ LOGSUMEXP = Operation(
     arguments=LOG_SOFTMAX.arguments,
     scale=_scale,
     scale_text="of max(|max x| + log-sum, 1)",
+    on_device=_on_device,
     gradient=gradient_of_rows(
         lambda values: (np.zeros_like(values), np.ones((len(values), 1), dtype=np.bool_)), "|g| p"
     ),

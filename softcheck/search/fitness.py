@@ -45,7 +45,7 @@ def _rate(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     logits, output = x.to(torch.float64), y.to(torch.float64)
     top = logits.amax(dim=1, keepdim=True)
-    exact, per_ulp, limits, _ = on_device(x, fmt, model if objective == "bound" else None)
+    exact, per_ulp, limits, *_ = on_device(x, fmt, model if objective == "bound" else None)
     figure = ((output - exact) * per_ulp).abs_()
     masked = logits == -math.inf
     if limits is not None:
