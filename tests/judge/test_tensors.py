@@ -44,8 +44,8 @@ def right(of, x):
     return of.yardstick(x if of.name.endswith("backward") else x.float()).to(x.dtype)
 
 
-def rows_of(family, columns, fmt, seed=3):
-    return fill(FILLERS[family], ROWS, columns, fmt, torch.Generator().manual_seed(seed))
+def rows_of(family, columns, fmt, device, seed=3):
+    return fill(FILLERS[family], ROWS, columns, fmt, torch.Generator(device).manual_seed(seed))
 
 
 def with_faults(y, seed):
@@ -59,7 +59,12 @@ def with_faults(y, seed):
 def off_by(y, fmt, seed):
     """Whole rows are off by up to 8 of the format's roundoffs."""
     steps = np.random.default_rng(seed).choice([0, 0, 0, 1, 8], (len(y), 1)) * fmt.unit_roundoff
-    return (y.double() * (1 + torch.from_numpy(steps))).to(y.dtype)
+    return (y.double() * (1 + torch.from_numpy(steps).to(y.device))).to(y.dtype)
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    return torch.device(request.param)
 
 
 def differences(x, y, fmt, of, arithmetic, **options):
@@ -72,12 +77,12 @@ def differences(x, y, fmt, of, arithmetic, **options):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_measures_every_family_as_the_numpy_judge_does(name, dtype):
+def test_measures_every_family_as_the_numpy_judge_does(name, dtype, device):
     of, fmt = named(name), FORMATS[dtype]
     rejudged = 0
     for at, family in enumerate(FILLERS):
         columns = (1, 2, 7, 65)[at % 4]
-        x = rows_of(family, columns, fmt)
+        x = rows_of(family, columns, fmt, device)
         y = right(of, x)
         arithmetic = Arithmetic(flush_to_zero=at % 3 == 0)
         for output in (y, with_faults(y, at), off_by(y, fmt, at)):
@@ -90,11 +95,11 @@ def test_measures_every_family_as_the_numpy_judge_does(name, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_exact_values_and_limits_are_the_formulas(name, dtype):
+def test_exact_values_and_limits_are_the_formulas(name, dtype, device):
     of, fmt = named(name), FORMATS[dtype]
     narrow = (Arithmetic(intermediate="input"),) if fmt.width == 16 else ()
     for at, family in enumerate(FILLERS):
-        x = rows_of(family, (1, 2, 7, 65)[(at + 1) % 4], fmt)
+        x = rows_of(family, (1, 2, 7, 65)[(at + 1) % 4], fmt, device)
         bits = to_bits(x, fmt)
         values = decode(bits, fmt)
         reference = of.answer(values, fmt, "nan")
@@ -103,18 +108,18 @@ def test_exact_values_and_limits_are_the_formulas(name, dtype):
             block = Block(0, bits, np.zeros(reference.high.shape, fmt.storage), fmt, values, reference, model, of)
             with np.errstate(all="ignore"):
                 found, allowed = of.on_device(x, fmt, model), of.bounds(values, block.exact, block.answer, model)
-                exact, bounded = found.exact.numpy(), block.specials.bounded
+                exact, bounded = found.exact.cpu().numpy(), block.specials.bounded
                 np.testing.assert_array_equal(np.isnan(exact), np.isnan(block.answer))
                 np.testing.assert_array_equal(np.isinf(exact), np.isinf(block.answer))
                 off = np.abs(exact - block.answer)[bounded] / block.exact.ulp[bounded]
                 assert off.max(initial=0.0) <= found.uncertainty <= 2.0**-10
                 if of.name == "softmax":
                     continue
-                ours = (found.limits / found.per_ulp).numpy()[bounded]
+                ours = (found.limits / found.per_ulp).cpu().numpy()[bounded]
                 np.testing.assert_allclose(ours, (allowed.elements * block.exact.ulp)[bounded], rtol=1e-12)
                 if found.sums is not None:
                     rows = block.specials.ordinary
-                    np.testing.assert_allclose(found.sums.numpy()[rows], allowed.sums[rows], rtol=1e-12)
+                    np.testing.assert_allclose(found.sums.cpu().numpy()[rows], allowed.sums[rows], rtol=1e-12)
 
 
 def test_counts_what_the_numpy_judge_does_not_see():
