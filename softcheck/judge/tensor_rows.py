@@ -8,7 +8,7 @@ import torch
 from oracles.formats import Format
 from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind
-from softcheck.operations import bounds
+from softcheck.operations import bounds, special
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Limits, Operation
 from softcheck.operations.rules import ElementRule
@@ -20,8 +20,6 @@ _COUNTED = 2.0**-20
 """ULPs of an error that shows nowhere, on either side of a power of two, as in ``softcheck.operations.uncertainty``."""
 _LEAST_LIMIT = 0.5
 """ULPs of the smallest limit: no arithmetic's error is smaller than half an ULP of its result's."""
-_NEARLY = 1.0 - 2.0**-20
-"""Share of the least value that rounds to infinity beyond which an output may be infinite, as in ``softcheck.operations.special``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +197,9 @@ class TensorJudge:
     def _sorted(self, output: torch.Tensor, exact: torch.Tensor) -> _Elements:
         expects_nan, is_nan = exact.isnan(), output.isnan()
         comparable = output.isfinite() & exact.isfinite()
-        overflows = exact.abs() >= _NEARLY * (self.fmt.max * (1.0 + 0.5 * self.fmt.unit_roundoff))
-        as_infinite = output.isinf() & overflows & (output.signbit() == exact.signbit())
+        as_infinite = (
+            output.isinf() & (exact.abs() >= special.overflow(self.fmt)) & (output.signbit() == exact.signbit())
+        )
         nan_mismatch = is_nan != expects_nan
         if self.operation.answers_rows:
             nan_mismatch &= ~(is_nan & (exact == torch.inf))

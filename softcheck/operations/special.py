@@ -57,6 +57,11 @@ _NEARLY = 1.0 - 2.0**-20
 """Share of the least value that rounds to infinity, beyond which an arithmetic's own error may lead there."""
 
 
+def overflow(fmt: Format) -> float:
+    """Returns the size of an answer from which on its output may be infinite."""
+    return _NEARLY * (fmt.max * (1.0 + 0.5 * fmt.unit_roundoff))
+
+
 def specials(logits: Values, output: Values, reference: Values, fmt: Format, *, per_row: bool = False) -> Specials:
     """Sorts the elements of a matrix; all arrays are [rows, columns], the reference NaN where the answer is NaN.
 
@@ -75,8 +80,9 @@ def specials(logits: Values, output: Values, reference: Values, fmt: Format, *, 
     is_nan = np.isnan(output)
     as_infinite = np.zeros(output.shape, dtype=np.bool_)
     if not (finite | is_nan).all():
-        overflows = np.abs(reference) >= _NEARLY * (fmt.max * (1.0 + 0.5 * fmt.unit_roundoff))
-        as_infinite = np.isinf(output) & overflows & (np.signbit(output) == np.signbit(reference))
+        as_infinite = (
+            np.isinf(output) & (np.abs(reference) >= overflow(fmt)) & (np.signbit(output) == np.signbit(reference))
+        )
     return Specials(
         ordinary=ordinary,
         masked=masked,
