@@ -1,13 +1,15 @@
 """Mutation testing: right variants with one small change each, and how many of the mutants the default check kills.
 
     python benchmarks/mutate.py --output FOLDER [--device auto] [--parallel N] [--limit N] [--seed S] [--seconds S]
-                                [--dtypes NAME ...] [--only SOURCE ...] [--again FILE] [--list] [--no-peers]
+                                [--dtypes NAME ...] [--only SOURCE ...] [--again FILE | --names NAME ...]
+                                [--probes together|apart|all] [--list] [--no-peers]
 
 Mutants go to FOLDER/mutants, a file each, and mutants.json lists them. Every mutant gets a worker of its own and a check
 whose steps come cheapest first: a case of each family, the probes' most telling trials, the other cases, the probes whole.
 It ends at the first finding. Findings that the original's declaration explains do not count; an original in which anything
 is found has its mutants left out, and is named. ``--limit`` draws as many mutants by ``--seed``; ``--list`` only writes them.
-``--again`` runs those that an earlier score.json lists as not killed, and takes the others' fates from there.
+``--again`` runs those that an earlier score.json lists as not killed, and takes the others' fates from there; ``--names`` runs these
+alone, without their originals, and ``--probes apart`` none of the cases and probes that can share the device.
 
 Probes that need the device to themselves run on the survivors, one at a time. The score goes to score.json and score.md,
 with the survivors as differences: a person has to tell those that compute the same from those that got away. Beside it stand
@@ -24,7 +26,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -196,6 +198,17 @@ def run_apart(fates: list[Fate], folder: Path, options: argparse.Namespace) -> N
             _Trial(fate, folder / f"{fate.name}.py", options).run([], APART)
 
 
+def run_probes_of(
+    fates: list[Fate], folder: Path, options: argparse.Namespace, between: Callable[[], object] = lambda: None
+) -> None:
+    """Runs what ``--probes`` asks for; ``between`` the two parts whatever is given."""
+    if options.probes != "apart":
+        run_all(fates, folder, options)
+        between()
+    if options.probes != "together":
+        run_apart(fates, folder, options)
+
+
 def judged_by_peers(fates: list[Fate], folder: Path, options: argparse.Namespace) -> dict[str, int]:
     """Number of mutants or originals that each judge that others use refuses."""
     planted = [
@@ -220,6 +233,11 @@ def _drawn(made: dict[str, list[Mutant]], accused: set[str], options: argparse.N
         known = [Fate(**fate) for fate in json.loads(options.again.read_text(encoding="utf-8"))["fates"]]
         return [fate if fate.state == "killed" else Fate(fate.name, fate.source) for fate in known]
     pairs = [(one.name, name) for name, found in made.items() if name not in accused for one in found]
+    if options.names:
+        unknown = sorted(set(options.names) - {name for name, _ in pairs})
+        if unknown:
+            raise SystemExit(f"no mutants {', '.join(unknown)}; --list writes all names")
+        pairs = [pair for pair in pairs if pair[0] in options.names]
     if options.limit is not None and options.limit < len(pairs):
         drawn = random.Random(options.seed).sample(range(len(pairs)), options.limit)  # noqa: S311 - no secret
         pairs = [pairs[index] for index in sorted(drawn)]
@@ -289,6 +307,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dtypes", nargs="*", default=["float16", "float32"])
     parser.add_argument("--only", nargs="*", default=[], choices=sorted(sources()), metavar="SOURCE")
     parser.add_argument("--again", type=Path, metavar="FILE", help="a score.json whose survivors are to run again")
+    parser.add_argument("--names", nargs="*", default=[], metavar="MUTANT", help="mutants to run, without originals")
+    parser.add_argument("--probes", choices=("together", "apart", "all"), default="all")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--output", type=Path, required=True)
@@ -313,9 +333,8 @@ def main() -> int:
     _say(f"{len(rows)} mutants of {len(made)} sources in {folder}")
     if options.list:
         return 0
-    originals = [Fate(name, name) for name in made]
-    run_all(originals, folder, options)
-    run_apart(originals, folder, options)
+    originals = [] if options.names else [Fate(name, name) for name in made]
+    run_probes_of(originals, folder, options)
     accused = [fate for fate in originals if fate.state not in {"survived", "cut off"}]
     fates = _drawn(made, {fate.name for fate in accused}, options)
     diffs = {one.name: one.diff for found in made.values() for one in found}
@@ -333,9 +352,7 @@ def main() -> int:
         return text
 
     left = [fate for fate in fates if fate.state != "killed"]
-    run_all(left, folder, options)
-    save({})
-    run_apart(left, folder, options)
+    run_probes_of(left, folder, options, lambda: save({}))
     text = save({})
     if not options.no_peers:
         counted = [fate for fate in fates if fate.state != "failed to import"]

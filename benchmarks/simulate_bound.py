@@ -351,7 +351,7 @@ def batch(kernel: Kernel, family: str, shape: tuple[int, int], seed: tuple[int, 
     logits = meant(bits, kernel)
     model = bounds.model(kernel.arithmetic, kernel.fmt)
     answer = reference(logits, kernel.fmt)
-    return Block(0, bits, softmax(bits, fault, kernel), kernel.fmt, logits, answer, model, SOFTMAX)
+    return Block(0, bits, softmax(bits, fault, kernel), kernel.fmt, logits, logits, answer, model, SOFTMAX)
 
 
 def aggravated(rng: np.random.Generator, bits: Bits, target: Steps, direction: Steps, kernel: Kernel) -> Bits:

@@ -223,6 +223,9 @@ def _redescribed(before: dict[str, object], view: torch.Tensor) -> tuple[Violati
     return (Violation(FindingKind.INPUT_MODIFIED, message),)
 
 
+_ONE_ANSWER = "one answer for each row"
+
+
 def returned_wrongly(output: object, view: torch.Tensor, operation: Operation | None = None) -> Violation | None:
     """A violation where a variant's return value is not a tensor of the shape, dtype and device that are due.
 
@@ -230,13 +233,15 @@ def returned_wrongly(output: object, view: torch.Tensor, operation: Operation | 
     answer for a row may be float32 for narrower inputs.
     """
     per_row = operation is not None and operation.answers_rows
-    shape = torch.Size((*view.shape[:-1], 1)) if per_row else view.shape
+    numbers = view.shape[-1] if operation is None else operation.output_shape(1, view.shape[-1])[1]
+    shape = torch.Size((*view.shape[:-1], numbers))
     if not isinstance(output, torch.Tensor) or output.layout != torch.strided:
         found = f"a tensor of layout {output.layout}" if isinstance(output, torch.Tensor) else type(output).__name__
         message = f"returned {found}, expected a torch.Tensor of layout torch.strided; return the answer"
         return Violation(FindingKind.RAISED, message)
     if output.shape != shape:
-        like = "one answer for each row" if per_row else "as the input's"
+        is_like_input = operation is None or operation.answers_elements
+        like = "as the input's" if is_like_input else f"{numbers} numbers for each row" if numbers > 1 else _ONE_ANSWER
         return Violation(FindingKind.WRONG_SHAPE, f"returned shape {list(output.shape)}, expected {list(shape)} {like}")
     if output.dtype != view.dtype and not (per_row and output.dtype == torch.float32 and view.dtype.itemsize == 2):
         return Violation(FindingKind.WRONG_DTYPE, f"returned {output.dtype}, expected {view.dtype} as the input's")

@@ -12,6 +12,7 @@ from softcheck.cases.check import refuse_changed
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
+from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.compare import limit_options
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
 from softcheck.cli.options import INTERRUPTED, device_option, output_option, save_case, variant_options
@@ -70,6 +71,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     help="Judge every pair of 16-bit patterns too, on a GPU; left out, only beside the whole corpus.",
 )
 @device_option
+@cluster_options
 @click.option(
     "--generate", type=click.IntRange(min=0), default=0, metavar="N", help="Also judge N generated cases each."
 )
@@ -163,6 +165,7 @@ def command(
     quick: bool,
     exhaustive: bool | None,
     device: DeviceChoice,
+    cluster: ClusterChoice,
     generate: int,
     save: bool,
     seed: int,
@@ -190,7 +193,10 @@ def command(
     Without a GPU the kernels run under Triton's interpreter: their logic is checked, not the GPU's arithmetic.
     """
     check_writable(output)
-    if not check_heap:
+    device = cluster.device(device)
+    if cluster.is_wanted and in_order:
+        raise UsageError("--in-order runs all calls in one process; leave out --gpus, --scheduler and --workers")
+    if not (check_heap or cluster.is_wanted):
         forking.prepare(device)
     before = None if baseline is None else load_any(baseline)
     dtypes = dtype or tuple(DTYPES)
@@ -229,8 +235,8 @@ def command(
     )
     keeping = resuming.keeping(click.get_current_context(), journal, resume)
     resuming.announce(keeping)
-    with progress.shown(corpus) as events:
-        run = check(options, events, keeping)
+    with opened(cluster, names, jobs) as devices, progress.shown(corpus) as events:
+        run = check(options, events, keeping, devices)
         report = build(run, command=command_line(), corpora=corpus)
         if (output_format == "html" if trace is None else trace) and run.is_complete:
             report = with_traces(report, cases, events, corpus)

@@ -53,8 +53,8 @@ def judge(
     """Measures one output against the exact answer for its input and lists the broken promises about values.
 
     ``input_bits`` and ``output_bits`` are [rows, columns] bit patterns of the format; an output with one answer for each row is
-    [rows, 1], and may be of float32. ``fully_masked`` is the answer
-    for a row of -inf. ``arithmetic`` is the arithmetic whose errors are allowed; the default is the standard contract.
+    [rows, 1], and may be of float32; one with parts (``Operation.parts``) has them one behind the other. ``fully_masked`` is the
+    answer for a row of -inf. ``arithmetic`` is the arithmetic whose errors are allowed; the default is the standard contract.
     ``reference`` is the result of the function ``reference`` for this input and convention, if the caller has it
     already. ``with_peaks`` asks for the largest errors by distance and by column, which cost a few per cent more.
 
@@ -70,17 +70,18 @@ def judge(
     output_fmt = format_of(output_bits, fmt)
     constants = bounds.model(arithmetic, output_fmt)
     standard = None if constants == bounds.model(STANDARD, output_fmt) else bounds.model(STANDARD, output_fmt)
-    summary = _Summary(operation.rules, Peaks() if with_peaks and not operation.answers_rows else None)
-    step = max(1, _BLOCK_ELEMENTS // max(1, columns))
+    summary = _Summary(operation.rules, Peaks() if with_peaks and operation.answers_logits else None)
+    step = max(1, _BLOCK_ELEMENTS // max(1, columns, output_bits.shape[1]))
     for first in range(0, rows if columns else 0, step):
         chosen = slice(first, min(first + step, rows))
-        logits = decode(input_bits[chosen], fmt)
-        answer = rows_of(reference, chosen) if reference is not None else operation.answer(logits, fmt, fully_masked)
-        block = Block(first, input_bits[chosen], output_bits[chosen], output_fmt, logits, answer, constants, operation)
+        values = decode(input_bits[chosen], fmt)
+        answer = rows_of(reference, chosen) if reference is not None else operation.answer(values, fmt, fully_masked)
+        outputs = output_bits[chosen]
+        block = Block.of(first, input_bits[chosen], outputs, output_fmt, answer, constants, operation, values, fmt)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             doubtful = block.doubtful_rows()
             if len(doubtful):
-                block = block.with_reference(doubtful, operation.prove(logits[doubtful], fmt, fully_masked))
+                block = block.with_reference(doubtful, operation.prove(values[doubtful], fmt, fully_masked))
             summary.add(block, len(doubtful), None if standard is None else block.largest_share(standard))
     measured = summary.measurement(rows, columns)
     return measured if standard is None else msgspec.structs.replace(measured, contract=arithmetic)

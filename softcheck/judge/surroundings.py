@@ -19,7 +19,7 @@ _MORE_DIGITS = 4
 
 def around(block: Block, row: int, column: int) -> Surroundings:
     """The elements of a block's row around a column, as many on both sides as the row has; or the row's one answer."""
-    answers_row, columns = block.operation.answers_rows, block.errors.shape[1]
+    columns = block.errors.shape[1]
     first = max(0, min(column - SHOWN // 2, columns - SHOWN))
     shown = slice(first, min(first + SHOWN, columns))
     bounds = np.broadcast_to(block.bounds.elements, block.errors.shape)[row, shown]
@@ -28,8 +28,8 @@ def around(block: Block, row: int, column: int) -> Surroundings:
     parts = (part[row, shown].tolist() for part in (reference.high, reference.low, reference.exponent))
     masked = block.specials.masked[row, shown].tolist()
     return Surroundings(
-        first_column=first,
-        inputs="" if answers_row else _hexadecimal(block.input_bits[row, shown]),
+        first_column=block.column_of(row, first),
+        inputs="" if not block.operation.answers_elements else _hexadecimal(block.input_bits[row, shown]),
         outputs=_hexadecimal(block.output_bits[row, shown]),
         exact=" ".join(
             "<1e-300" if high == 0 and not is_masked else _decimal(high, low, exponent, block.fmt)
@@ -37,7 +37,7 @@ def around(block: Block, row: int, column: int) -> Surroundings:
         ),
         ulps=_figures(block.errors[row, shown].tolist()),
         bounds=_figures(allowed.tolist()),
-        row=_hexadecimal(block.input_bits[row]) if block.logits.shape[1] <= WIDEST_ROW else None,
+        row=_hexadecimal(block.input_bits[row // block.parts]) if block.values.shape[1] <= WIDEST_ROW else None,
     )
 
 

@@ -47,9 +47,9 @@ class Tally:
 def _violation(rule: Rule, block: Block, place: tuple[int, ...], value: float) -> Violation:
     row = place[0]
     if isinstance(rule, RowRule):
-        number = block.first_row + row
+        number = block.row_of(row)
         column = int(np.argmax(block.shares[row]))
-        message = f"row {number}: {rule.describe(block, row)}"
+        message = f"{rules.row_place(block, row)}: {rule.describe(block, row)}"
         return Violation(rule.kind, message, row=number, share=value, around=around(block, row, column))
     column = place[1]
     witness = extreme(value, block, row, column)
@@ -57,7 +57,7 @@ def _violation(rule: Rule, block: Block, place: tuple[int, ...], value: float) -
         rule.kind,
         f"{rules.place(block, row, column)}: {rule.describe(block, row, column)}",
         row=witness.row,
-        column=column,
+        column=witness.column,
         input_bits=witness.input_bits,
         output_bits=witness.output_bits,
         share=value if rule.has_share else None,
@@ -69,9 +69,9 @@ def extreme(value: float, block: Block, row: int, column: int) -> Extreme:
     """A value with the element of the block that shows it."""
     return Extreme(
         value,
-        block.first_row + row,
-        column,
-        "" if block.operation.answers_rows else bits_hex(int(block.input_bits[row, column]), block.fmt),
+        block.row_of(row),
+        block.column_of(row, column),
+        "" if not block.operation.answers_elements else bits_hex(int(block.input_bits[row, column]), block.fmt),
         bits_hex(int(block.output_bits[row, column]), block.fmt),
     )
 

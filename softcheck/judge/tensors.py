@@ -57,11 +57,11 @@ def judge_tensors(
     An output of float64 and an operation without ``on_device`` are left to the numpy judge. Raises UsageError if shapes,
     dtypes or devices don't match.
     """
-    _check(x, y, fmt, operation)
-    output_fmt = next(each for each in FORMATS.values() if TORCH_DTYPES.get(each.name) == y.dtype)
-    if operation.on_device is None or FLOAT64 in (fmt, output_fmt) or x.numel() == 0:
+    if operation.on_device is None or fmt == FLOAT64 or x.numel() == 0:
         inputs, outputs = to_bits(x, fmt), to_bits(y, fmt)
         return judge(inputs, outputs, fmt, fully_masked=fully_masked, arithmetic=arithmetic, operation=operation)
+    _check(x, y, fmt, operation)
+    output_fmt = next(each for each in FORMATS.values() if TORCH_DTYPES.get(each.name) == y.dtype)
     return _TensorJudgement(x, y, fmt, output_fmt, operation, fully_masked, arithmetic).measurement(most_elements)
 
 
@@ -136,7 +136,7 @@ class _TensorJudgement:
 
     def _look_at(self, first: int, end: int) -> None:
         """Judges a block, first as if all rows were usual, then those that are not clear."""
-        x, y = self.x[first:end], self.y[first:end]
+        x, y = self.x[first:end].contiguous(), self.y[first:end].contiguous()
         place = torch.arange(first, end, device=x.device)
         if self.judge.has_usual_rows:
             found = self.judge.usual(x, y)

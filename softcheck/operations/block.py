@@ -17,18 +17,55 @@ from softcheck.operations.operation import Operation
 class Block:
     """Rows of one case, their output and their exact answer, all [rows, columns]. Figures are computed on first use.
 
-    If each row has one answer, output and answer are [rows, 1], and so are the figures of elements.
+    If each row has one answer, output and answer are [rows, 1], and so are the figures of elements. If a row's answer has parts
+    (``Operation.parts``), each part is a row of the block, with logits of its own.
     """
 
     first_row: int
     input_bits: Bits
+    """Bits of the matrix's rows."""
     output_bits: Bits
     fmt: Format
     """The output's format."""
+    values: Values
+    """Values of the matrix's rows."""
     logits: Values
     reference: Reference
     model: Model
     operation: Operation
+
+    @classmethod
+    def of(
+        cls,
+        first_row: int,
+        input_bits: Bits,
+        output_bits: Bits,
+        fmt: Format,
+        reference: Reference,
+        model: Model,
+        operation: Operation,
+        values: Values,
+        input_fmt: Format,
+    ) -> "Block":
+        """Makes a block of whole rows of the matrix, whose outputs and answers have the shape of ``Operation.output_shape``."""
+        logits = values if operation.logits is None else operation.logits(values, input_fmt)
+        if operation.parts is not None:
+            shape = len(values) * operation.part_shape(values.shape[1])[0], -1
+            output_bits, reference = output_bits.reshape(shape), reshaped(reference, shape)
+        return cls(first_row, input_bits, output_bits, fmt, values, logits, reference, model, operation)
+
+    @property
+    def parts(self) -> int:
+        """Rows of the block for each row of the matrix."""
+        return self.operation.part_shape(self.values.shape[1])[0]
+
+    def row_of(self, row: int) -> int:
+        """Returns the row of the whole input to which a row of the block belongs."""
+        return self.first_row + row // self.parts
+
+    def column_of(self, row: int, column: int) -> int:
+        """Returns the place of an element in its row's whole answer."""
+        return row % self.parts * int(self.output_bits.shape[1]) + column
 
     @cached_property
     def output(self) -> Values:
@@ -46,15 +83,16 @@ class Block:
     @cached_property
     def exact(self) -> ulp.Scaled:
         """The exact answer in units of its ULP."""
-        return ulp.scaled(self.reference, self.fmt, self.operation.least_scale(self.logits, self.answer, self.fmt))
+        return ulp.scaled(self.reference, self.fmt, self.operation.least_scale(self.values, self.answer, self.fmt))
 
     @cached_property
     def specials(self) -> special.Specials:
         """Classes of rows and elements."""
-        per_row = self.operation.answers_rows
-        found = special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row)
+        per_row = not self.operation.answers_logits
+        hides = self.operation.parts is not None and not per_row
+        found = special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row, hides=hides)
         undefined = self.operation.undefined
-        return found if undefined is None else found.without(undefined(self.logits))
+        return found if undefined is None else found.without(np.repeat(undefined(self.values), self.parts))
 
     @cached_property
     def errors(self) -> Values:
@@ -71,7 +109,7 @@ class Block:
 
     def _allowed(self, constants: Model) -> Bounds:
         """The errors that an arithmetic allows, on the side of the exact answer on which each output lies."""
-        allowed = self.operation.bounds(self.logits, self.exact, self.answer, constants)
+        allowed = self.operation.bounds(self.values, self.exact, self.answer, constants)
         return allowed.of(self.output, self.answer)
 
     @cached_property
@@ -144,16 +182,19 @@ class Block:
         return order.Disorder(excess, rival)
 
     def doubtful_rows(self) -> NDArray[np.int64]:
-        """Rows whose verdict or ULP figures the reference's uncertainty could change."""
+        """Rows of the matrix whose verdict or ULP figures the reference's uncertainty could change."""
         sides = uncertainty.sides(self.logits, self.exact)
         elements = uncertainty.verdicts(self.errors, self.bounds, self.exact, sides) & self.specials.bounded
         elements |= uncertainty.figures(self.errors, self.output, self.exact, sides)
         rows = elements.any(axis=1)
         rows |= uncertainty.sums(self.sum_deviations, self.bounds, self.exact, sides)
-        return np.flatnonzero(rows)
+        return np.flatnonzero(rows.reshape(len(self.values), self.parts).any(axis=1))
 
     def with_reference(self, rows: NDArray[np.int64], better: Reference) -> "Block":
-        """Returns the same rows with the answers of some of them replaced."""
+        """Returns the same rows with the answers of some of the matrix's rows replaced."""
+        if self.parts > 1:
+            rows = (rows[:, None] * self.parts + np.arange(self.parts)).ravel()
+            better = reshaped(better, (len(rows), -1))
         high, low, exponent = self.reference.high.copy(), self.reference.low.copy(), self.reference.exponent.copy()
         relative = np.array(np.broadcast_to(self.reference.relative_error, high.shape))
         high[rows], low[rows], exponent[rows] = better.high, better.low, better.exponent
@@ -161,6 +202,17 @@ class Block:
         absolute = max(self.reference.absolute_error, better.absolute_error)
         settled = self.reference.settled and better.settled
         return replace(self, reference=Reference(high, low, exponent, relative, absolute, settled))
+
+
+def reshaped(reference: Reference, shape: tuple[int, ...]) -> Reference:
+    """Returns the reference in another shape, without a copy of its values."""
+    return replace(
+        reference,
+        high=reference.high.reshape(shape),
+        low=reference.low.reshape(shape),
+        exponent=reference.exponent.reshape(shape),
+        relative_error=np.broadcast_to(reference.relative_error, reference.high.shape).reshape(shape),
+    )
 
 
 def rows_of(reference: Reference, rows: slice) -> Reference:

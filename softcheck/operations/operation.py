@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import torch
 
 
+Parameter = float | str
+"""The value of a parameter of an operation."""
+
+
 class Operand(NamedTuple):
     """A tensor that an operation reads or writes. Operands that share the name of a dimension share its size."""
 
@@ -127,11 +131,20 @@ class Operation:
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
-    parameters: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that the operation depends on, such as a scale, with their values."""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    """Numbers and words that the operation depends on, such as a scale, with their values."""
     with_parameters: "Callable[..., Operation] | None" = None
     """Returns the operation for other values of its parameters, which are keyword arguments. Raises UsageError for a value
     that is not judged."""
+    matrix: Callable[[int], tuple[int, int]] | None = None
+    """Returns the rows and columns of the matrix that a row of so many columns is given as, such as queries and keys; None if it is
+    given as it is. If a row has one answer, such as a mean, each matrix is given in a call of its own."""
+    parts: Callable[[int], tuple[int, int]] | None = None
+    """Returns for a row of so many columns how many parts its answer has, and the numbers of a part: queries and the dimension of
+    a head, or queries and keys. None where the answer is like the row, or one number."""
+    logits: Callable[[Values, Format], Values] | None = None
+    """Returns the logits behind each part of the rows' answers, float64 [rows * parts, keys], from the inputs' values and format.
+    Conventions for special values, sums and order hold for each part by itself. None if a row has its own logits alone."""
     arguments: Arguments | None = None
     """The values that calls take beside the matrix; None if the matrix is all."""
     undefined: Callable[[Values], Flags] | None = None
@@ -158,9 +171,26 @@ class Operation:
         """True if each row has one answer, in place of one for each element."""
         return self.outputs[0].dims == ("rows",)
 
+    @property
+    def answers_logits(self) -> bool:
+        """True if each answer belongs to one logit, of the row or of its part."""
+        return self.outputs[0].dims[-1] == "columns"
+
+    @property
+    def answers_elements(self) -> bool:
+        """True if each answer belongs to one element of the matrix."""
+        return self.answers_logits and self.parts is None
+
+    def part_shape(self, columns: int) -> tuple[int, int]:
+        """Returns how many parts the answer for a row of so many columns has, and the numbers of a part."""
+        if self.parts is not None:
+            return self.parts(columns)
+        return (1, 1 if self.answers_rows else columns)
+
     def output_shape(self, rows: int, columns: int) -> tuple[int, int]:
-        """Returns the shape of an output as it is judged."""
-        return (rows, 1 if self.answers_rows else columns)
+        """Returns the shape of an output as it is judged: the parts of a row's answer stand one behind the other."""
+        parts, numbers = self.part_shape(columns)
+        return (rows, parts * numbers)
 
     def least_scale(self, values: Values, answers: Values, fmt: Format) -> Values | None:
         """Returns ``scale`` of finite answers, 0 elsewhere; None if errors are counted in ulp(r)."""
@@ -169,6 +199,11 @@ class Operation:
         with np.errstate(over="ignore", invalid="ignore"):
             size = np.broadcast_to(self.scale(values, answers, fmt), answers.shape)
         return np.where(np.isfinite(size), size, 0.0)
+
+    @property
+    def gradient_in_place(self) -> bool:
+        """True if a call may overwrite its input with the gradient for an output gradient of 1."""
+        return bool(self.parameters.get("gradient_in_place", 0.0))
 
     @property
     def sums_rows(self) -> bool:

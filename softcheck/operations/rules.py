@@ -127,7 +127,8 @@ def _share_of_sum(judged: "Block") -> Values:
         return np.abs(judged.sum_deviations) / judged.bounds.sums
 
 
-def _sum(judged: "Block", row: int, summed: str = "the outputs' sum") -> str:
+def sum_words(judged: "Block", row: int, summed: str = "the outputs' sum") -> str:
+    """Says of a row by how much what is summed misses 1."""
     deviation, allowed = float(judged.sum_deviations[row]), float(judged.bounds.sums[row])
     return (
         f"{summed} misses 1 by {deviation:+.6g} ({deviation.hex()}), expected at most {allowed:.6g} "
@@ -148,17 +149,25 @@ ZERO_WHERE_MASKED = ElementRule(
 )
 ORDERED = ElementRule(FindingKind.ORDER_VIOLATION, _disordered, _excess, _order)
 """A larger logit gets no smaller probability, beyond what the bounds allow."""
-SUMS_TO_ONE = RowRule(FindingKind.SUM_VIOLATION, lambda judged: judged.sum_violations, _share_of_sum, _sum)
-POWERS_SUM_TO_ONE = replace(SUMS_TO_ONE, describe=partial(_sum, summed="the sum of e^y over the outputs y"))
+SUMS_TO_ONE = RowRule(FindingKind.SUM_VIOLATION, lambda judged: judged.sum_violations, _share_of_sum, sum_words)
+POWERS_SUM_TO_ONE = replace(SUMS_TO_ONE, describe=partial(sum_words, summed="the sum of e^y over the outputs y"))
 """The same of ``Operation.probabilities``, the exponentials of outputs that are logarithms."""
 
 
 def place(judged: "Block", row: int, column: int) -> str:
     """Names an element: its row in the whole input, its column, and the input's value there. A row's one answer has its row alone."""
     if judged.operation.answers_rows:
-        return f"row {judged.first_row + row}"
+        return row_place(judged, row)
+    if not judged.operation.answers_elements:
+        return f"{row_place(judged, row)}, {'column' if judged.operation.answers_logits else 'element'} {column}"
     bits = bits_hex(int(judged.input_bits[row, column]), judged.fmt)
-    return f"row {judged.first_row + row}, column {column}, input {number(float(judged.logits[row, column]), bits)}"
+    return f"{row_place(judged, row)}, column {column}, input {number(float(judged.logits[row, column]), bits)}"
+
+
+def row_place(judged: "Block", row: int) -> str:
+    """Names a row in the whole input, and the query if the row's answer has several."""
+    query = f", query {row % judged.parts}" if judged.operation.parts is not None else ""
+    return f"row {judged.row_of(row)}{query}"
 
 
 def number(value: float, bits: str | None = None) -> str:

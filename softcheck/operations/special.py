@@ -62,11 +62,15 @@ def overflow(fmt: Format) -> float:
     return _NEARLY * (fmt.max * (1.0 + 0.5 * fmt.unit_roundoff))
 
 
-def specials(logits: Values, output: Values, reference: Values, fmt: Format, *, per_row: bool = False) -> Specials:
+def specials(
+    logits: Values, output: Values, reference: Values, fmt: Format, *, per_row: bool = False, hides: bool = False
+) -> Specials:
     """Sorts the elements of a matrix; all arrays are [rows, columns], the reference NaN where the answer is NaN.
 
     A NaN or a +inf anywhere in a row makes the whole answer NaN; a row of -inf alone is NaN or 0 as declared, which the
     reference already says.
+
+    If the operation itself ``hides`` elements, these may be 0 in a row of NaN: no kernel need look there.
 
     With one answer ``per_row``, output and reference are [rows, 1], and no element is masked. Where such an answer is +inf, as for
     a row that holds a +inf, NaN is taken too: it is what the difference of two infinities gives.
@@ -75,9 +79,14 @@ def specials(logits: Values, output: Values, reference: Values, fmt: Format, *, 
     finite, expects_finite = np.isfinite(output), np.isfinite(reference)
     masked = np.zeros(output.shape, dtype=np.bool_) if per_row else np.isneginf(logits) & ~expects_nan
     indefinite = np.isposinf(reference) & per_row
-    ordinary = classify(logits) == RowClass.ORDINARY
+    classes = classify(logits)
+    ordinary = classes == RowClass.ORDINARY
     comparable = finite & expects_finite
     is_nan = np.isnan(output)
+    nan_mismatch = (is_nan != expects_nan) & ~(is_nan & indefinite)
+    if hides:
+        is_lost = (classes == RowClass.NOT_A_NUMBER)[:, None]
+        nan_mismatch &= ~(is_lost & np.isneginf(logits) & (output == 0))
     as_infinite = np.zeros(output.shape, dtype=np.bool_)
     if not (finite | is_nan).all():
         as_infinite = (
@@ -88,7 +97,7 @@ def specials(logits: Values, output: Values, reference: Values, fmt: Format, *, 
         masked=masked,
         comparable=comparable,
         bounded=comparable & ~masked & ordinary[:, None],
-        nan_mismatch=(is_nan != expects_nan) & ~(is_nan & indefinite),
+        nan_mismatch=nan_mismatch,
         inf_mismatch=~(comparable | is_nan | expects_nan | as_infinite),
         as_infinite=as_infinite,
         masked_wrong=masked & comparable & (output != reference),

@@ -46,12 +46,11 @@ def exponentials(x: torch.Tensor, scale: float = 1.0) -> Exponentials:
 
 
 def summing_error(columns: int) -> float:
-    """Returns the relative error of a float64 sum of nonnegative exponentials, with that of the exponentials and a few operations more.
+    """Returns the relative error of a float64 sum of exponentials, with that of the exponentials and of its logarithm.
 
-    A sum has at most columns / 32 + 32 additions on a path on every device: at least 32 lanes share a wide row, and a tree adds
-    them up. The exponentials' arguments, rounded twice if they are scaled, weigh a mean of at most log(columns).
+    docs/bounds.md, section 27, derives it.
     """
-    return _UNIT * (columns / 32 + 32 + 16 + 2 * math.log(max(2, columns)))
+    return _UNIT * (columns / 32 + 80 + 4 * math.log(max(2, columns)))
 
 
 def weighted_growth(x: torch.Tensor, found: Exponentials, model: bounds.Model, scale: float = 1.0) -> torch.Tensor:
@@ -72,7 +71,7 @@ def weighted_growth(x: torch.Tensor, found: Exponentials, model: bounds.Model, s
 
 def of_logits(x: torch.Tensor, found: Exponentials, model: bounds.Model, scale: float = 1.0) -> torch.Tensor:
     """Returns the errors of the exponents that grow with the logits themselves, [rows, columns]."""
-    return (x.to(torch.float64).abs().mul_(scale) + found.top.abs()).mul_(model.per_logit)
+    return (x.to(torch.float64).abs().mul_(scale) + found.top.abs()).mul_(model.per_logit).add_(2 * model.logit_error)
 
 
 def inverse_ulp(size: torch.Tensor, fmt: Format, *, strict: bool = False) -> torch.Tensor:

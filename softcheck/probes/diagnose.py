@@ -80,7 +80,7 @@ def _unwritten(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Vio
         count=int(unwritten.sum()),
         row=row,
         column=column,
-        input_bits=bits_hex(attempt.bits[row, column], attempt.fmt),
+        input_bits=bits_hex(attempt.bits[row, column], attempt.fmt) if attempt.operation.answers_elements else "",
         output_bits=bits_hex(attempt.output[row, column], fmt),
         around=next((v.around for v in violations if (v.row, v.column) == (row, column)), None),
     )

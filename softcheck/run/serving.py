@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from oracles.formats import FORMATS, Bits, decode
-from oracles.reference import FullyMasked, Reference
+from oracles.reference import Reference
 from softcheck.calling import activity, launches
 from softcheck.calling.call import is_usable, place, returned_wrongly
 from softcheck.calling.state import Snapshot, is_lost, preserved
@@ -17,10 +17,12 @@ from softcheck.cases.check import check_layout
 from softcheck.errors import NothingRunError, UninterpretableError, UsageError, WithoutKernelError
 from softcheck.judge.judge import reference
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.judge.merge import shifted
+from softcheck.judge.merge import merge, shifted
 from softcheck.run import evolution, timing
 from softcheck.run.measuring import Measuring
+from softcheck.run.order_sample import compare_orders
 from softcheck.run.protocol import (
+    CompareOrders,
     Declared,
     Done,
     Load,
@@ -72,6 +74,8 @@ class Server:
             yield from make_trials(request, self._variant(request.variant), self.device)
         elif isinstance(request, TryWidth):
             yield from try_width(request, self._variant(request.variant), self.device)
+        elif isinstance(request, CompareOrders):
+            yield from compare_orders(request, self._variant(request.variant), self.device)
         elif isinstance(request, RunTrace):
             yield Started(request.variant)
             yield self._trace(request)
@@ -196,11 +200,22 @@ class Server:
 
     def _run_domain(self, request: RunDomain) -> Iterator[Reply]:
         variant = self._variant(request.variant)
-        rows = self._measuring.rows_of(request)
-        yield Started(request.variant)
+        end = request.start + request.count
+        found: list[Measurement] = []
         begun = time.perf_counter()
-        measurement, fatal = self._measuring.of_rows(variant, rows, request.domain.format)
-        yield Measured(request.variant, shifted(measurement, request.start), time.perf_counter() - begun, fatal)
+        for start in range(request.start, end, request.at_once or request.count):
+            part = msgspec.structs.replace(request, start=start, count=min(request.at_once or end, end - start))
+            rows = self._measuring.rows_of(part)
+            if not found:
+                yield Started(request.variant)
+                begun = time.perf_counter()
+            measurement, fatal = self._measuring.of_rows(variant, rows, request.domain.format)
+            found.append(shifted(measurement, start))
+            # The next rows need the memory.
+            del rows
+            if fatal:
+                break
+        yield Measured(request.variant, merge(found), time.perf_counter() - begun, fatal)
         yield Done()
 
 
@@ -210,7 +225,7 @@ class _Answers:
     def __init__(self, case: Case) -> None:
         self.case = case
         self._bits: dict[int | None, Bits] = {}
-        self._found: dict[tuple[str, FullyMasked, int | None], Reference] = {}
+        self._found: dict[tuple[object, ...], Reference] = {}
 
     def bits(self, rows: int | None) -> Bits:
         """The bits of so many rows, of all for None."""
@@ -221,7 +236,7 @@ class _Answers:
     def of(self, variant: LoadedVariant, rows: int | None) -> tuple[Bits, Reference]:
         """The bits of so many rows, and what the variant declares to compute of them."""
         declared, fmt, bits = variant.declaration, self.case.format, self.bits(rows)
-        asked = (declared.operation, declared.fully_masked, rows)
+        asked = (declared.operation, *sorted(declared.parameters.items()), declared.fully_masked, rows)
         if asked not in self._found:
             self._found[asked] = reference(decode(bits, fmt), fmt, declared.fully_masked, variant.operation)
         return bits, self._found[asked]

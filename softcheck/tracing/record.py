@@ -131,8 +131,8 @@ def _row(
         kept = sorted({*range(first), *range(len(steps) - _LAST_STEPS, len(steps)), *([] if born is None else [born])})
     wide = logits.astype(Wide)
     powers = np.exp(wide - wide.max())
-    due: Array = powers / powers.sum() if operation.answers_rows else operation.probabilities(exact).astype(Wide)
-    got = None if operation.answers_rows else operation.probabilities(outputs).astype(Wide)
+    due: Array = operation.probabilities(exact).astype(Wide) if operation.answers_elements else powers / powers.sum()
+    got = operation.probabilities(outputs).astype(Wide) if operation.answers_elements else None
     return TracedRow(
         row=row,
         columns=len(logits),

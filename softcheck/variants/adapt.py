@@ -12,8 +12,9 @@ import numpy as np
 from softcheck.calling import launches
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
+from softcheck.variants.copies import shares_memory
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
-from softcheck.variants.forms import OPERANDS, PLAIN, Form, shares_memory
+from softcheck.variants.forms import OPERANDS, PLAIN, Form
 from softcheck.variants.recognise import Guess, Vocabulary, guesses, guesses_for, instance_guesses, kernel_guess
 from softcheck.variants.wrapping import wrapper
 
@@ -118,8 +119,8 @@ class Adapted:
 
     def _is_answer(self, value: Any, x: "torch.Tensor") -> bool:
         """True if a value may be the answer for a matrix; its dtype and device are for the judge to find wrong."""
-        of_rows = self._operation is not None and self._operation.answers_rows
-        expected = (*x.shape[:-1], 1) if of_rows else x.shape
+        numbers = x.shape[-1] if self._operation is None else self._operation.output_shape(1, x.shape[-1])[1]
+        expected = (*x.shape[:-1], numbers)
         return value is not None and getattr(value, "shape", None) == expected
 
     def _made(self, text: str) -> Form:

@@ -85,8 +85,9 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     operation: str = "softmax"
     """The operation that the variant computes, by its name in ``softcheck.operations.registry``."""
-    parameters: dict[str, float] = {}
-    """Numbers that the operation depends on, by name, such as ``{"scale": 0.125}``; those left out have their usual values."""
+    parameters: dict[str, float | str] = {}
+    """Numbers and words that the operation depends on, by name, such as ``{"scale": 0.125}``; those left out have their usual
+    values."""
     dtypes: tuple[str, ...] = ("float16", "bfloat16", "float32")
     max_columns: dict[str, int] | int | None = None
     """Largest column count, one for all dtypes or one per dtype; None promises every count."""

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from softcheck.operations.operation import Operation
+from softcheck.operations.registry import operation as operation_of
 from softcheck.variants.forms import PLAIN
 
 _OUTPUT = "out output outputs o y result res dst dest destination ret y_out out_ptr output_ptr out_tensor output_tensor y_ptr p probs"
@@ -31,6 +30,22 @@ _COLUMN_STRIDE = "stride_xn stride_x_col x_col_stride input_col_stride in_col_st
 _OUT_COLUMN_STRIDE = "stride_yn stride_y_col y_col_stride output_col_stride out_col_stride stride_on"
 _SCALE = "scale sm_scale softmax_scale alpha scaling factor"
 _TEMPERATURE = "temperature temp tau"
+_PARAMETERS = (
+    ("scale", "scale", _SCALE),
+    ("scale", "temperature", _TEMPERATURE),
+    ("ignore_index", "ignore_index", "ignore_index ignored_index"),
+    ("label_smoothing", "label_smoothing", "label_smoothing smoothing"),
+    ("z_loss", "z_loss", "z_loss lse_square_scale z_loss_coefficient z_loss_weight z_loss_scale"),
+    (
+        "softcap",
+        "softcap",
+        "softcap soft_cap logit_cap logit_softcap logits_soft_cap softcapping final_logit_softcapping",
+    ),
+    ("reduction", "reduction", "reduction"),
+    ("causal", "True", "causal is_causal"),
+)
+"""Parameters of operations, the names in a call of what a function gets where they have other than their usual values, and the
+names of a function's parameters that get it."""
 _NONE = "mask attn_mask attention_mask bias attn_bias"
 _FALSE = "log_outputs log_output causal is_causal inplace in_place log is_log is_log_softmax log_softmax return_lse half_to_float training"
 
@@ -106,11 +121,9 @@ class Vocabulary:
     def of(cls, operation: Operation) -> "Vocabulary":
         """The names of an operation's arguments and of the parameters that have other than their usual values."""
         arguments = operation.arguments
-        numbers = {"scale": _SCALE, "temperature": _TEMPERATURE} if operation.parameters.get("scale", 1.0) != 1 else {}
-        if np.isfinite(operation.parameters.get("ignore_index", -np.inf)):
-            numbers["ignore_index"] = "ignore_index ignored_index"
-        if operation.parameters.get("label_smoothing", 0.0) > 0:
-            numbers["label_smoothing"] = "label_smoothing smoothing"
+        usual = operation_of(operation.name).parameters
+        changed = {name for name, value in operation.parameters.items() if value != usual.get(name, value)}
+        numbers = {text: names for parameter, text, names in _PARAMETERS if parameter in changed}
         return cls(
             {}
             if arguments is None

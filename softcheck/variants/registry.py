@@ -52,16 +52,26 @@ BUILTIN_OF: dict[str, dict[str, str]] = {
         name: f"{_PACKAGE}.logsumexp:{name}" for name in ("torch_logsumexp", "logsumexp_one_block", "logsumexp_online")
     },
     "cross_entropy": {
-        name: f"{_PACKAGE}.cross_entropy:{name}" for name in ("torch_cross_entropy", "cross_entropy_online")
+        **{name: f"{_PACKAGE}.cross_entropy:{name}" for name in ("torch_cross_entropy", "cross_entropy_online")},
+        **{name: f"{_PACKAGE}.losses:{name}" for name in ("cross_entropy_chunked", "cross_entropy_in_place")},
     },
     **{
-        backward: {name: f"{_PACKAGE}.backward:{name}" for name in (f"torch_{backward}", f"{backward}_one_block")}
+        backward: {
+            name: f"{_PACKAGE}.backward:{name}"
+            for name in (f"torch_{backward}", f"{backward}_one_block", f"{backward}_two_pass")
+        }
         for backward in ("softmax_backward", "log_softmax_backward")
     },
 }
 """Built-in variants of each operation; torch's own is one of them."""
 
-_PLACES = {name: place for variants in BUILTIN_OF.values() for name, place in variants.items()}
+WITH_MASKS: dict[str, str] = {
+    name: f"{_PACKAGE}.masked:{name}"
+    for name in ("scaled_masked_one_block", "causal_online", "causal_online_bottom_right", "torch_safe_softmax")
+}
+"""Built-in variants of softmax with masks, scales or zeros for hidden rows; a report of softmax takes them where they are named."""
+
+_PLACES = {name: place for variants in (*BUILTIN_OF.values(), WITH_MASKS) for name, place in variants.items()}
 
 ENTRY_POINTS = "softcheck.variants"
 """Entry point group through which other packages offer variants."""
@@ -158,7 +168,7 @@ def load(spec: str) -> LoadedVariant:
     found = _import.function_of(module, where.function, where.name)
     _correct_interpreter()
     declaration = with_promises(declaration_of(found), where.promises)
-    if where.kind != "builtin" or declaration.call or declaration.computed.answers_rows:
+    if where.kind != "builtin" or declaration.call or not declaration.computed.answers_elements:
         named = split_call(where.name)[0].partition("@")[0]
         found = adapted(found, named, where.call or declaration.call, declaration.computed)
     return LoadedVariant(where.name, found, declaration)

@@ -30,6 +30,7 @@ OPERATIONS = {
     "softmax scaled up": {"scale": 3.0},
     "cross_entropy ignoring": {"ignore_index": -100},
     "cross_entropy smoothed": {"label_smoothing": 0.1},
+    "cross_entropy with options": {"weight": 1.0, "z_loss": 1e-3, "invalid_target": "nan", "label_smoothing": 0.1},
 }
 ROWS = 8
 FAULTS = (float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 2e-7, 3.0)
@@ -105,7 +106,8 @@ def test_exact_values_and_limits_are_the_formulas(name, dtype, device):
         reference = of.answer(values, fmt, "nan")
         for arithmetic in (Arithmetic(), Arithmetic(rescales=True, lanes=1), Arithmetic(scaled_logits=True), *narrow):
             model = bounds.model(arithmetic, fmt)
-            block = Block(0, bits, np.zeros(reference.high.shape, fmt.storage), fmt, values, reference, model, of)
+            zeros = np.zeros(reference.high.shape, fmt.storage)
+            block = Block.of(0, bits, zeros, fmt, reference, model, of, values, fmt)
             with np.errstate(all="ignore"):
                 found, allowed = of.on_device(x, fmt, model), of.bounds(values, block.exact, block.answer, model)
                 exact, bounded = found.exact.cpu().numpy(), block.specials.bounded
@@ -152,6 +154,13 @@ def test_judges_blocks_and_strides(monkeypatch):
         y = with_faults(right(of, x.contiguous()), 1)
         found, ours, theirs = differences(x, y, fmt, of, Arithmetic())
         assert found == [], (name, found, ours, theirs)
+
+
+def test_leaves_to_numpy_what_has_no_answer_on_the_device():
+    fmt, of = FORMATS["float32"], operation("cross_entropy", {"softcap": 30.0})
+    assert of.on_device is None
+    x = torch.randn(20, 33, generator=torch.Generator().manual_seed(1))
+    assert judge_tensors(x, of.yardstick(x), fmt, operation=of).judged_in == "numpy"
 
 
 def test_takes_wider_answers_of_rows():
