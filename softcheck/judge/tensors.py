@@ -60,12 +60,29 @@ def judge_tensors(
     if operation.on_device is None or fmt == FLOAT64 or x.numel() == 0:
         inputs, outputs = to_bits(x, fmt), to_bits(y, fmt)
         return judge(inputs, outputs, fmt, fully_masked=fully_masked, arithmetic=arithmetic, operation=operation)
-    _check(x, y, fmt, operation)
-    output_fmt = next(each for each in FORMATS.values() if TORCH_DTYPES.get(each.name) == y.dtype)
+    output_fmt = _check(x, y, fmt, operation)
     return _TensorJudgement(x, y, fmt, output_fmt, operation, fully_masked, arithmetic).measurement(most_elements)
 
 
-def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format, operation: Operation) -> None:
+def passing(
+    x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmetic = STANDARD, *, operation: Operation
+) -> torch.Tensor:
+    """Rows of ``y`` that the numpy judge would surely pass: bool, shape [rows].
+
+    ``arithmetic`` is the arithmetic that the judge uses. No row of float64 passes, and no row with NaN, with +inf or of -inf alone.
+    Raises UsageError if shapes, dtypes or devices don't match.
+    """
+    if fmt == FLOAT64 or x.numel() == 0:
+        return torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    output_fmt = _check(x, y, fmt, operation)
+    rows = TensorJudge(operation, fmt, output_fmt, "nan", arithmetic)
+    step = max(1, _BLOCK[x.device.type] // x.shape[1])
+    parts = [rows.of_any_kind(x[at : at + step], y[at : at + step]) for at in range(0, len(x), step)]
+    return torch.cat([part.clear & part.ordinary for part in parts])
+
+
+def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format, operation: Operation) -> Format:
+    """Returns the output's format."""
     if x.ndim != 2 or x.dtype != TORCH_DTYPES[fmt.name]:
         raise UsageError(
             f"the input has shape {list(x.shape)} and dtype {x.dtype}, expected [rows, columns] of {TORCH_DTYPES[fmt.name]}"
@@ -77,6 +94,7 @@ def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format, operation: Operation) 
             f"the output is {y.dtype} {list(y.shape)} on {y.device}, expected {x.dtype} {list(shape)} on {x.device}; report "
             "another shape as wrong_shape instead of judging it"
         )
+    return next(each for each in FORMATS.values() if TORCH_DTYPES[each.name] == y.dtype)
 
 
 class _TensorJudgement:

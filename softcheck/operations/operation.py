@@ -223,8 +223,11 @@ class Operation:
         return import_module(f"{self.accelerator}.trust").judge_trusted(x, y, fmt, **options)
 
     def passing(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> "torch.Tensor":
-        """Returns rows of ``y`` that are right beyond doubt, bool [rows]; none if there is no accelerator to tell."""
-        if self.accelerator is None:
+        """Returns rows of ``y`` that are right beyond doubt, bool [rows]; none if no device can tell."""
+        if self.on_device is None:
             return x.new_zeros(len(x)) > 0
-        passed: torch.Tensor = import_module(f"{self.accelerator}.screen").passing(x, y, fmt, **options)
+        if self.accelerator is None:
+            options["operation"] = self
+        screen = import_module("softcheck.judge.tensors" if self.accelerator is None else f"{self.accelerator}.screen")
+        passed: torch.Tensor = screen.passing(x, y, fmt, **options)
         return passed

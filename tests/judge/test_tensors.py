@@ -124,6 +124,23 @@ def test_exact_values_and_limits_are_the_formulas(name, dtype, device):
                     np.testing.assert_allclose(found.sums.cpu().numpy()[rows], allowed.sums[rows], rtol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_screen_passes_nothing_that_the_judge_refuses_and_most_right_rows(name, dtype):
+    of, fmt = named(name), FORMATS[dtype]
+    x = (3 * torch.randn(120, 33, generator=torch.Generator().manual_seed(1))).to(getattr(torch, dtype))
+    x[::7, 3] = -torch.inf
+    right_output = right(of, x)
+    assert of.passing(x, right_output, fmt).float().mean() > 0.7 if of.name != "softmax" else 0.3
+    steps = torch.from_numpy(np.random.default_rng(1).integers(-12, 13, right_output.shape))
+    near = right_output.double() + steps * (right_output.double().abs() * fmt.unit_roundoff)
+    y = with_faults(near.to(x.dtype), 2)
+    passed = of.passing(x, y, fmt)
+    assert judge(to_bits(x[passed], fmt), to_bits(y[passed], fmt), fmt, operation=of).violations == ()
+    x[:, 0] = torch.nan
+    assert not of.passing(x, torch.full_like(right_output, torch.nan), fmt).any()
+
+
 def test_counts_what_the_numpy_judge_does_not_see():
     """Of many wrong rows the numpy judge sees some; all are counted."""
     fmt, of = FORMATS["float32"], named("log_softmax")
