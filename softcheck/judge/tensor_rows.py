@@ -90,7 +90,7 @@ class TensorJudge:
         found = self._limits(x)
         assert found.limits is not None
         errors = torch.sub(y, found.exact).abs_().mul_(found.per_ulp)
-        shares = found.limits.reciprocal_().mul_(errors).amax(dim=1)
+        shares = torch.div(errors, found.limits, out=found.limits).amax(dim=1)
         clear = (shares <= self._surely(found)) & x.amin(dim=1).isfinite() & x.amax(dim=1).isfinite()
         if self.least > -np.inf:
             clear &= y.amin(dim=1) >= self.least

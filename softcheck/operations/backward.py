@@ -50,16 +50,19 @@ def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     """
     import torch
 
-    bits, drawn = of_elements(x), of_rows(x)
-    varying = ((bits >> 39).to(torch.float64) - 2**23) / 2**23
-    column = torch.arange(x.shape[1], device=x.device)
-    kind = ((drawn >> 40) & 7)[:, None]
-    one = (drawn >> 8) % max(1, x.shape[1])
-    signs = torch.where(column % 2 == 0, 100.0, -100.0)
-    kinds = (torch.ones_like(varying), varying[:, :1].expand_as(varying), signs + varying)
-    found = varying
-    for number, other in enumerate((*kinds, torch.where(column == one[:, None], varying, 0.0))):
-        found = torch.where(kind == number, other, found)
+    drawn, columns = of_rows(x), x.shape[1]
+    if not columns:
+        return torch.zeros_like(x)
+    half = torch.tensor(2.0**23, dtype=torch.float64, device=x.device)
+    varying = torch.sub(of_elements(drawn, columns).bitwise_right_shift_(39), half).mul_(2.0**-23)
+    kind, one = ((drawn >> 40) & 7)[:, None], ((drawn >> 8) % columns)[:, None]
+    signs = torch.where(torch.arange(columns, device=x.device) % 2 == 0, 100.0, -100.0).to(torch.float64)
+    # Passes over all elements are few: constants and signs by row, and whether an element varies.
+    constant = torch.where(kind == 0, 1.0, torch.where(kind == 1, varying[:, :1], 0.0))
+    alternates, varies = (kind == 2).to(torch.float64), ((kind != 0) & (kind != 1) & (kind != 3)).to(torch.float64)
+    found = torch.addcmul(torch.addcmul(constant, alternates, signs), varies, varying)
+    alone = torch.where(kind == 3, varying.gather(1, one), found.gather(1, one))
+    found.scatter_(1, one, alone)
     return found.to(x.dtype)
 
 
@@ -160,9 +163,7 @@ class _Backward:
 
         assert scale == 1.0, "a backward depends on its own operands"
         made = self.make(x, frozenset({"y", "grad"}))
-        found = backward_limits(made["y"], made["grad"], fmt, model, is_logarithm=self.is_logarithm, strict=strict)
-        ordinary = x.amax(dim=1, keepdim=True).isfinite()
-        return found._replace(exact=found.exact.masked_fill_(~ordinary, math.nan))
+        return backward_limits(made["y"], made["grad"], fmt, model, is_logarithm=self.is_logarithm, strict=strict)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         import torch

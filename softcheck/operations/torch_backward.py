@@ -24,33 +24,35 @@ def backward_limits(
 ) -> Limits:
     """Returns exact values, and limits by an arithmetic, of the backward of ``y`` and its ``grad``, [rows, columns].
 
-    With ``is_logarithm`` y is a log-softmax, else a softmax. Rows whose logits give NaN have no meaning.
+    With ``is_logarithm`` y is a log-softmax, else a softmax. A row whose y is NaN has NaN.
     """
     columns = y.shape[1]
     y, g = y.to(torch.float64), grad.to(torch.float64)
-    p = y.exp() if is_logarithm else y
-    terms = g if is_logarithm else y * g
-    total, sizes = terms.sum(dim=1, keepdim=True), terms.abs().sum(dim=1, keepdim=True)
+    p, sizes_of_g = (y.exp() if is_logarithm else y), g.abs()
+    # |g| and the terms' sizes, or both times y: what the ULP is of is one times 1 or p, and p times a sum of the other.
     if is_logarithm:
-        exact = g - p * total
-        scale = (p * sizes).add_(g.abs())
+        total, sizes = g.sum(dim=1, keepdim=True), sizes_of_g.sum(dim=1, keepdim=True)
+        exact, part = torch.addcmul(g, p, total, value=-1.0), sizes_of_g
     else:
+        total, part = (y * g).sum(dim=1, keepdim=True), sizes_of_g * p
+        sizes = part.sum(dim=1, keepdim=True)
         exact = (g - total).mul_(p)
-        scale = g.abs().add_(sizes).mul_(p)
-    per_ulp = inverse_ulp(torch.maximum(scale, exact.abs()), fmt, strict=strict)
+    scale = torch.addcmul(part, p, sizes)
+    per_ulp = inverse_ulp(scale, fmt, strict=strict)
     uncertainty = summing_error(columns) * 2.0**fmt.precision
     if model is None:
         return Limits(exact, per_ulp, None, None, uncertainty)
     of_sum = (bounds.depth(columns, model.lanes) * model.addition + 4 * model.roundoff) * sizes
-    least = model.underflow * (1 + g.abs().amax(dim=1, keepdim=True)) * columns
+    least = model.underflow * (1 + sizes_of_g.amax(dim=1, keepdim=True)) * columns
     if is_logarithm:
-        far = torch.where(y.isfinite(), -y, 0.0)
-        of_exponential = far.mul_(model.exponent).add_(model.exponential).mul_(p).mul_(total.abs() + of_sum)
-        error = of_exponential.add_(p * of_sum).add_(scale, alpha=4 * model.roundoff)
+        far = torch.where(y.isfinite(), y, 0.0).mul_(-model.exponent).add_(model.exponential)
+        error = far.mul_(total.abs() + of_sum).add_(of_sum).mul_(p).add_(scale, alpha=4 * model.roundoff)
+        error = error.mul_(SECOND_ORDER).add_(least)
     else:
-        products = fmt.unit_roundoff * p * g.abs()
-        error = (p * (of_sum + products.sum(dim=1, keepdim=True))).add_(scale, alpha=4 * model.roundoff).add_(products)
-    error = error.mul_(SECOND_ORDER).add_(least)
+        # The products y g rounded to the format cost u y |g|, and y times their sum.
+        per_term = 4 * model.roundoff + fmt.unit_roundoff
+        error = torch.addcmul(least, p, (of_sum + per_term * sizes) * SECOND_ORDER)
+        error.add_(part, alpha=per_term * SECOND_ORDER)
     if model.rounds_result:
         error += half_ulp(exact.abs() + error, fmt)
     return Limits(exact, per_ulp, error.mul_(per_ulp), None, uncertainty)

@@ -74,9 +74,14 @@ def of_logits(x: torch.Tensor, found: Exponentials, model: bounds.Model, scale: 
     return (x.to(torch.float64).abs().mul_(scale) + found.top.abs()).mul_(model.per_logit).add_(2 * model.logit_error)
 
 
-def inverse_ulp(size: torch.Tensor, fmt: Format, *, strict: bool = False) -> torch.Tensor:
-    """Returns 1 / ulp(size) of numbers >= 0, a power of two; next to a power of two of the larger ULP, with ``strict`` of the smaller."""
-    bits = (size * (_BELOW if strict else _ABOVE)).clamp_(min=fmt.least_normal).view(torch.int64)
+def inverse_ulp(
+    size: torch.Tensor, fmt: Format, *, strict: bool = False, least: float = 0.0, sign: float = 1.0
+) -> torch.Tensor:
+    """Returns 1 / ulp(max(sign * size, least)), a power of two, of numbers whose ``sign`` is 1 or -1.
+
+    Next to a power of two it is that of the larger ULP, with ``strict`` that of the smaller.
+    """
+    bits = (size * (sign * (_BELOW if strict else _ABOVE))).clamp_(min=max(least, fmt.least_normal)).view(torch.int64)
     largest = (2 * _BIAS + fmt.precision - 1) << _FRACTION_BITS
     return torch.rsub(bits.bitwise_and_(_EXPONENT), largest).view(torch.float64)
 

@@ -29,19 +29,18 @@ def log_softmax_limits(
     found = exponentials(x, scale)
     logarithm = found.total.log()
     exact = found.below - logarithm
-    size = exact.neg()
-    per_ulp = inverse_ulp(size.clamp(min=1.0), fmt, strict=strict)
+    per_ulp = inverse_ulp(exact, fmt, strict=strict, least=1.0, sign=-1.0)
     uncertainty = summing_error(x.shape[1]) * 2.0**fmt.precision
     if model is None:
         return Limits(exact, per_ulp, None, None, uncertainty)
     common = _of_logarithm(x, found, model, scale) + model.underflow
     # c d + 2 rho |r|, where d = |r| - L.
-    error = size * ((model.exponent + 2 * model.roundoff) * SECOND_ORDER)
-    error += common - logarithm * (model.exponent * SECOND_ORDER)
+    per_size = (model.exponent + 2 * model.roundoff) * SECOND_ORDER
+    error = torch.sub(common - logarithm * (model.exponent * SECOND_ORDER), exact, alpha=per_size)
     if model.rounds_logits:
         error += of_logits(x, found, model, scale).mul_(SECOND_ORDER)
     if model.rounds_result:
-        error += half_ulp(size.add_(error), fmt)
+        error += half_ulp(error - exact, fmt)
     growth = torch.expm1(error.clamp(max=bounds.LARGEST_EXPONENT)).mul_(found.terms)
     sums = growth.sum(dim=1) / found.total[:, 0] + SUMMED
     return Limits(exact, per_ulp, error.mul_(per_ulp), sums.clamp_(max=x.shape[1] + 1.0), uncertainty)
