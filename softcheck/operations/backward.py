@@ -18,7 +18,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.bounds import Bounds, Model, depth
 from softcheck.operations.drawn import of_elements, of_rows
 from softcheck.operations.log_softmax import half_ulp
-from softcheck.operations.operation import Arguments, Named, Operand, Operation, beside, of_matrix
+from softcheck.operations.operation import Arguments, Limits, Named, Operand, Operation, beside, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.operations.strides import like
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch
 
 _UNIT = 2.0**-53
-_SECOND_ORDER = 1.0 + 2.0**-8
+SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""
 
 _FORWARD: "Mapping[str, Callable[[torch.Tensor], torch.Tensor]]" = {
@@ -51,7 +51,8 @@ def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     """
     import torch
 
-    bits, drawn = of_elements(x), of_rows(x)
+    drawn = of_rows(x)
+    bits = of_elements(drawn, x.shape[1])
     varying = ((bits >> 39).to(torch.float64) - 2**23) / 2**23
     column = torch.arange(x.shape[1], device=x.device)
     kind = ((drawn >> 40) & 7)[:, None]
@@ -175,11 +176,20 @@ class _Backward:
                 products = exact.fmt.unit_roundoff * p * np.abs(g)
                 error = p * of_sum + 4 * model.roundoff * p * (np.abs(g) + sizes)
                 error += products + p * products.sum(axis=1, keepdims=True)
-            error = error * _SECOND_ORDER + least
+            error = error * SECOND_ORDER + least
             rounding = half_ulp(np.abs(answers) + error, exact.fmt)
             elements = (error + rounding if model.rounds_result else error) / exact.ulp
             elements = np.minimum(elements, np.finfo(np.float64).max)
         return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(values), np.inf))
+
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        from softcheck.operations.torch_backward import backward_limits
+
+        assert scale == 1.0, "a backward depends on its own operands"
+        made = self.make(x, frozenset({"y", "grad"}))
+        return backward_limits(made["y"], made["grad"], fmt, model, is_logarithm=self.is_logarithm, strict=strict)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         return self.by_torch(self.make(x, frozenset({"y", "grad"})))
@@ -219,6 +229,7 @@ def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
         with_named=lambda operation, named: _operation(operation.name, operation.scale_text, named),
         scale=of_rows_.scale,
         scale_text=unit,
+        on_device=of_rows_.on_device,
     )
 
 
