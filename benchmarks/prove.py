@@ -98,6 +98,7 @@ STEPS = (
         560,
     ),
     Step("sources", "python benchmarks/source_tables.py . --seconds 0.25", 250),
+    Step("attention", "python benchmarks/attention.py --heads 64 --length 4096 --head-dim 128", 120),
     Step("ncu", "python benchmarks/ncu_agreement.py --output ncu-agreement.json", 90),
 )
 
