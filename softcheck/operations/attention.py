@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1 << 20
 """Scores of the heads that the oracle takes at once."""
-WIDEST = 1024
+WIDEST = 640
 """Keys of the longest head that is judged: an output has queries times keys scores behind it."""
 
 
