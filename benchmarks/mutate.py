@@ -1,15 +1,20 @@
 """Mutation testing: right variants with one small change each, and how many of the mutants the default check kills.
 
     python benchmarks/mutate.py --output FOLDER [--device auto] [--parallel N] [--limit N] [--seed S] [--seconds S]
-                                [--dtypes NAME ...] [--only SOURCE ...] [--again FILE] [--list] [--no-peers]
+                                [--dtypes NAME ...] [--only SOURCE ...] [--again FILE | --names NAME ...]
+                                [--probes together|apart|all] [--list] [--no-peers]
+                                [--gpus all|0,2] [--scheduler ADDRESS|FILE] [--workers N]
 
 Mutants go to FOLDER/mutants, a file each, and mutants.json lists them. Every mutant gets a worker of its own and a check
 whose steps come cheapest first: a case of each family, the probes' most telling trials, the other cases, the probes whole.
 It ends at the first finding. Findings that the original's declaration explains do not count; an original in which anything
 is found has its mutants left out, and is named. ``--limit`` draws as many mutants by ``--seed``; ``--list`` only writes them.
-``--again`` runs those that an earlier score.json lists as not killed, and takes the others' fates from there.
+``--again`` runs those that an earlier score.json lists as not killed, and takes the others' fates from there; ``--names`` runs these
+alone, without their originals, and ``--probes apart`` none of the cases and probes that can share the device.
 
-Probes that need the device to themselves run on the survivors, one at a time. The score goes to score.json and score.md,
+``--gpus`` and the like spread mutants over a cluster, ``--parallel`` of them at once over all its devices.
+
+Probes that need the device to themselves run on the survivors, one at a time on each device. The score goes to score.json and score.md,
 with the survivors as differences: a person has to tell those that compute the same from those that got away. Beside it stand
 the judges that others use. Exits 1 where nothing was killed or an original was accused.
 """
@@ -17,14 +22,16 @@ the judges that others use. Exits 1 where nothing was killed or an original was 
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
+import queue
 import random
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -35,6 +42,7 @@ from peer_judges import JUDGES, judge_all
 
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
+from softcheck.cli.clusters import ClusterChoice, opened
 from softcheck.errors import SoftcheckError
 from softcheck.run.session import CaseMeasurement, Session
 
@@ -130,8 +138,10 @@ class _Trial:
     def run(self, cases: list[Case], probes: tuple[str, ...]) -> None:
         """Makes the check's steps until one finds something; a check that itself fails counts as cut off."""
         begun = time.monotonic()
-        session = Session(self.options.device, jobs=1, seconds_per_call=self.options.seconds)
+        devices = self.options.places.get()
+        session = None
         try:
+            session = Session(self.options.device, jobs=1, seconds_per_call=self.options.seconds, devices=devices)
             for shown in self._steps(session, cases, probes):
                 if shown:
                     self.fate.state = "killed"
@@ -143,7 +153,9 @@ class _Trial:
         except SoftcheckError as error:
             self.fate.state, self.fate.by = "cut off", str(error)
         finally:
-            session.close()
+            if session is not None:
+                session.close()
+            self.options.places.put(devices)
             self.fate.seconds += time.monotonic() - begun
 
     def _steps(self, session: Session, cases: list[Case], probes: tuple[str, ...]) -> Iterator[list[Shown]]:
@@ -185,15 +197,48 @@ def run_all(fates: list[Fate], folder: Path, options: argparse.Namespace) -> Non
             done[fate.state] += 1
             _say(f"{sum(done.values())}/{len(fates)} {fate.name}: {fate.state} after {fate.seconds:.1f} s {fate.by}")
 
-    with concurrent.futures.ThreadPoolExecutor(options.parallel) as pool:
+    count = options.devices.places if options.devices else 1
+    with (
+        _places(options, -(-options.parallel // count)),
+        concurrent.futures.ThreadPoolExecutor(options.parallel) as pool,
+    ):
         list(pool.map(one, fates))
+
+
+@contextlib.contextmanager
+def _places(options: argparse.Namespace, each: int) -> Iterator[None]:
+    """Has ``options.places`` hand out every device ``each`` times at once; None stands for this machine's."""
+    cluster = options.devices
+    options.places = queue.SimpleQueue()
+    for _ in range(each):
+        for place in range(cluster.places if cluster else 1):
+            options.places.put(cluster.at(place) if cluster else None)
+    yield
 
 
 def run_apart(fates: list[Fate], folder: Path, options: argparse.Namespace) -> None:
     """Runs the probes that need the device to themselves on each survivor."""
-    for fate in fates:
-        if fate.state == "survived":
-            _Trial(fate, folder / f"{fate.name}.py", options).run([], APART)
+    survivors = [fate for fate in fates if fate.state == "survived"]
+
+    def one(fate: Fate) -> None:
+        _Trial(fate, folder / f"{fate.name}.py", options).run([], APART)
+
+    with (
+        _places(options, 1),
+        concurrent.futures.ThreadPoolExecutor(options.devices.places if options.devices else 1) as pool,
+    ):
+        list(pool.map(one, survivors))
+
+
+def run_probes_of(
+    fates: list[Fate], folder: Path, options: argparse.Namespace, between: Callable[[], object] = lambda: None
+) -> None:
+    """Runs what ``--probes`` asks for; ``between`` the two parts whatever is given."""
+    if options.probes != "apart":
+        run_all(fates, folder, options)
+        between()
+    if options.probes != "together":
+        run_apart(fates, folder, options)
 
 
 def judged_by_peers(fates: list[Fate], folder: Path, options: argparse.Namespace) -> dict[str, int]:
@@ -220,6 +265,11 @@ def _drawn(made: dict[str, list[Mutant]], accused: set[str], options: argparse.N
         known = [Fate(**fate) for fate in json.loads(options.again.read_text(encoding="utf-8"))["fates"]]
         return [fate if fate.state == "killed" else Fate(fate.name, fate.source) for fate in known]
     pairs = [(one.name, name) for name, found in made.items() if name not in accused for one in found]
+    if options.names:
+        unknown = sorted(set(options.names) - {name for name, _ in pairs})
+        if unknown:
+            raise SystemExit(f"no mutants {', '.join(unknown)}; --list writes all names")
+        pairs = [pair for pair in pairs if pair[0] in options.names]
     if options.limit is not None and options.limit < len(pairs):
         drawn = random.Random(options.seed).sample(range(len(pairs)), options.limit)  # noqa: S311 - no secret
         pairs = [pairs[index] for index in sorted(drawn)]
@@ -289,8 +339,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dtypes", nargs="*", default=["float16", "float32"])
     parser.add_argument("--only", nargs="*", default=[], choices=sorted(sources()), metavar="SOURCE")
     parser.add_argument("--again", type=Path, metavar="FILE", help="a score.json whose survivors are to run again")
+    parser.add_argument("--names", nargs="*", default=[], metavar="MUTANT", help="mutants to run, without originals")
+    parser.add_argument("--probes", choices=("together", "apart", "all"), default="all")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--gpus", metavar="all|0,2", help="one Dask worker for each of these GPUs")
+    parser.add_argument("--scheduler", metavar="ADDRESS|FILE", help="the Dask cluster of this scheduler")
+    parser.add_argument("--workers", type=int, metavar="N", help="so many Dask workers without a GPU")
     parser.add_argument("--output", type=Path, required=True)
     return parser.parse_args()
 
@@ -298,8 +353,15 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Make mutants, run them, print and save."""
     options = _options()
+    choice = ClusterChoice(gpus=options.gpus, scheduler=options.scheduler, workers=options.workers)
+    with opened(choice, (), options.parallel) as options.devices:
+        options.device = choice.device(options.device)
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     if not options.list:
-        session = Session(options.device, jobs=1)
+        session = Session(options.device, jobs=1, devices=options.devices)
         options.device = session.ready.backend
         session.close()
     folder = options.output / "mutants"
@@ -313,9 +375,8 @@ def main() -> int:
     _say(f"{len(rows)} mutants of {len(made)} sources in {folder}")
     if options.list:
         return 0
-    originals = [Fate(name, name) for name in made]
-    run_all(originals, folder, options)
-    run_apart(originals, folder, options)
+    originals = [] if options.names else [Fate(name, name) for name in made]
+    run_probes_of(originals, folder, options)
     accused = [fate for fate in originals if fate.state not in {"survived", "cut off"}]
     fates = _drawn(made, {fate.name for fate in accused}, options)
     diffs = {one.name: one.diff for found in made.values() for one in found}
@@ -333,9 +394,7 @@ def main() -> int:
         return text
 
     left = [fate for fate in fates if fate.state != "killed"]
-    run_all(left, folder, options)
-    save({})
-    run_apart(left, folder, options)
+    run_probes_of(left, folder, options, lambda: save({}))
     text = save({})
     if not options.no_peers:
         counted = [fate for fate in fates if fate.state != "failed to import"]

@@ -1,7 +1,7 @@
 """The score on the planted kernels: the whole default check on every one, and the judges that others use beside it.
 
     python benchmarks/planted_score.py [--device auto] [--parallel N] [--whole] [--only NAME ...] [--seconds S]
-                                       [--no-peers] [--folder FOLDER] [--output FOLDER]
+                                       [--no-peers] [--stages] [--folder FOLDER ...] [--output FOLDER]
 
 Every kernel gets a worker process of its own and runs the built-in corpora, largest cases first, and then every probe, as
 ``softcheck report`` does. A wrong kernel is caught by the first finding of a kind that its file expects, and its check ends
@@ -9,7 +9,8 @@ there unless ``--whole`` is given (the first finding of any kind, which may come
 themselves run last, one kernel at a time, on the right kernels and on the wrong ones not caught by then. ``--seconds``
 limits each kernel's check; one that was cut off says so. The files are written anew after every kernel, so that a run that
 is ended early leaves what it has. Kernels that can't show their bug on this device are left out, and
-counted. Exits 1 where a wrong kernel was not caught or a right one accused.
+counted. ``--stages`` tells which stages catch a wrong kernel: the cases or, where no case does, each probe by its quick trials, and by
+all of its trials where no quick one does; the table then says what only one probe catches. Exits 1 where a wrong kernel was not caught or a right one accused.
 """
 # ruff: noqa: INP001 - a script, not a package
 
@@ -61,6 +62,8 @@ class Score:
     probes: int = 0
     seconds: float = 0.0
     cut_off: bool = False
+    stages: tuple[str, ...] = ()
+    """With ``--stages``: "cases" if a case shows an expected kind; else each probe that does."""
     is_checked: bool = False
     """True if the kernel's check came to its end."""
     error: str | None = None
@@ -119,14 +122,37 @@ class _Check:
             self.score.cases += 1
             self._note(one for one in shown if one.violation.refusal is None or not self.score.is_right)
             if self._ends():
-                return
-        self._note(refusals_without_limit(results, dtypes) if self.score.is_right else limits(results, dtypes))
+                break
+        else:
+            self._note(refusals_without_limit(results, dtypes) if self.score.is_right else limits(results, dtypes))
+        if self.score.is_done and cases:
+            self.score.stages = ("cases",)
         if self._ends():
+            return
+        if self.options.stages and not self.score.is_right:
+            self._run_stages(session, probes)
             return
         for shown in run_probes(session, spec, dtypes, probes):
             self.score.probes += 1
             self._note(shown)
             if self._ends():
+                return
+
+    def _run_stages(self, session: Session, probes: tuple[str, ...]) -> None:
+        """Runs every probe by itself; by its quick trials, and by all if these show nothing in any probe."""
+        for quick in (True, False):
+            for probe in probes:
+                kinds = set()
+                for shown in run_probes(session, self.planted.spec, self.planted.dtypes, (probe,), quick=quick):
+                    self.score.probes += 1
+                    self._note(shown)
+                    kinds |= {str(one.violation.kind) for one in shown}
+                if kinds & set(self.score.expected):
+                    self.score.stages = (*self.score.stages, probe)
+                self.score.cut_off = time.monotonic() - self.begun > self.options.seconds
+                if self.score.cut_off:
+                    return
+            if self.score.stages:
                 return
 
     def _note(self, found: Iterable[Shown]) -> None:
@@ -216,6 +242,7 @@ def markdown(scores: list[Score], peers: dict[str, dict[str, bool]], ready: Read
         passed = ", ".join(judge for judge in JUDGES if peers.get(score.name, {}).get(judge)) or "-"
         by = score.caught_by or _verdict(score)
         lines.append(f"| {score.name} | {expected} | {by} | {first} | {caught} | {passed} |")
+    lines += _stages(scores)
     bad = [score for score in scores if not score.is_good]
     if bad:
         lines += ["", "## Missed and accused", ""]
@@ -225,6 +252,26 @@ def markdown(scores: list[Score], peers: dict[str, dict[str, bool]], ready: Read
     if left_out:
         lines += ["", f"{left_out} kernels can't show their bug on this device and were left out."]
     return "\n".join(lines) + "\n"
+
+
+def _stages(scores: list[Score]) -> list[str]:
+    """The wrong kernels that each stage catches, and those that no other does; nothing without ``--stages``."""
+    caught = [score for score in scores if score.stages]
+    if all(score.stages == ("cases",) for score in caught):
+        return []
+    found = [
+        "",
+        "## By stage",
+        "",
+        f"The cases catch {sum(score.stages == ('cases',) for score in caught)}. Of the others:",
+        "",
+    ]
+    found += ["| probe | caught | by it alone | the latter |", "|---|---|---|---|"]
+    for probe in (*TOGETHER, *APART):
+        by_it = [score for score in caught if probe in score.stages]
+        alone = [score.name for score in by_it if score.stages == (probe,)]
+        found.append(f"| {probe} | {len(by_it)} | {len(alone)} | {', '.join(alone) or '-'} |")
+    return found
 
 
 def _after(seconds: float | None) -> str:
@@ -250,7 +297,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--parallel", type=int, default=max(1, min(12, (os.cpu_count() or 2) // 2)))
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="holds bugs/ and controls/")
+    parser.add_argument("--stages", action="store_true")
+    parser.add_argument("--folder", type=Path, nargs="+", default=[FOLDER], help="each holds bugs/ and controls/")
     parser.add_argument("--seconds", type=float, default=240.0)
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--output", type=Path)
@@ -265,7 +313,8 @@ def main() -> int:
     session.close()
     planted = [
         one
-        for one in (*bugs(options.folder), *controls(options.folder))
+        for folder in options.folder
+        for one in (*bugs(folder), *controls(folder))
         if not options.only or one.name in options.only
     ]
     chosen = [one for one in planted if ready.backend in one.backends]

@@ -1,6 +1,6 @@
 """Reading corpora: folders of JSON Lines files, one case per line, decoded strictly and without running anything."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,24 +51,21 @@ def builtin_root() -> Path:
 
 
 def builtin_names() -> list[str]:
-    """Names of the corpora of all operations that come with softcheck: folders in ``builtin_root()``."""
-    return sorted({entry.name for entry in builtin_root().iterdir() if entry.is_dir()} - set(operation_corpora()))
+    """Names of the corpora that come with softcheck: the folders in ``builtin_root()``."""
+    return sorted(entry.name for entry in builtin_root().iterdir() if entry.is_dir())
 
 
-def operation_corpora() -> list[str]:
-    """Names of the corpora of single operations, which are the operations' names."""
-    return [name for name in OPERATIONS if (builtin_root() / name).is_dir()]
+def default_corpora(*, of_operations: bool = True) -> list[str]:
+    """Corpora that run if none is named: the built-in ones, and the working folder's ``corpora/regressions``.
 
-
-def default_corpora(operations: Collection[str] = ()) -> list[str]:
-    """Corpora that run if none is named: the built-in ones, those of some operations, and the working folder's regressions.
-
-    Nothing else below ``corpora`` is read unasked: a project may keep files of its own in a folder of that name.
+    Those named after an operation can be left out. Nothing else below ``corpora`` is read unasked: a project may keep files of
+    its own in a folder of that name.
     """
-    own, others = Path("corpora") / "regressions", [name for name in operation_corpora() if name in operations]
+    names = [name for name in builtin_names() if of_operations or name not in OPERATIONS]
+    own = Path("corpora") / "regressions"
     if own.is_dir() and own.resolve().parent != builtin_root() and any(own.rglob("*.jsonl")):
-        return [*builtin_names(), *others, f"./{own}"]
-    return [*builtin_names(), *others]
+        return [*names, f"./{own}"]
+    return names
 
 
 def encode_case(case: Case) -> bytes:
@@ -99,12 +96,12 @@ def corpus_files(name_or_path: str | Path) -> list[Path]:
     """
     text = str(name_or_path)
     is_name = isinstance(name_or_path, str) and "/" not in text
-    if is_name and text in (*builtin_names(), *operation_corpora()):
+    if is_name and text in builtin_names():
         path = builtin_root() / text
     else:
         path = Path(name_or_path)
         if not path.exists():
-            names = [*builtin_names(), *operation_corpora()]
+            names = builtin_names()
             hint = near_matches(text, names) if is_name else f"built-in corpora: {', '.join(names)}"
             raise UsageError(f"no corpus {text!r}: neither a built-in name nor a file or folder; {hint}")
     return _files_below(path) if path.is_dir() else [_regular(path)]

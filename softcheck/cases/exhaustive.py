@@ -3,7 +3,9 @@
 A domain numbers its rows, so that any part of it can be made on its own, on the host or on a device.
 """
 
-from typing import Literal
+import math
+from collections.abc import Callable
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -11,14 +13,15 @@ import numpy as np
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FORMATS, Bits, Format
 from softcheck.errors import UsageError
 
-Kind = Literal["rows", "lattice", "differences"]
+Kind = Literal["rows", "ascending", "lattice", "differences"]
 
 
 class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A numbered set of rows of one format.
 
     ``rows``: every row of ``columns`` bit patterns; row i holds the base-2^width digits of i, the first column the
-    highest. ``lattice``: the same over the patterns that ``lattice_patterns`` picks. ``differences``: rows (0, -d) and
+    highest. ``ascending``: the rows among them whose patterns do not fall from column to column, so that each row stands for all
+    orders of its elements; ``ascending_patterns`` numbers them. ``lattice``: the same as ``rows`` over the patterns that ``lattice_patterns`` picks. ``differences``: rows (0, -d) and
     (d, 0) in turn for every d >= 0, infinity included, in the order of their bits.
     """
 
@@ -45,6 +48,10 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         fmt = self.format
         if self.kind == "differences":
             return _differences(start, count, fmt)
+        if self.kind == "ascending":
+            index = np.arange(start, start + count, dtype=np.int64)
+            columns = ascending_patterns(index, self.columns, lambda numbers: numbers.astype(np.int64))
+            return np.stack(columns, axis=1).astype(fmt.storage)
         patterns = lattice_patterns(fmt) if self.kind == "lattice" else None
         base = 2**fmt.width if patterns is None else len(patterns)
         index = np.arange(start, start + count, dtype=np.int64)
@@ -56,6 +63,8 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """The set in a few words."""
         if self.kind == "rows":
             what = f"every row of {self.columns} {self.dtype} patterns"
+        elif self.kind == "ascending":
+            what = f"every row of {self.columns} ascending {self.dtype} patterns"
         elif self.kind == "differences":
             what = f"rows (0, -d) and (d, 0) for every {self.dtype} d >= 0"
         else:
@@ -65,12 +74,18 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 def domain(
-    dtype: str, columns: int, *, differences: bool = False, first: int | None = None, lattice: bool = False
+    dtype: str,
+    columns: int,
+    *,
+    differences: bool = False,
+    first: int | None = None,
+    lattice: bool = False,
+    ascending: bool = False,
 ) -> Domain:
     """The domain that a request names.
 
-    Raises UsageError where it is larger than 2^32 rows and neither a slice nor a sub-lattice is asked for, and for
-    differences of anything but float32 with two columns.
+    Raises UsageError for a format of more than 16 bits but for differences, and for differences of anything but float32 with two
+    columns.
     """
     fmt = FORMATS[dtype]
     if differences:
@@ -83,11 +98,10 @@ def domain(
     if lattice:
         total = len(lattice_patterns(fmt)) ** columns
         return Domain(kind="lattice", dtype=dtype, columns=columns, total=total, first=_slice(total, first))
+    if ascending:
+        total = math.comb(2**fmt.width + columns - 1, columns)
+        return Domain(kind="ascending", dtype=dtype, columns=columns, total=total, first=_slice(total, first))
     total = 2 ** (fmt.width * columns)
-    if columns > 2 and first is None:
-        raise UsageError(
-            f"{columns} columns make 2^{fmt.width * columns} rows; judge a slice of them with --sample-first N"
-        )
     return Domain(kind="rows", dtype=dtype, columns=columns, total=total, first=_slice(total, first))
 
 
@@ -103,6 +117,36 @@ def lattice_patterns(fmt: Format) -> Bits:
     magnitudes |= {fmt.exponent_mask, fmt.exponent_mask - 1, fmt.exponent_mask | (1 << (fmt.precision - 2))}
     sign = 1 << (fmt.width - 1)
     return np.array(sorted({m | s for m in magnitudes for s in (0, sign)}), dtype=fmt.storage)
+
+
+def ascending_patterns(index: Any, columns: int, to_integers: Callable[[Any], Any]) -> list[Any]:
+    """The patterns of ascending rows by their numbers, one array of numbers for each of at most three columns.
+
+    ``index`` is an array of numpy or a tensor of torch, of 64-bit integers below 2^53, and ``to_integers`` cuts its floats to them.
+    The rows p <= q <= r stand in the combinatorial number system: row number C(r + 2, 3) + C(q + 1, 2) + p. Each digit is the
+    largest whose binomial coefficient is at most the rest: found by a root in float64, and mended by integers.
+    """
+    found = []
+    rest = index
+    for size in range(columns, 1, -1):
+        factor = math.factorial(size)
+        digit = to_integers((factor * rest + 0.0) ** (1.0 / size))
+        # The root is off by less than one for size 2 and 3, and rounding by less than one more.
+        for step in (1, 1, 1):
+            digit = digit + step * (_coefficient(digit + step, size) <= rest)
+        for _ in range(3):
+            digit = digit - 1 * (_coefficient(digit, size) > rest)
+        rest = rest - _coefficient(digit, size)
+        found.append(digit - (size - 1))
+    return [rest, *reversed(found)]
+
+
+def _coefficient(numbers: Any, size: int) -> Any:
+    """C(n, size) of integers."""
+    product = numbers
+    for k in range(1, size):
+        product = product * (numbers - k)
+    return product // math.factorial(size)
 
 
 _LATTICE_STEP = {"float16": 1, "bfloat16": 8}
@@ -152,8 +196,3 @@ def _slice(total: int, first: int | None) -> int:
     if first is not None and first < 1:
         raise UsageError(f"--sample-first {first}: expected at least 1 row")
     return total if first is None else min(first, total)
-
-
-def chunks(judged: Domain, size: int) -> list[tuple[int, int]]:
-    """The domain cut into runs of at most ``size`` rows: first row and number of rows of each."""
-    return [(start, min(size, judged.first - start)) for start in range(0, judged.first, size)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import click
 
 from softcheck.cli import progress
+from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
 from softcheck.cli.options import INTERRUPTED, format_option, output_option, variant_options
 from softcheck.cli.seeding import seed_option
@@ -47,6 +48,7 @@ def _shapes(_context: click.Context, _option: click.Parameter, value: str | None
 @click.option(
     "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per step."
 )
+@cluster_options
 @click.option("--profile", is_flag=True, help="Launch one VARIANT on one shape exactly once, for a profiler.")
 @format_option(SPEED_FORMATS)
 @output_option
@@ -60,6 +62,7 @@ def command(
     seconds: float,
     seed: int,
     time_limit: float,
+    cluster: ClusterChoice,
     profile: bool,
     output_format: str,
     output: str,
@@ -83,8 +86,9 @@ def command(
         seed=seed,
         seconds_per_call=time_limit,
     )
-    with progress.shown() as events:
-        run = bench(options, events)
+    cluster.device("cuda")
+    with opened(cluster, options.variants) as devices, progress.shown() as events:
+        run = bench(options, events, devices)
     report = speed_report(run, against, command_line())
     write(render_speed(report, output_format), output)
     step_summary.add(lambda: render_speed(report, "markdown"))

@@ -1,14 +1,19 @@
-"""``softcheck exhaust``: judge every input of one or two columns, or the first ones of three."""
+"""``softcheck exhaust``: judge every input of one, two or three columns."""
 
 import contextlib
+import math
 import re
 import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import click
 
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
+from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import device_option, format_option, output_option, variant_options
 from softcheck.errors import UsageError
@@ -18,14 +23,17 @@ from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build, row_command
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.output import check_writable, display_of, write
-from softcheck.run.exhaust import ROWS_AT_ONCE, Exhausted, ExhaustHeader, Parts, exhaust
+from softcheck.run.any_order import show_any_order
+from softcheck.run.exhaust import Exhausted, ExhaustHeader, Parts, exhaust, rows_of_a_part
 from softcheck.run.fingerprint import fingerprints
 from softcheck.run.first_look import Look, look
+from softcheck.run.model import Events
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 
 _FOLDER = Path(".softcheck")
+_MOST_WITHOUT_A_GPU = 2**32
 
 
 @click.command("exhaust", cls=ConfiguredCommand)
@@ -35,10 +43,16 @@ _FOLDER = Path(".softcheck")
 )
 @click.option("--columns", type=click.IntRange(1, 3), default=1, show_default=True)
 @click.option("--differences", is_flag=True, help="float32: rows (0, -d) and (d, 0) for every d >= 0.")
+@click.option(
+    "--any-order",
+    is_flag=True,
+    help="Judge each row in one order of its elements, if a sample shows that the order does not count.",
+)
 @click.option("--sample-first", type=click.IntRange(min=1), metavar="N", help="Judge the first N rows only.")
 @click.option("--resume", is_flag=True, help="Go on where an interrupted run of the same kind stopped.")
 @click.option("--journal", type=click.Path(path_type=Path), help="Where parts are kept; below .softcheck if left out.")
 @device_option
+@cluster_options
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
 @format_option(FORMATS)
 @output_option
@@ -48,15 +62,17 @@ def command(
     dtype: str,
     columns: int,
     differences: bool,
+    any_order: bool,
     sample_first: int | None,
     resume: bool,
     journal: Path | None,
     device: DeviceChoice,
+    cluster: ClusterChoice,
     jobs: int | None,
     output_format: str,
     output: str,
 ) -> None:
-    """Judge every row of one column, or of two, in a 16-bit format; the maximum found is then the maximum there is.
+    """Judge every row of one to three columns in a 16-bit format; the maximum found is then the maximum there is.
 
     One column shows what becomes of NaN, infinities and masks; any finite logit gives 1, so what rounds or reads lanes
     beyond the row shows in pairs.
@@ -71,12 +87,25 @@ def command(
     check_writable(output)
     if journal is not None and len(names) > 1:
         raise UsageError("--journal is for one variant; leave it out and each gets its own below .softcheck")
+    if differences and any_order:
+        raise UsageError("--differences are rows of their own; leave --any-order out")
+    device = cluster.device(device)
     domain(dtype, columns, differences=differences, first=sample_first)
-    with contextlib.closing(Session(device, jobs=jobs)) as session:
-        lattice = columns > 1 and not differences and session.ready.backend == "interpreter"
-        judged = domain(dtype, columns, differences=differences, first=sample_first, lattice=lattice)
-        notes = [f"{judged.describe()}; a GPU judges every pair"] if lattice else []
-        results = [_one(session, name, judged, journal, resume=resume) for name in names]
+    with (
+        opened(cluster, names, jobs) as devices,
+        contextlib.closing(Session(device, jobs=jobs, devices=devices)) as session,
+    ):
+        lattice = columns > 1 and not (differences or any_order) and session.ready.backend == "interpreter"
+        judged = domain(
+            dtype, columns, differences=differences, first=sample_first, lattice=lattice, ascending=any_order
+        )
+        if any_order and session.ready.backend == "interpreter" and judged.first > _MOST_WITHOUT_A_GPU:
+            raise UsageError(
+                f"--any-order: {judged.first:,} rows need a GPU; judge the first ones with --sample-first N, or leave --any-order "
+                "out for a sub-lattice"
+            )
+        notes = [f"{judged.describe()}; a GPU judges every row"] if lattice else []
+        results = [_one(session, name, judged, journal, notes, resume=resume) for name in names]
     notes += [
         _projection(result)
         for result in results
@@ -88,7 +117,9 @@ def command(
     sys.exit(exit_code(report))
 
 
-def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resume: bool) -> Exhausted:
+def _one(
+    session: Session, name: str, judged: Domain, path: Path | None, notes: list[str], *, resume: bool
+) -> Exhausted:
     declaration = session.load(name)
     if isinstance(declaration, str):
         raise UsageError(f"{name}: {declaration}")
@@ -96,6 +127,8 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
         raise UsageError(f"{name} declares {', '.join(declaration.dtypes)}, not {judged.dtype}")
     if (limit := declaration.column_limit(judged.dtype)) is not None and judged.columns > limit:
         return _nothing(name, declaration, judged, f"it declares max_columns={limit}")
+    if judged.kind == "ascending":
+        notes.append(show_any_order(session, name, declaration, judged.dtype, judged.columns))
     ready = session.ready
     header = ExhaustHeader(
         variant=name,
@@ -103,7 +136,7 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
         device=ready.device,
         torch=ready.torch,
         triton=ready.triton,
-        rows_at_once=ROWS_AT_ONCE[ready.backend],
+        rows_at_once=rows_of_a_part(judged, ready.backend),
         sources=fingerprints([name]),
     )
     kept = Parts(path or _default_journal(name, judged), header, resume=resume)
@@ -113,16 +146,16 @@ def _one(session: Session, name: str, judged: Domain, path: Path | None, *, resu
         if refusal is not None:
             found = _nothing(name, declaration, judged, refusal.words)
         else:
-            _tell(session, declaration, judged, first, judged.first - sum(m.rows for m in kept.measured.values()))
+            _tell(session, declaration, judged, first, judged.first - kept.finished.rows)
             with progress.shown() as events:
-                events.stage(f"{name}, {judged.describe()}")
-                found = exhaust(session, name, declaration, judged, kept, progress=events.progress)
-            refusal = first.refusal(list(kept.measured.values()))
+                foretell = _foretelling(events, f"{name}, {judged.describe()}")
+                found = exhaust(session, name, declaration, judged, kept, progress=foretell)
+            refusal = first.refusal(kept.measurements())
             if refusal is not None:
                 found = _nothing(name, declaration, judged, refusal.words)
     except KeyboardInterrupt:
         click.echo(
-            f"softcheck: interrupted; go on with --resume ({len(kept.measured)} parts are in {kept.path})", err=True
+            f"softcheck: interrupted; go on with --resume ({kept.finished.rows:,} rows are in {kept.path})", err=True
         )
         session.close()
         sys.exit(130)
@@ -157,6 +190,31 @@ def _tell(session: Session, declaration: Declaration, judged: Domain, first: Loo
     click.echo(
         f"softcheck: {name} {judged.dtype}: {verdict} so far, on {len(first.rows)} telling rows{time_left}", err=True
     )
+
+
+def _foretelling(events: Events, name: str) -> Callable[[int, int], None]:
+    """A callback that shows the progress, and from the second part on the rate and the time that is left."""
+    events.stage(name)
+    first: tuple[float, int] | None = None
+    told = -math.inf
+
+    def show(done: int, total: int) -> None:
+        nonlocal first, told
+        now = time.monotonic()
+        if first is None or first[1] == 0:
+            # In the first part a GPU compiles and loads.
+            first = now, done
+        elif done > first[1] and now > told + _TELL_SECONDS:
+            told = now
+            rate = (done - first[1]) / max(now - first[0], 1e-9)
+            left = timedelta(seconds=round((total - done) / rate))
+            events.stage(f"{name}: {done / total:.2%} done, {rate:.3g} rows/s, {left} left")
+        events.progress(done, total)
+
+    return show
+
+
+_TELL_SECONDS = 5.0
 
 
 def _default_journal(name: str, judged: Domain) -> Path:

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -13,12 +12,12 @@ from softcheck.cases.check import refuse_changed
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
+from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.compare import limit_options
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
 from softcheck.cli.options import INTERRUPTED, device_option, output_option, save_case, variant_options
 from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError, near_matches
-from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.registry import PROBES, check_name
 from softcheck.report import step_summary
 from softcheck.report.build import build, command_line, exit_code
@@ -36,7 +35,6 @@ from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.process import DeviceChoice, can_check_heap
 from softcheck.run.regression import named
 from softcheck.run.widths import COMPILE_SECONDS
-from softcheck.variants.registry import operation_named
 
 
 def _format(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -73,6 +71,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     help="Judge every pair of 16-bit patterns too, on a GPU; left out, only beside the whole corpus.",
 )
 @device_option
+@cluster_options
 @click.option(
     "--generate", type=click.IntRange(min=0), default=0, metavar="N", help="Also judge N generated cases each."
 )
@@ -166,6 +165,7 @@ def command(
     quick: bool,
     exhaustive: bool | None,
     device: DeviceChoice,
+    cluster: ClusterChoice,
     generate: int,
     save: bool,
     seed: int,
@@ -193,14 +193,17 @@ def command(
     Without a GPU the kernels run under Triton's interpreter: their logic is checked, not the GPU's arithmetic.
     """
     check_writable(output)
-    if not check_heap:
+    device = cluster.device(device)
+    if cluster.is_wanted and in_order:
+        raise UsageError("--in-order runs all calls in one process; leave out --gpus, --scheduler and --workers")
+    if not (check_heap or cluster.is_wanted):
         forking.prepare(device)
     before = None if baseline is None else load_any(baseline)
     dtypes = dtype or tuple(DTYPES)
     with_cases, probes = _stages(probe, no_probes=no_probes)
     cases = (
         select(
-            load(corpus or default_corpora(_operations(names, every=bool(globs or family)))),
+            load(corpus or default_corpora()),
             dtypes=dtypes,
             globs=globs,
             families=family,
@@ -238,8 +241,8 @@ def command(
     )
     keeping = resuming.keeping(click.get_current_context(), journal, resume)
     resuming.announce(keeping)
-    with progress.shown(corpus) as events:
-        run = check(options, events, keeping)
+    with opened(cluster, names, jobs) as devices, progress.shown(corpus) as events:
+        run = check(options, events, keeping, devices)
         report = build(run, command=command_line(), corpora=corpus)
         if (output_format == "html" if trace is None else trace) and run.is_complete:
             report = with_traces(report, cases, events, corpus)
@@ -283,11 +286,6 @@ def _is_worse(comparison: Comparison, output_format: str) -> bool:
     click.echo(drawn, err=True, nl=False)
     step_summary.add(lambda: COMPARISON_FORMATS["markdown"](comparison))
     return bool(comparison.regressions)
-
-
-def _operations(names: Sequence[str], *, every: bool) -> frozenset[str]:
-    """Operations whose own cases may be meant: all, or those that the variants' names tell without loading them."""
-    return frozenset(OPERATIONS) if every else frozenset(filter(None, map(operation_named, names)))
 
 
 def _stages(probe: tuple[str, ...], *, no_probes: bool) -> tuple[bool, tuple[str, ...]]:

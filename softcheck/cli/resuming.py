@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from softcheck.cli.clusters import OPTIONS
 from softcheck.cli.config import checked
 from softcheck.errors import UsageError
 from softcheck.run.journal import read_header
@@ -29,6 +30,7 @@ _NOT_KEPT = (
     "call",
     "declare",
     "operation",
+    *OPTIONS,
 )
 """Options on which no figure depends."""
 

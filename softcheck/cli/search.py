@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from softcheck.cli import progress
+from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
 from softcheck.cli.options import (
     INTERRUPTED,
@@ -21,6 +22,7 @@ from softcheck.cli.options import (
     variant_options,
 )
 from softcheck.cli.seeding import seed_option
+from softcheck.errors import SoftcheckError
 from softcheck.report import step_summary
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.formats import FORMATS, render
@@ -29,6 +31,7 @@ from softcheck.report.output import check_writable, display_of, write
 from softcheck.report.search import TAG, build, kept, origin
 from softcheck.run.interruption import Interruption
 from softcheck.run.model import Events
+from softcheck.run.pool import Job, Lane, spread
 from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import Searching, SearchOptions
 from softcheck.run.regression import named
@@ -68,6 +71,7 @@ _TARGET = Path("corpora") / "regressions" / "search.jsonl"
 @click.option("--shrink/--no-shrink", default=True, help="Look for a smaller input that is nearly as bad.")
 @click.option("--save", is_flag=True, help="Add what was found to ./corpora/regressions.")
 @device_option
+@cluster_options
 @click.option(
     "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per call."
 )
@@ -86,6 +90,7 @@ def command(
     shrink: bool,
     save: bool,
     device: DeviceChoice,
+    cluster: ClusterChoice,
     time_limit: float,
     output_format: str,
     output: str,
@@ -95,36 +100,50 @@ def command(
     The figures are lower bounds: another search may find worse rows. Ctrl-C ends the search and reports what it has found.
     """
     check_writable(output)
+    device = cluster.device(device)
     interruption = Interruption("\nsoftcheck: ending after this round; Ctrl-C again ends at once\n")
-    outcomes: list[SearchOutcome] = []
-    refused: dict[tuple[str, str], str] = {}
+    found: dict[str, SearchOutcome | str] = {}
+
+    def job(session: Session, name: str, events: Events) -> Job[tuple[str, SearchOutcome | str]]:
+        options = SearchOptions(
+            variant=name,
+            dtype=dtype,
+            columns=columns,
+            objective=objective,
+            seconds=_SECONDS if seconds is None and rounds is None else seconds,
+            rounds=rounds,
+            rows=rows,
+            seed=seed,
+            shrinks=shrink,
+        )
+
+        def work(emit: Callable[[tuple[str, SearchOutcome | str]], None]) -> None:
+            if interruption.is_set:
+                return
+            with session.on_one_device() as own:
+                declaration = own.load(name, (dtype,))
+                if isinstance(declaration, str):
+                    emit((name, declaration))
+                else:
+                    emit((name, search(own, options, declaration, _watching(events, options), interruption)))
+
+        return Job(name, work)
+
     with (
-        contextlib.closing(Session(device, jobs=1, seconds_per_call=time_limit)) as session,
+        opened(cluster, names) as devices,
+        contextlib.closing(Session(device, jobs=1, seconds_per_call=time_limit, devices=devices)) as session,
         progress.shown() as events,
         interruption.watching(),
     ):
-        for name in names:
-            if interruption.is_set:
-                break
-            declaration = session.load(name, (dtype,))
-            if isinstance(declaration, str):
-                refused[name, dtype] = declaration
-                continue
-            options = SearchOptions(
-                variant=name,
-                dtype=dtype,
-                columns=columns,
-                objective=objective,
-                seconds=_SECONDS if seconds is None and rounds is None else seconds,
-                rounds=rounds,
-                rows=rows,
-                seed=seed,
-                shrinks=shrink,
-            )
-            outcomes.append(search(session, options, declaration, _watching(events, options), interruption))
+        jobs = [job(session, name, events) for name in names]
+        errors = spread(session, [Lane(jobs, session.places)], lambda item: found.update([item]), lambda *_: None)
+    if errors:
+        raise SoftcheckError(errors[0])
+    outcomes = [one for name in names if isinstance(one := found.get(name), SearchOutcome)]
+    refused = {(name, dtype): one for name in names if isinstance(one := found.get(name), str)}
     report = build(outcomes, session.ready, command=command_line(), refused=refused)
     if interruption.is_set:
-        report = _cut_short(report, names[len(outcomes) + len(refused) :])
+        report = _cut_short(report, [name for name in names if name not in found])
     write(render(report, output_format, display_of(output)), output)
     step_summary.add(lambda: render(report, "markdown"))
     if save:

@@ -128,7 +128,7 @@ def softmax(x):
         declare="@variant(max_elements=2**31) where only offsets of 32 bits wrap",
     ),
     Kind.OUT_OF_BOUNDS_READ: Explanation(
-        meaning="what lies beside the input changes the output",
+        meaning="memory beside the input is read: it changes the output, or there is none and the read faults",
         example="""
 @triton.jit
 def kernel(y, x, stride, n, BLOCK: tl.constexpr):

@@ -18,6 +18,7 @@ _DECLARATIONS = {
 
 _SHOWS = {
     "guard_bands": Kind.OUT_OF_BOUNDS_WRITE,
+    "page_ends": Kind.OUT_OF_BOUNDS_READ,
     "unwritten": Kind.UNWRITTEN_OUTPUT,
     "neighbours": Kind.ROW_DEPENDENCE,
     "input_untouched": Kind.INPUT_MODIFIED,

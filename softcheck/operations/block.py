@@ -90,7 +90,8 @@ class Block:
     def specials(self) -> special.Specials:
         """Classes of rows and elements."""
         per_row = not self.operation.answers_logits
-        found = special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row)
+        hides = self.operation.parts is not None and not per_row
+        found = special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row, hides=hides)
         if self.operation.undefined is None:
             return found
         undefined = self.operation.undefined(self.values)

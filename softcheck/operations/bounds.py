@@ -70,6 +70,8 @@ class Model:
     """Least number of partial sums that a wide row is spread over."""
     scaling: float = 0.0
     """Error of the exponent per unit of |x| + |max x| if scaled logits are rounded before the maximum is subtracted."""
+    logit_error: float = 0.0
+    """Absolute error of each logit, as of one that was capped."""
     roundoff: float = 0.0
     """Error of one rounding to the type that differences and exponentials are computed in, and stored in."""
     products: float = 0.0
@@ -243,6 +245,7 @@ def logarithmic_errors(values: Values, probabilities: Values, constants: Model) 
     if constants.rounds_logits:
         # One fused multiply and add may leave a nonzero exponent even at the maximum, so eta_e applies to all elements.
         errors = constants.per_logit * np.abs(values) + constants.per_logit * np.abs(top) + constants.exponential
+        errors += 2 * constants.logit_error
         if not constants.prescaled:
             errors += constants.exponent * np.minimum(top - values, VANISHED)
         # -inf logits have the probability 0 whatever the error.

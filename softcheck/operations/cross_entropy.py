@@ -1,31 +1,35 @@
-"""Cross-entropy of each row of logits and its target: log(sum exp x) - x_t, 0 where the target is to be ignored.
+"""Cross-entropy of each row of logits and its target, or of a matrix: log(sum exp x) - x_t, 0 where the target is to be ignored.
 
-With label smoothing s it is log(sum exp x) - (1 - s) x_t - s mean x.
+Options, each a parameter: ``label_smoothing``, class weights (``weight``), a z-loss, a soft cap of the logits, the mean or the
+sum of a matrix's rows, the gradient in the input's place, and a promised loss for targets that are no columns.
 
-The bound is derived in docs/bounds.md, section 23. With m = max x and L = log(sum exp(x - m)), E_L as in section 19:
+The bound is derived in docs/bounds.md, sections 23 and 28. With m = max x and L = log(sum exp(x - m)), E_L as in section 19, and without
+options:
 
     |y - r| <= E_L + rho (4 (|m| + |x_t|) + 2 |r|) + half an ulp of |r|, if the result is rounded to a narrower format
 
 Errors are counted in ulp(max(|m| + L + |x_t|, 1)), since most kernels subtract x_t from m + L, which is rounded.
 """
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oracles.float64 import summation_depth
-from oracles.formats import FLOAT32, Format, Values
+from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
-from softcheck.errors import UsageError
-from softcheck.operations.bounds import Bounds, Model, depth
-from softcheck.operations.log_softmax import LOG_SOFTMAX
-from softcheck.operations.logsumexp import added, largest, of_logarithms, row_bounds, shown
-from softcheck.operations.operation import Operand, Operation
+from softcheck.errors import UsageError, near_matches
+from softcheck.operations import softcap as caps
+from softcheck.operations import weights
+from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp
+from softcheck.operations.logsumexp import bounds_of, shown
+from softcheck.operations.operation import Named, Operand, Operation
+from softcheck.operations.reduction import REDUCTIONS, Reduced, batch_of
 from softcheck.operations.row_gradient import gradient_of_rows
+from softcheck.operations.row_loss import RowLoss
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
-from softcheck.operations.targets import of_tensor, of_values, targets
-from softcheck.operations.ulp import Flags, Scaled
+from softcheck.operations.targets import INVALID, Targets
+from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
     import torch
@@ -34,135 +38,172 @@ NO_INDEX = float("-inf")
 """The ``ignore_index`` of a cross-entropy that ignores no row."""
 
 
-_UNIT = 2.0**-53
+class _EachRow:
+    """The cross-entropy with one loss for each row, as the functions of an operation."""
 
-
-@dataclass(frozen=True, slots=True)
-class _RowLosses:
-    ignored: int | None
-    smoothing: float = 0.0
-
-    def at_target(self, values: Values) -> tuple[Values, Flags]:
-        """The logit at each row's target, 0 if it is ignored, and True where it is; both [rows, 1]."""
-        index = of_values(values, self.ignored)[:, None]
-        picked = np.take_along_axis(values, np.maximum(index, 0), axis=1) if values.shape[1] else np.zeros(index.shape)
-        return np.where(index < 0, 0.0, picked), index < 0
-
-    def from_logarithms(self, values: Values, logarithms: Reference) -> Reference:
-        """From the exact log-softmax, whose value at the maximum is -L; m - x_t is exact as two float64."""
-        picked, left_out = self.at_target(values)
-        distance, rest = added(largest(values), -picked, np.zeros_like(picked))
-        found = of_logarithms(values, logarithms, distance)
-        high, low, relative = found.high, np.where(np.isfinite(rest), found.low + rest, 0.0), found.relative_error
-        if self.smoothing:
-            more, error = self.smoothed(values, picked)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                off = relative * np.abs(high) + error
-                high, low = added(more, high, low)
-                relative = np.where(np.isfinite(high) & (high != 0), off / np.abs(high), 0.0)
-        high = np.where(np.isposinf(largest(values)), np.nan, high)
-        low = np.where(np.isfinite(high) & ~left_out, low, 0.0)
-        relative = np.where(left_out, 0.0, relative)
-        return replace(found, high=np.where(left_out, 0.0, high), low=low, relative_error=relative)
-
-    def smoothed(self, values: Values, picked: Values) -> tuple[Values, Values]:
-        """S (x_t - mean x) and the error of its sum in float64, both [rows, 1]; +inf beside a masked logit."""
-        with np.errstate(invalid="ignore"):
-            mean, size = values.mean(axis=1, keepdims=True), self.mean_size(values)
-            masked = np.isneginf(values).any(axis=1, keepdims=True)
-            more = np.where(masked, np.inf, self.smoothing * (picked - mean))
-            error = _UNIT * (summation_depth(values.shape[1]) + 4) * self.smoothing * (size + np.abs(picked))
-        return more, np.where(masked, 0.0, error)
-
-    def mean_size(self, values: Values) -> Values:
-        """The mean of |x|, [rows, 1]; 0 without smoothing, which takes no mean."""
-        if not self.smoothing:
-            return np.zeros((len(values), 1))
-        found: Values = np.abs(values).mean(axis=1, keepdims=True)
-        return found
+    def __init__(self, losses: RowLoss) -> None:
+        self.losses = losses
 
     def answer(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
-        return self.from_logarithms(values, LOG_SOFTMAX.answer(values, fmt, "nan"))
+        return self.losses.answer(values, fmt)
 
     def prove(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
-        return self.from_logarithms(values, LOG_SOFTMAX.prove(values, fmt, "nan"))
+        return self.losses.prove(values, fmt)
 
-    def decimal(self, row: Values, _column: int, fmt: Format, masked: FullyMasked) -> str:
-        return shown(self.prove(row[None], fmt, masked))
-
-    def scale(self, values: Values, answers: Values, _fmt: Format) -> Values:
-        picked, left_out = self.at_target(values)
-        of_mean = self.mean_size(values)
-        # The logarithm of the sum is what the answer is more than the other terms.
-        size = np.abs(largest(values)) + np.abs(picked) + of_mean + np.abs(answers - largest(values) + picked)
-        return np.where(left_out, 1.0, np.maximum(size, 1.0))
+    def scale(self, values: Values, _answers: Values, _fmt: Format) -> Values:
+        return np.maximum(self.losses.scale(values), 1.0)
 
     def bounds(self, values: Values, exact: Scaled, answers: Values, constants: Model) -> Bounds:
-        picked, left_out = self.at_target(values)
-        others = np.abs(largest(values)) + np.abs(picked)
-        if self.smoothing:
-            # The mean's sum, and products of the terms with 1 - s and s, in whatever order.
-            additions = 1.0 + depth(values.shape[1], constants.lanes) * constants.addition / constants.roundoff
-            others = 3.0 * others + (3.0 + additions * self.smoothing) * self.mean_size(values)
-        found = row_bounds(values, exact, answers, constants, others)
-        # An ignored row's 0 is exact.
-        return replace(found, elements=np.where(left_out, np.finfo(np.float64).tiny, found.elements))
+        error = self.losses.errors(values, answers, constants)
+        return bounds_of(
+            error, np.where(error > 0, half_ulp(np.abs(answers) + error, exact.fmt), 0.0), exact, constants
+        )
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
-        import torch
-
-        index = -100 if self.ignored is None else self.ignored
-        target = of_tensor(x, self.ignored)
-        losses = torch.nn.functional.cross_entropy(
-            x, target, reduction="none", ignore_index=index, label_smoothing=self.smoothing
-        )
-        return losses[:, None]
-
-    def subtracted(self, values: Values) -> tuple[Values, Flags]:
-        index = of_values(values, self.ignored)[:, None]
-        onehot = (np.arange(values.shape[1]) == index).astype(np.float64)
-        return (1.0 - self.smoothing) * onehot + self.smoothing / values.shape[1], index >= 0
+        return torch_losses(self.losses, x)[:, None]
 
 
-def _overflows(values: Values) -> Flags:
-    """Rows whose logits add up to more than float32 holds, so that their mean may be lost, [rows]."""
-    found: Flags = np.where(np.isfinite(values), np.abs(values), 0.0).sum(axis=1) > FLOAT32.max / 2
-    return found
+def torch_losses(
+    losses: RowLoss, x: "torch.Tensor", target: "torch.Tensor | None" = None, weight: "torch.Tensor | None" = None
+) -> "torch.Tensor":
+    """Computes the losses of rows as torch does, [rows]; targets and weights are made of the matrix where none are given."""
+    import torch
+
+    target = losses.targets.of_tensor(x) if target is None else target
+    if weight is None and losses.is_weighted:
+        weight = weights.of_tensor(x)
+    ignored = -100 if losses.targets.ignored is None else losses.targets.ignored
+    left_out = (target < 0) | (target >= x.shape[1]) if losses.targets.invalid else target == ignored
+    logits = losses.softcap * torch.tanh(x / losses.softcap) if losses.softcap else x
+    found = torch.nn.functional.cross_entropy(
+        logits,
+        target.masked_fill(left_out, ignored) if losses.targets.invalid else target,
+        weight,
+        reduction="none",
+        ignore_index=ignored,
+        label_smoothing=losses.smoothing,
+    )
+    if losses.z_loss:
+        found = found + (losses.z_loss * torch.logsumexp(logits, -1) ** 2).masked_fill(left_out, 0.0)
+    if losses.targets.invalid != "nan":
+        return found
+    return found.masked_fill(left_out & (target != losses.targets.ignored), float("nan"))
 
 
-def _of(*, ignore_index: float = NO_INDEX, label_smoothing: float = 0.0) -> Operation:
-    """The cross-entropy with these parameters.
+def _check(ignore_index: float, label_smoothing: float, z_loss: float, flags: dict[str, float]) -> None:
+    """Checks the numbers among the parameters.
 
-    Raises UsageError for an ``ignore_index`` that may be a column or is no integer, and for a ``label_smoothing`` outside [0, 1).
+    Raises UsageError for an ``ignore_index`` that may be a column or is no integer, a ``label_smoothing`` outside [0, 1), a
+    ``z_loss`` outside [0, 1], and flags other than 0 and 1.
     """
-    ignored = None if ignore_index == NO_INDEX else int(ignore_index)
-    if ignored is not None and (ignored >= 0 or ignored != ignore_index):
+    if ignore_index != NO_INDEX and (ignore_index >= 0 or int(ignore_index) != ignore_index):
         raise UsageError(
             f"the ignore_index is {ignore_index:g}; expected a negative integer, such as -100, which is no column"
         )
     if not 0.0 <= label_smoothing < 1.0:
         raise UsageError(f"the label_smoothing is {label_smoothing:g}; expected at least 0 and less than 1")
-    of_rows = _RowLosses(ignored, label_smoothing)
+    if not 0.0 <= z_loss <= 1.0:
+        raise UsageError(
+            f"the z_loss is {z_loss:g}; expected a factor of the squared log-sum-exp from 0 to 1, such as 1e-4"
+        )
+    for name, flag in flags.items():
+        if flag not in (0.0, 1.0):
+            raise UsageError(f"{name} is {flag!r}; expected 1 if the function has it, else 0")
+
+
+def _check_words(reduction: str, invalid_target: str) -> None:
+    """Raises UsageError for other words than are known, and for the loss of a single row beside a mean or a sum."""
+    for name, word, known in (("reduction", reduction, REDUCTIONS), ("invalid_target", invalid_target, INVALID)):
+        if word not in known:
+            raise UsageError(f"the {name} is {word!r}; {near_matches(str(word), [each for each in known if each])}")
+    if invalid_target and reduction != "none":
+        raise UsageError(
+            f"invalid_target={invalid_target} says the loss of one row, and the reduction is {reduction}; leave one out"
+        )
+
+
+def _of(
+    *,
+    ignore_index: float = NO_INDEX,
+    label_smoothing: float = 0.0,
+    weight: float = 0.0,
+    z_loss: float = 0.0,
+    softcap: float = 0.0,
+    reduction: str = "none",
+    invalid_target: str = "",
+    gradient_in_place: float = 0.0,
+    named: Named | None = None,
+) -> Operation:
+    """The cross-entropy with these parameters.
+
+    Raises UsageError as ``_check`` does.
+    """
+    _check(ignore_index, label_smoothing, z_loss, {"weight": weight, "gradient_in_place": gradient_in_place})
+    _check_words(reduction, invalid_target)
+    caps.check(softcap)
+    ignored = None if ignore_index == NO_INDEX else int(ignore_index)
+    losses = RowLoss(
+        targets=Targets(ignored, invalid_target, named or {}),
+        smoothing=label_smoothing,
+        z_loss=z_loss,
+        softcap=softcap,
+        is_weighted=bool(weight),
+    )
+    judged: _EachRow | Reduced = _EachRow(losses) if reduction == "none" else Reduced(losses, reduction, torch_losses)
+    is_plain = losses.is_plain and reduction == "none"
+
+    def narrow(values: Values, fmt: Format, masked: FullyMasked) -> Reference:
+        if fmt == FLOAT64 and softcap:
+            raise UsageError("a soft cap is judged in formats of up to 32 bits; leave float64 out of the dtypes")
+        return judged.answer(values, fmt, masked)
+
+    def gradient_terms(values: Values, constants: Model) -> Any:
+        return judged.gradient(values, constants) if isinstance(judged, Reduced) else losses.gradient(values, constants)
+
     return Operation(
         name="cross_entropy",
-        operands=(Operand("x", ("rows", "columns")), Operand("target", ("rows",))),
+        operands=(Operand("x", ("rows", "columns")), Operand("target", ("rows",), 8)),
         outputs=(Operand("loss", ("rows",)),),
         families=LOG_SOFTMAX.families,
         relations=(),
-        answer=of_rows.answer,
-        prove=of_rows.prove,
-        decimal=of_rows.decimal,
-        bounds=of_rows.bounds,
+        answer=narrow,
+        prove=judged.prove,
+        decimal=lambda row, _column, fmt, masked: shown(judged.prove(row[None], fmt, masked)),
+        bounds=judged.bounds,
         rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
-        yardstick=of_rows.yardstick,
-        parameters={"ignore_index": ignore_index, "label_smoothing": label_smoothing},
+        yardstick=judged.yardstick,
+        by_torch=lambda given: torch_losses(losses, given["x"], given["target"], given.get("weight"))[:, None],
+        parameters={
+            "ignore_index": ignore_index,
+            "label_smoothing": label_smoothing,
+            "weight": weight,
+            "z_loss": z_loss,
+            "softcap": softcap,
+            "reduction": reduction,
+            "invalid_target": invalid_target,
+            "gradient_in_place": gradient_in_place,
+        },
         with_parameters=_of,
-        arguments=targets(ignored),
-        undefined=_overflows if label_smoothing else None,
-        scale=of_rows.scale,
-        scale_text="of max(|max x| + log-sum + |x_t|, 1)",
-        gradient=gradient_of_rows(of_rows.subtracted, "|g| (p + onehot)", is_rounded=label_smoothing > 0),
+        with_named=_with_named if reduction == "none" else None,
+        arguments=losses.targets.arguments(with_weights=bool(weight)),
+        matrix=batch_of if reduction != "none" else None,
+        undefined=None if is_plain else judged.undefined if isinstance(judged, Reduced) else losses.undefined,
+        scale=judged.scale,
+        scale_text="of max(|max x| + log-sum + |x_t|, 1)"
+        if is_plain
+        else "of the sizes of the loss's terms, at least 1",
+        gradient=gradient_of_rows(
+            gradient_terms,
+            "|g| (p + onehot)" if is_plain else "|g| (a p + e)",
+            is_rounded=bool(label_smoothing or gradient_in_place),
+            has_second=reduction == "none" and not (z_loss or softcap or weight),
+        ),
     )
+
+
+def _with_named(operation: Operation, named: Named) -> Operation:
+    parameters: dict[str, Any] = dict(operation.parameters)
+    return _of(**parameters, named=named)
 
 
 CROSS_ENTROPY = _of()

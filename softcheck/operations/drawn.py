@@ -37,6 +37,13 @@ def of_elements(x: "torch.Tensor", count: int | None = None) -> "torch.Tensor":
     return _mixed(_mixed(of_rows(x)[:, None] + columns)) & 0x7FFFFFFFFFFFFFFF
 
 
+def of_columns(columns: int, device: "torch.device") -> "torch.Tensor":
+    """63 random bits for each number of a column, int64 [columns]."""
+    import torch
+
+    return _mixed(_mixed((2 * torch.arange(columns, device=device) + 1) * _ODD)) & 0x7FFFFFFFFFFFFFFF
+
+
 def _mixed(bits: "torch.Tensor") -> "torch.Tensor":
     bits = (bits ^ (bits >> 29)) * _ODD
     return bits ^ (bits >> 32)

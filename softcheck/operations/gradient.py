@@ -32,6 +32,8 @@ class GradientErrors:
     """The exact gradient, rounded to float64."""
     errors: Values
     limits: Values
+    per_ulp: Values
+    """1 / ulp(scale), a power of two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +46,9 @@ class Gradient:
     """Words for the scale of the errors' unit."""
     size: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
     """Returns that scale for p and output gradients."""
-    second: "Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]"
-    """Returns the size of the terms of a second derivative, for p, output gradients, and weights of the gradient."""
+    second: "Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor] | None"
+    """Returns the size of the terms of a second derivative, for p, output gradients, and weights of the gradient; None if these
+    are not looked at."""
 
 
 def gradient_errors(
@@ -69,6 +72,12 @@ def gradient_errors(
     return in_units(exact, differences, allowed, size, logits, fmt)
 
 
+def reshaped_errors(errors: GradientErrors, shape: tuple[int, ...]) -> GradientErrors:
+    """Returns the errors in another shape."""
+    parts = (errors.exact, errors.errors, errors.limits, errors.per_ulp)
+    return GradientErrors(*(part.reshape(shape) for part in parts))
+
+
 def in_units(
     exact: Values, differences: Values, allowed: Values, size: Values, logits: Values, fmt: Format
 ) -> GradientErrors:
@@ -79,7 +88,7 @@ def in_units(
     allowed += np.where(at_peak, 2.0 * allowed.sum(axis=1, keepdims=True), 0.0)
     _, exponent = np.frexp(size)
     per_ulp = np.ldexp(1.0, fmt.precision - np.maximum(exponent - 1, fmt.min_exponent) - 1)
-    return GradientErrors(exact, differences * per_ulp, allowed * per_ulp)
+    return GradientErrors(exact, differences * per_ulp, allowed * per_ulp, per_ulp)
 
 
 def softmax_size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":

@@ -10,6 +10,7 @@ Errors are counted in ulp(max(|r|, 1)): the sum is at least 1, and whoever round
 and no better, however small it is.
 """
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import LARGEST_EXPONENT, Bounds, Model, logarithmic_errors
+from softcheck.operations.capped import capped
+from softcheck.operations.causal import masked_by_position
 from softcheck.operations.gradient import (
     ROUNDINGS,
     Gradient,
@@ -84,7 +87,7 @@ def _bounds(values: Values, exact: Scaled, logarithms: Values, constants: Model)
         top = values.max(axis=1, keepdims=True)
         of_exponent = constants.exponent * (top - values)
         if constants.rounds_logits:
-            of_exponent += constants.per_logit * (np.abs(values) + np.abs(top))
+            of_exponent += constants.per_logit * (np.abs(values) + np.abs(top)) + 2 * constants.logit_error
         of_sum = logarithm_errors(values, logarithms, constants)
         size = np.abs(logarithms)
         error = (of_exponent + 2 * constants.roundoff * size) * _SECOND_ORDER + of_sum + constants.underflow
@@ -154,8 +157,13 @@ def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
     return torch.log_softmax(x, dim=-1)
 
 
-def _with_parameters(*, scale: float = 1.0) -> Operation:
-    return scaled(LOG_SOFTMAX, scale)
+def _with_parameters(
+    *, scale: float = 1.0, softcap: float = 0.0, base: float = math.e, causal: str = "", queries: float = 0
+) -> Operation:
+    from softcheck.operations.base import in_base
+
+    found = in_base(capped(scaled(LOG_SOFTMAX, scale), softcap, scale), base)
+    return masked_by_position(found, causal, queries)
 
 
 LOG_SOFTMAX = Operation(
@@ -172,9 +180,10 @@ LOG_SOFTMAX = Operation(
     yardstick=_yardstick,
     scale=_scale,
     scale_text="of max(|r|, 1)",
-    parameters={"scale": 1.0},
+    parameters={"scale": 1.0, "softcap": 0.0, "base": math.e, "causal": "", "queries": 0},
     with_parameters=_with_parameters,
     arguments=SOFTMAX.arguments,
+    with_named=SOFTMAX.with_named,
     probabilities=np.exp,
     gradient=Gradient(errors=_gradient_errors, scale="|g| + p sum |g|", size=_gradient_size, second=_second_size),
 )

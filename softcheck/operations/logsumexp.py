@@ -8,6 +8,7 @@ Errors are counted in ulp(max(|m| + L, 1)): the sum of m and L cancels where the
 rounded to float32 is at least 1.
 """
 
+import math
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,11 @@ import numpy as np
 
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
+from softcheck.operations.base import in_base
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp, logarithm_errors
 from softcheck.operations.operation import Operand, Operation
-from softcheck.operations.row_gradient import gradient_of_rows
+from softcheck.operations.row_gradient import gradient_of_rows, plain_terms
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.ulp import Scaled
 
@@ -102,35 +104,41 @@ def _scale(values: Values, answers: Values, _fmt: Format) -> Values:
     return size
 
 
-def row_bounds(values: Values, exact: Scaled, answers: Values, constants: Model, others: Values) -> Bounds:
-    """Returns the bound of ``number + L``: ``others`` are the sizes of the numbers that L is added to, [rows, 1]."""
+def error_of_logarithm(values: Values, constants: Model) -> Values:
+    """Returns the largest error of the logarithm of each row's sum of exponentials below its maximum, [rows, 1]."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        logarithms = values - largest(values) - _logarithm(values)
-        error = logarithm_errors(values, logarithms, constants)
-        error = error + constants.roundoff * (4 * others + 2 * np.abs(answers)) + constants.underflow
-        if constants.rounds_logits:
-            error = error + constants.per_logit * others
-        rounding = half_ulp(np.abs(answers) + error, exact.fmt)
-        total = error + rounding if constants.rounds_result else error
-        elements = np.minimum(total / exact.ulp, np.finfo(np.float64).max)
-    unlimited = np.full(len(values), np.inf)
-    return Bounds(elements, rounding / exact.ulp, constants.rounds_result, unlimited)
+        below = values - largest(values)
+        return logarithm_errors(values, below - np.log(np.exp(below).sum(axis=1, keepdims=True)), constants)
 
 
-def _logarithm(values: Values) -> Values:
-    """L in float64, which is exact enough for a bound, [rows, 1]."""
-    found: Values = np.log(np.exp(values - largest(values)).sum(axis=1, keepdims=True))
-    return found
+def bounds_of(errors: Values, rounding: Values, exact: Scaled, constants: Model) -> Bounds:
+    """Returns the bounds on one answer for each row from its absolute error and the half ULP of rounding it, both [rows, 1]."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = errors + rounding if constants.rounds_result else errors
+        elements = np.clip(total / exact.ulp, np.finfo(np.float64).tiny, np.finfo(np.float64).max)
+    return Bounds(elements, rounding / exact.ulp, constants.rounds_result, np.full(len(errors), np.inf))
 
 
 def _bounds(values: Values, exact: Scaled, answers: Values, constants: Model) -> Bounds:
-    return row_bounds(values, exact, answers, constants, np.abs(largest(values)))
+    top = np.abs(largest(values))
+    error = (
+        error_of_logarithm(values, constants)
+        + constants.roundoff * (4 * top + 2 * np.abs(answers))
+        + constants.underflow
+    )
+    if constants.rounds_logits:
+        error = error + constants.per_logit * top
+    return bounds_of(error, half_ulp(np.abs(answers) + error, exact.fmt), exact, constants)
 
 
 def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
     import torch
 
     return torch.logsumexp(x, dim=-1, keepdim=True)
+
+
+def _with_parameters(*, base: float = math.e) -> Operation:
+    return in_base(LOGSUMEXP, base)
 
 
 LOGSUMEXP = Operation(
@@ -145,10 +153,11 @@ LOGSUMEXP = Operation(
     bounds=_bounds,
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
     yardstick=_yardstick,
+    parameters={"base": math.e},
+    with_parameters=_with_parameters,
     arguments=LOG_SOFTMAX.arguments,
+    with_named=LOG_SOFTMAX.with_named,
     scale=_scale,
     scale_text="of max(|max x| + log-sum, 1)",
-    gradient=gradient_of_rows(
-        lambda values: (np.zeros_like(values), np.ones((len(values), 1), dtype=np.bool_)), "|g| p"
-    ),
+    gradient=gradient_of_rows(lambda values, _model: plain_terms(values), "|g| p"),
 )

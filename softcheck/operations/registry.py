@@ -5,7 +5,7 @@ from functools import cache
 from importlib import import_module
 
 from softcheck.errors import UsageError, near_matches
-from softcheck.operations.operation import Operation
+from softcheck.operations.operation import Operation, Parameter
 
 OPERATIONS: dict[str, str] = {
     "softmax": "softcheck.operations.softmax:SOFTMAX",
@@ -26,7 +26,7 @@ def check_name(name: str) -> None:
         raise UsageError(f"unknown operation {name!r}; {near_matches(name, list(OPERATIONS))}")
 
 
-def operation(name: str, parameters: Mapping[str, float] | None = None) -> Operation:
+def operation(name: str, parameters: Mapping[str, Parameter] | None = None) -> Operation:
     """Loads an operation by name, which imports the oracles that it asks, for other than its usual parameters.
 
     Raises UsageError for an unknown name, of an operation or a parameter, and for a parameter's value that is not judged.
@@ -36,7 +36,7 @@ def operation(name: str, parameters: Mapping[str, float] | None = None) -> Opera
 
 
 @cache
-def _loaded(place: str, parameters: tuple[tuple[str, float], ...]) -> Operation:
+def _loaded(place: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operation:
     module, _, constant = place.partition(":")
     found: Operation = getattr(import_module(module), constant)
     for given, _ in parameters:

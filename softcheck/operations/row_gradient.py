@@ -1,11 +1,11 @@
-"""Gradients of operations with one answer for each row: dx = g (p - e), p the softmax and e what the operation subtracts.
+"""Gradients of operations with one answer for each row: dx = g (a p - e), p the softmax and e what the operation subtracts.
 
-Derived in docs/bounds.md, section 24. Errors are in ulp(|g| (p + e)), since the difference cancels where p is near 1.
+Derived in docs/bounds.md, sections 24 and 28. Errors are in ulp(|g| (a p + e)), since the difference cancels where p is near 1.
 """
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from oracles import ball
 from oracles.formats import Format, Values
 from oracles.reference import Reference
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import LARGEST_EXPONENT
+from softcheck.operations.bounds import LARGEST_EXPONENT, Model, model
 from softcheck.operations.gradient import (
     ROUNDINGS,
     Gradient,
@@ -22,6 +22,7 @@ from softcheck.operations.gradient import (
     computed_in,
     in_units,
     output_errors,
+    reshaped_errors,
 )
 from softcheck.operations.log_softmax import LOG_SOFTMAX
 from softcheck.operations.ulp import Flags
@@ -29,39 +30,80 @@ from softcheck.operations.ulp import Flags
 if TYPE_CHECKING:
     import torch
 
-Subtracted = Callable[[Values], tuple[Values, Flags]]
-"""Returns what is subtracted from the softmax of values, [rows, columns], and the rows that count, bool [rows, 1]."""
+
+class RowTerms(NamedTuple):
+    """The terms of the gradient g slope (factor p - less) of one answer for each row."""
+
+    logits: Values
+    """The logits whose softmax p is, [rows, columns]."""
+    less: Values
+    """What is subtracted, [rows, columns]."""
+    counts: Flags
+    """Rows that have a gradient, [rows, 1]."""
+    factor: Values
+    """What p is multiplied by, [rows, 1]."""
+    factor_size: Values
+    """The sum of the factor's terms' sizes."""
+    factor_error: Values
+    """The factor's own error beside roundings."""
+    slope: Values
+    """The derivative of the logits by the inputs, [rows, columns] or [1, 1]."""
+    logit_error: Values
+    """The largest error of the logits themselves, [rows, 1]."""
 
 
-def gradient_of_rows(subtracted: Subtracted, scale: str, *, is_rounded: bool = False) -> Gradient:
-    """Judges the gradients of an operation that subtracts this; ``scale`` are words for the unit's scale.
+def plain_terms(values: Values) -> RowTerms:
+    """The terms of a gradient that is g p."""
+    ones = np.ones((len(values), 1))
+    return RowTerms(values, np.zeros_like(values), ones > 0, ones, ones, 0 * ones, np.ones((1, 1)), 0 * ones)
 
-    ``is_rounded`` says that what is subtracted may be rounded to the inputs' format first, as a graph of single operations does.
+
+def gradient_of_rows(
+    terms_of: Callable[[Values, Model], RowTerms],
+    scale: str,
+    *,
+    is_rounded: bool = False,
+    has_second: bool = True,
+) -> Gradient:
+    """Judges the gradients of an operation with such terms; ``scale`` are words for the unit's scale.
+
+    ``is_rounded`` says that what is subtracted, or the gradient for 1, may be rounded to the inputs' format first, as a graph of
+    single operations does. ``has_second`` says that the second derivative has the terms of g (p - e). An operation of whole matrices has more
+    rows of logits than answers, as many for each.
     """
 
     def errors(
         found: Values, grads: Values, logits: Values, _answer: Reference, fmt: Format, arithmetic: Arithmetic
     ) -> GradientErrors:
-        less, counts = subtracted(logits)
-        of_rows = np.where(counts, grads, 0.0)
+        terms = terms_of(logits, model(arithmetic, fmt))
+        p_of, less = terms.logits, terms.less
+        shape = found.shape
+        found, grads = found.reshape(p_of.shape), np.repeat(grads, len(p_of) // len(grads), axis=0)
+        of_rows = np.where(terms.counts, grads, 0.0)
 
         def formula(p: Sequence[Fraction], g: Sequence[Fraction]) -> list[Fraction]:
-            # The first holds the row's own gradient, the others what is subtracted.
-            return [g[0] * (one - other) for one, other in zip(p, g[1:], strict=True)]
+            # The first two hold the row's own gradient and factor, the others what is subtracted, and the slopes.
+            others, slopes = g[2 : 2 + len(p)], g[2 + len(p) :]
+            return [g[0] * (g[1] * one - less) * by for one, less, by in zip(p, others, slopes, strict=True)]
 
-        exact, differences = compared(found, np.hstack([of_rows, less]), ball.softmax(logits), formula)
-        logarithms = LOG_SOFTMAX.prove(logits, fmt, "nan")
+        given = np.hstack([of_rows, terms.factor, less, np.broadcast_to(terms.slope, less.shape)])
+        exact, differences = compared(found, given, ball.softmax(p_of), formula)
+        logarithms = LOG_SOFTMAX.prove(p_of, fmt, "nan")
         p = np.exp(logarithms.values)
         _, narrow, _ = computed_in(arithmetic, fmt)
         each = ROUNDINGS * narrow.unit_roundoff
         # A backward takes e^y of log-softmax rounded to the format, or computes the softmax again, which is off by less.
-        of_output = output_errors(LOG_SOFTMAX.bounds, logits, logarithms, fmt, arithmetic, LOG_SOFTMAX.scale)
-        off = p * np.expm1(np.minimum(of_output, LARGEST_EXPONENT)) + each * p
-        size = np.abs(of_rows) * (p + less)
-        allowed = np.abs(of_rows) * off + each * size + ROUNDINGS * computed_in(arithmetic, fmt)[0].least_normal
+        of_output = output_errors(LOG_SOFTMAX.bounds, p_of, logarithms, fmt, arithmetic, LOG_SOFTMAX.scale)
+        off = p * np.expm1(np.minimum(of_output + 2 * terms.logit_error, LARGEST_EXPONENT)) + each * p
+        size = np.abs(of_rows) * (terms.factor_size * p + less)
+        allowed = np.abs(of_rows) * (terms.factor_size * off + terms.factor_error * p) + each * size
+        allowed += ROUNDINGS * computed_in(arithmetic, fmt)[0].least_normal
+        if terms.slope.size > 1:
+            # 1 - tanh^2 of a tanh that is off by 20 rho.
+            allowed = allowed + 3 * each * size
         if is_rounded:
-            allowed = allowed + 4 * fmt.unit_roundoff * size
-        return in_units(exact, differences, allowed, size, logits, fmt)
+            allowed = allowed + 4 * fmt.unit_roundoff * size + np.abs(of_rows) * fmt.least_subnormal
+        return reshaped_errors(in_units(exact, differences, allowed, size, p_of, fmt), shape)
 
     def size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
         return g.abs() * (p + 1)
@@ -69,4 +111,4 @@ def gradient_of_rows(subtracted: Subtracted, scale: str, *, is_rounded: bool = F
     def second(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "torch.Tensor":
         return 4 * g.abs() * p * (w.abs() + (p * w.abs()).sum(dim=1, keepdim=True))
 
-    return Gradient(errors=errors, scale=scale, size=size, second=second)
+    return Gradient(errors=errors, scale=scale, size=size, second=second if has_second else None)

@@ -125,7 +125,8 @@ def _share_of_sum(judged: "Block") -> Values:
         return np.abs(judged.sum_deviations) / judged.bounds.sums
 
 
-def _sum(judged: "Block", row: int, summed: str = "the outputs' sum") -> str:
+def sum_words(judged: "Block", row: int, summed: str = "the outputs' sum") -> str:
+    """Says of a row by how much what is summed misses 1."""
     deviation, allowed = float(judged.sum_deviations[row]), float(judged.bounds.sums[row])
     return (
         f"{summed} misses 1 by {deviation:+.6g} ({deviation.hex()}), expected at most {allowed:.6g} "
@@ -146,8 +147,8 @@ ZERO_WHERE_MASKED = ElementRule(
 )
 ORDERED = ElementRule(FindingKind.ORDER_VIOLATION, _disordered, _excess, _order)
 """A larger logit gets no smaller probability, beyond what the bounds allow."""
-SUMS_TO_ONE = RowRule(FindingKind.SUM_VIOLATION, lambda judged: judged.sum_violations, _share_of_sum, _sum)
-POWERS_SUM_TO_ONE = replace(SUMS_TO_ONE, describe=partial(_sum, summed="the sum of e^y over the outputs y"))
+SUMS_TO_ONE = RowRule(FindingKind.SUM_VIOLATION, lambda judged: judged.sum_violations, _share_of_sum, sum_words)
+POWERS_SUM_TO_ONE = replace(SUMS_TO_ONE, describe=partial(sum_words, summed="the sum of e^y over the outputs y"))
 """The same of ``Operation.probabilities``, the exponentials of outputs that are logarithms."""
 
 
@@ -158,7 +159,8 @@ def place(judged: "Block", row: int, column: int) -> str:
     if not judged.operation.answers_elements:
         return f"{row_place(judged, row)}, {'column' if judged.operation.answers_logits else 'element'} {column}"
     bits = bits_hex(int(judged.input_bits[row, column]), judged.fmt)
-    return f"{row_place(judged, row)}, column {column}, input {number(float(judged.logits[row, column]), bits)}"
+    word = "input" if any(operand.name == "x" for operand in judged.operation.operands) else "logit"
+    return f"{row_place(judged, row)}, column {column}, {word} {number(float(judged.logits[row, column]), bits)}"
 
 
 def row_place(judged: "Block", row: int) -> str:

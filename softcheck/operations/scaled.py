@@ -96,6 +96,7 @@ def _gradient(plain: Gradient, scale: float) -> Gradient:
         return plain.size(p, g * scale)
 
     def second(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "torch.Tensor":
+        assert plain.second is not None
         return plain.second(p, g * scale, w * scale)
 
     return Gradient(errors=errors, scale=f"{plain.scale}, g scaled", size=size, second=second)

@@ -12,8 +12,10 @@ from oracles import ball, double_double, float64
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations import bounds
+from softcheck.operations.capped import capped
+from softcheck.operations.causal import masked_by_position
 from softcheck.operations.gradient import Gradient, gradient_errors, softmax_second, softmax_size
-from softcheck.operations.masks import HIDING, MASKING
+from softcheck.operations.masks import HIDING, MASKING, with_masks
 from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
@@ -73,9 +75,10 @@ def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
     return torch.softmax(x, dim=-1)
 
 
-def _with_parameters(*, scale: float = 1.0) -> Operation:
-    found = scaled(SOFTMAX, scale)
-    return found if found is SOFTMAX else replace(found, arguments=HIDING)
+def _with_parameters(*, scale: float = 1.0, softcap: float = 0.0, causal: str = "", queries: float = 0) -> Operation:
+    found = capped(scaled(SOFTMAX, scale), softcap, scale)
+    found = found if found is SOFTMAX else replace(found, arguments=HIDING)
+    return masked_by_position(found, causal, queries)
 
 
 SOFTMAX = Operation(
@@ -105,9 +108,10 @@ SOFTMAX = Operation(
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, ZERO_WHERE_MASKED, in_range(0.0, 1.0), ORDERED, SUMS_TO_ONE),
     yardstick=_yardstick,
     gradient=Gradient(errors=gradient_errors, scale="y (|g| + sum y |g|)", size=softmax_size, second=softmax_second),
-    parameters={"scale": 1.0},
+    parameters={"scale": 1.0, "softcap": 0.0, "causal": "", "queries": 0},
     with_parameters=_with_parameters,
     arguments=MASKING,
+    with_named=with_masks,
     on_device=_on_device,
     accelerator="softcheck.judge.device",
 )

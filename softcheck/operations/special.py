@@ -57,11 +57,15 @@ _NEARLY = 1.0 - 2.0**-20
 """Share of the least value that rounds to infinity, beyond which an arithmetic's own error may lead there."""
 
 
-def specials(logits: Values, output: Values, reference: Values, fmt: Format, *, per_row: bool = False) -> Specials:
+def specials(
+    logits: Values, output: Values, reference: Values, fmt: Format, *, per_row: bool = False, hides: bool = False
+) -> Specials:
     """Sorts the elements of a matrix; all arrays are [rows, columns], the reference NaN where the answer is NaN.
 
     A NaN or a +inf anywhere in a row makes the whole answer NaN; a row of -inf alone is NaN or 0 as declared, which the
     reference already says.
+
+    If the operation itself ``hides`` elements, these may be 0 in a row of NaN: no kernel need look there.
 
     With answers ``per_row``, output and reference have columns of their own, and the elements of a row of -inf alone are masked.
     Where such an answer is +inf, as for a row that holds a +inf, NaN is taken too: it is what the difference of two infinities gives.
@@ -75,6 +79,10 @@ def specials(logits: Values, output: Values, reference: Values, fmt: Format, *, 
     ordinary = classes == RowClass.ORDINARY
     comparable = finite & expects_finite
     is_nan = np.isnan(output)
+    nan_mismatch = (is_nan != expects_nan) & ~(is_nan & indefinite)
+    if hides:
+        is_lost = (classes == RowClass.NOT_A_NUMBER)[:, None]
+        nan_mismatch &= ~(is_lost & np.isneginf(logits) & (output == 0))
     as_infinite = np.zeros(output.shape, dtype=np.bool_)
     if not (finite | is_nan).all():
         overflows = np.abs(reference) >= _NEARLY * (fmt.max * (1.0 + 0.5 * fmt.unit_roundoff))
@@ -84,7 +92,7 @@ def specials(logits: Values, output: Values, reference: Values, fmt: Format, *, 
         masked=masked,
         comparable=comparable,
         bounded=comparable & ~masked & ordinary[:, None],
-        nan_mismatch=(is_nan != expects_nan) & ~(is_nan & indefinite),
+        nan_mismatch=nan_mismatch,
         inf_mismatch=~(comparable | is_nan | expects_nan | as_infinite),
         as_infinite=as_infinite,
         masked_wrong=masked & comparable & (output != reference),

@@ -1,14 +1,16 @@
 """Targets of a cross-entropy as an argument of its call: a column of each row, chosen by the row's own bits."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Values
+from softcheck.operations import weights
 from softcheck.operations.drawn import finite, of_rows
-from softcheck.operations.operation import Arguments
+from softcheck.operations.operation import Arguments, Named, Operand, of_matrix
 
 if TYPE_CHECKING:
     import torch
@@ -48,22 +50,69 @@ def of_values(values: Values, ignore_index: float | None) -> NDArray[np.int64]:
     return found
 
 
-def targets(ignore_index: float | None) -> Arguments:
-    """The arguments of a cross-entropy with this index of rows to be ignored, if any."""
+INVALID = ("", "nan", "zero")
+"""Losses that a cross-entropy may promise for targets that are no columns: none, NaN, or 0."""
 
-    def make(x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The targets of a cross-entropy: which of them are ignored, and which are no columns."""
+
+    ignored: int | None = None
+    """The target of rows that are to be ignored; None if there is none."""
+    invalid: str = ""
+    """The loss of rows whose target is no column, one of ``INVALID``. Where it is promised, one row of sixteen has such a target."""
+    named: Named = field(default_factory=dict)
+    """The targets that a case names in place of those drawn."""
+
+    def of_tensor(self, x: "torch.Tensor") -> "torch.Tensor":
+        """The targets of a matrix's rows, int64 [rows]."""
         import torch
 
-        if "target" not in names:
-            return {}
-        found = of_tensor(x, ignore_index)
-        if x.is_contiguous():
-            return {"target": found}
-        # Between the targets of a strided matrix lie others, which are columns too.
-        return {"target": torch.stack([found, (found.clamp(min=0) + 1) % x.shape[1]], dim=1)[:, 0]}
+        given = of_matrix(self.named, "target", x)
+        if given is not None:
+            return given
+        found = of_tensor(x, self.ignored)
+        if not self.invalid or not x.shape[1]:
+            return found
+        drawn, columns = of_rows(x), x.shape[1]
+        # The last becomes a column where it is cast to 32 bits.
+        wrong = torch.tensor([-1, columns, -columns - 1, columns + 1000, 2**32], device=x.device)
+        return torch.where(((drawn >> 15) & 15) == 0, wrong[(drawn >> 20) % len(wrong)], found)
 
-    return Arguments(
-        words={"target targets label labels y t tgt ys": ("target",)},
-        make=make,
-        trial=lambda x, _names: x,
-    )
+    def of_values(self, values: Values) -> NDArray[np.int64]:
+        """The same targets, for a matrix's values in float64."""
+        import torch
+
+        found: NDArray[np.int64] = self.of_tensor(torch.from_numpy(np.ascontiguousarray(values))).numpy()
+        return found
+
+    def loss_without(self, index: NDArray[np.int64]) -> Values:
+        """The losses of rows whose target is no column: 0 if it is to be ignored, else as promised."""
+        is_nan = (self.invalid == "nan") & (index != self.ignored)
+        return np.where(is_nan, np.nan, 0.0)
+
+    def arguments(self, *, with_weights: bool) -> Arguments:
+        """The arguments of a cross-entropy with these targets."""
+
+        def make(x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
+            import torch
+
+            made: dict[str, torch.Tensor] = {"weight": weights.of_tensor(x)} if "weight" in names else {}
+            if "target" in names:
+                found = self.of_tensor(x)
+                # Between the targets of a strided matrix lie others, which are columns too.
+                beside = (found.clamp(min=0) + 1) % max(1, x.shape[1])
+                made["target"] = found if x.is_contiguous() else torch.stack([found, beside], dim=1)[:, 0]
+            return made
+
+        words = {"target targets label labels y t tgt ys": ("target",)}
+        return Arguments(
+            words=words | ({_WEIGHTS: ("weight", "weight.float()")} if with_weights else {}),
+            make=make,
+            trial=lambda x, _names: x,
+            operands=(Operand("weight", ("columns",)),),
+        )
+
+
+_WEIGHTS = "weight weights class_weight class_weights ce_weight w"

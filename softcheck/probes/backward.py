@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, Values, bits_hex, decode, encode, format_of
 from softcheck.calling import activity
@@ -166,19 +167,26 @@ def judged_by(computed: Operation) -> Gradient:
     return computed.gradient
 
 
-def _worst_rows(
-    computed: Operation, bits: Bits, found: Bits, grads: Values, fmt: Format
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Returns the numbers of the rows to judge: of few all that are not fully masked, of many those furthest from float64's."""
+def _worst_rows(computed: Operation, bits: Bits, found: Bits, grads: Values, fmt: Format) -> NDArray[np.int64]:
+    """Returns the numbers of the rows to judge: of few all that are not fully masked, of many those furthest from float64's.
+
+    A row whose answer nobody promises has no gradient either.
+    """
+    logits = decode(bits, fmt)
+    left_out = np.logical_and.reduce(np.isneginf(logits), axis=1)
+    if computed.undefined is not None:
+        left_out |= computed.undefined(logits)
     if len(bits) <= _MOST_ROWS:
-        return np.flatnonzero(~np.isneginf(decode(bits, fmt)).all(axis=1))
+        return np.flatnonzero(~left_out)
     x, dx = (torch.from_numpy(decode(each, fmt)) for each in (bits, found))
     g = torch.from_numpy(grads)
     x.requires_grad_()
     (exact,) = torch.autograd.grad(computed.yardstick(x), x, g)
     size = judged_by(computed).size(torch.softmax(x.detach(), dim=1), g)
     share = ((dx - exact).abs() / (size + fmt.least_normal)).nan_to_num(nan=torch.inf).amax(dim=1)
-    return np.sort(share.argsort(descending=True)[:_MOST_ROWS].numpy())
+    worst: NDArray[np.int64] = np.sort(share.argsort(descending=True)[:_MOST_ROWS].numpy())
+    kept: NDArray[np.int64] = worst[~left_out[worst]]
+    return kept
 
 
 def _errors(subject: Subject, bits: Bits, found: Values, grads: Values, arithmetic: Arithmetic) -> GradientErrors:

@@ -146,10 +146,35 @@ class _InTurn:
         if not again:
             return self._told(shown, varies=not self.fatal)
         self._run(lambda: shorten(self._begin, len(self._changes), codes[-count:]))
-        return self._told(
-            min(self._shown, key=lambda each: (len(each.steps), sum(len(str(step)) for step in each.steps))),
-            varies=False,
-        )
+        shortest = min(self._shown, key=lambda each: (len(each.steps), sum(len(str(step)) for step in each.steps)))
+        return self._told(self._without_idle_steps(shortest), varies=False)
+
+    def _without_idle_steps(self, shown: _ShownError) -> _ShownError:
+        """Returns the fault without the steps that did no more than give the last one its values.
+
+        Without a step of the same code before it, hypothesis' shorter history has other values, which may be right.
+        """
+        place = 0
+        while place < len(shown.steps) - 1:
+            steps = shown.steps[:place] + shown.steps[place + 1 :]
+            codes = shown.codes[:place] + shown.codes[place + 1 :]
+            violation = None if self.fatal else self._violation_of(steps, shown.violation)
+            if violation is None:
+                place += 1
+            else:
+                shown = _ShownError(violation, codes, steps)
+        return shown
+
+    def _violation_of(self, steps: Sequence[Step], like: Violation) -> Violation | None:
+        """Plays steps as they are; returns what the last one, or an output after it, breaks as ``like`` does."""
+        player = self.player()
+        found: Sequence[Violation] = ()
+        for step in steps:
+            found = player.make(step)
+        self.fatal |= player.fatal
+        overwritten = player.overwritten()
+        everything = [*found, *([] if overwritten is None else [overwritten])]
+        return next((violation for violation in everything if _is_like(violation, like)), None)
 
     def _shows_again(self, history: Sequence[Code]) -> bool:
         before = len(self._shown)

@@ -37,6 +37,9 @@ _ALIGNMENT = 16
 _NARROW = (5, 3)
 """Rows shorter than the way to the next aligned address."""
 
+_WIDE = (2, 33000)
+"""Rows in which a column's number, or its offset, needs more than 16 bits."""
+
 _CONTENTS = ("ordinary", "special", "far")
 
 
@@ -107,7 +110,7 @@ class Layouts(GroupedProbe):
         A tensor of packed rows is contiguous wherever it begins and whatever the stride of a dimension of size 1. The
         interpreter knows no alignment, so there the least and the largest offset stand for all. Unless ``quick``, each
         strided layout has a width of its own too, so that no call in another layout made the settings that a kernel
-        keeps for it.
+        keeps for it. On a GPU one wide transposed matrix is among them: another would be compiled for once more.
         """
         shapes = [(3, 129), (4, 1030)] if setting.on_gpu and not setting.quick else [(2, 129)]
         of_layouts = [(rows, (columns,) * len(_NAMES)) for rows, columns in shapes]
@@ -123,6 +126,10 @@ class Layouts(GroupedProbe):
                 columns = asked if setting.takes(asked) else 1
                 layout = strided_layouts(rows, columns)[name]
                 found.append(Trial(f"strided/{name}-{columns}", _matrix(rows, columns, layout)))
+        if is_strided and setting.on_gpu and not setting.quick and setting.takes(_WIDE[1]):
+            found.append(
+                Trial(f"strided/transposed-{_WIDE[1]}", _matrix(*_WIDE, Layout(row_stride=1, column_stride=_WIDE[0])))
+            )
         for rows, asked in (*shapes, _NARROW):
             columns = asked if setting.takes(asked) else 1
             found += [

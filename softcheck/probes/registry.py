@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 PROBES: dict[str, str] = {
     "guard_bands": "reads and writes outside input, output and workspace",
+    "page_ends": "reads beyond an input that begins or ends where mapped memory does: they fault",
     "unwritten": "results that change with what uninitialised memory held",
     "neighbours": "rows that change when other rows hold NaN, infinities or huge values",
     "input_untouched": "inputs that are written to, and outputs that are not memory of their own",
@@ -38,7 +39,7 @@ PROBES: dict[str, str] = {
 EXCLUSIVE: dict[str, int] = {"addresses": 4 * 2**32}
 """Probes that take so much of a GPU's memory that no two may run at once, and the most elements that each needs."""
 
-WIDEST: dict[str, int] = {"sizes": 2**20, "regimes": 2**18, "appended_masks": 65537, "volume": 2**17}
+WIDEST: dict[str, int] = {"sizes": 2**20, "regimes": 2**18, "appended_masks": 65537, "volume": 2**17, "layouts": 2**16}
 """Columns of the widest rows that a probe tries on a GPU. A probe that is not named tries at most ``WIDE``."""
 
 WIDE = 2**15

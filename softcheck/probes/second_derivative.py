@@ -31,6 +31,10 @@ def of_second_derivative(subject: Subject) -> Outcome:
     A backward written by hand often leaves a graph for g alone. That is a finding where ``backward=True`` promises
     gradients, and a note elsewhere.
     """
+    if judged_by(subject.setting.operation).second is None:
+        return Outcome(
+            skipped=f"second derivatives of {subject.setting.operation.name} with these parameters are not judged"
+        )
     columns = 63 if subject.setting.takes(63) else 1
     one = forward(subject, GradientRequest(rows=3, columns=columns), 0, "varying")
     if not isinstance(one, Forward):
@@ -67,7 +71,9 @@ def _wrong(
     x.requires_grad_()
     (dx,) = torch.autograd.grad(computed.yardstick(x), x, g, create_graph=True)
     (exact,) = torch.autograd.grad(dx, x, w)
-    size = judged_by(computed).second(torch.softmax(x.detach(), dim=1), g, w).amax(dim=1, keepdim=True)
+    second_size = judged_by(computed).second
+    assert second_size is not None
+    size = second_size(torch.softmax(x.detach(), dim=1), g, w).amax(dim=1, keepdim=True)
     inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
     allowed = size * (_ROUNDINGS * fmt.unit_roundoff + x.shape[1] * inner.unit_roundoff)
     found = to_bits(second, fmt)

@@ -119,6 +119,8 @@ def _run_again(result: Exhausted, ready: Ready) -> str:
     words = ["softcheck", "exhaust", result.variant, "--dtype", judged.dtype, "--columns", str(judged.columns)]
     if judged.kind == "differences":
         words.append("--differences")
+    if judged.kind == "ascending":
+        words.append("--any-order")
     if judged.first < judged.total:
         words += ["--sample-first", str(judged.first)]
     return shlex.join([*words, "--device", ready.backend])

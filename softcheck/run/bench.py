@@ -1,13 +1,15 @@
 """A benchmark: several shapes in several dtypes, each measured with all variants that declare it. Imports no torch."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.model import Events
+from softcheck.run.plan import timed_together
+from softcheck.run.pool import Devices, Job, Lane, spread
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Session
 from softcheck.speed.samples import Sampled, ShapeSamples
@@ -29,7 +31,7 @@ class BenchOptions:
 
 @dataclass(slots=True, kw_only=True)
 class BenchRun:
-    """Measurements of a benchmark, in the order in which they were made."""
+    """Measurements of a benchmark, in the order of dtypes and shapes."""
 
     options: BenchOptions
     ready: Ready
@@ -40,16 +42,16 @@ class BenchRun:
     seconds: float = 0.0
 
 
-def bench(options: BenchOptions, events: Events | None = None) -> BenchRun:
+def bench(options: BenchOptions, events: Events | None = None, devices: Devices | None = None) -> BenchRun:
     """Measures every shape; Ctrl-C returns the measurements so far.
 
-    Raises NothingRunError if there is no CUDA device: the interpreter's speed says nothing of a GPU's.
+    ``devices`` are those of a cluster, in place of this machine's; all variants of a shape are measured on one of them. Raises NothingRunError if there is no CUDA device: the interpreter's speed says nothing of a GPU's.
     """
     events = Events() if events is None else events
     begun = time.monotonic()
     events.stage("starting")
     try:
-        session = Session("cuda", jobs=1, seconds_per_call=options.seconds_per_call)
+        session = Session("cuda", jobs=1, seconds_per_call=options.seconds_per_call, devices=devices)
     except NothingRunError:
         raise NothingRunError(
             "nothing was timed: torch sees no CUDA device, and what an interpreter takes says nothing of a GPU; "
@@ -83,15 +85,29 @@ def _load(session: Session, run: BenchRun, events: Events) -> None:
 def _measure(session: Session, run: BenchRun, events: Events) -> None:
     todo = [(dtype, shape) for dtype in run.options.dtypes for shape in run.options.shapes]
     events.stage("timing")
-    for done, (dtype, shape) in enumerate(todo, start=1):
-        left_out = {name: _left_out(d, dtype, shape[1]) for name, d in run.declarations.items()}
-        names = [name for name, why in left_out.items() if why is None]
-        measured = session.time(names, dtype, shape, seed=run.options.seed, seconds=run.options.seconds)
-        if isinstance(measured, str):
-            run.errors.append(f"{dtype} {shape[0]}x{shape[1]}: {measured}")
-        else:
-            run.shapes.append(_with_left_out(measured, left_out))
-        events.progress(done, len(todo))
+    found: dict[tuple[int, int], ShapeSamples] = {}
+
+    def job(index: int) -> Job[tuple[tuple[int, int], ShapeSamples]]:
+        dtype, shape = todo[index]
+
+        def work(emit: Callable[[tuple[tuple[int, int], ShapeSamples]], None]) -> None:
+            left_out = {name: _left_out(d, dtype, shape[1]) for name, d in run.declarations.items()}
+            names = [name for name, why in left_out.items() if why is None]
+            for number, group in enumerate(timed_together(names, run.declarations) or [()]):
+                with session.on_one_device() as own:
+                    measured = own.time(group, dtype, shape, seed=run.options.seed, seconds=run.options.seconds)
+                if isinstance(measured, str):
+                    raise SoftcheckError(f"{dtype} {shape[0]}x{shape[1]}: {measured}")
+                shown = {name: why for name, why in left_out.items() if name in group or (why and not number)}
+                emit(((index, number), _with_left_out(measured, shown)))
+
+        return Job(f"{dtype} {shape[0]}x{shape[1]}", work)
+
+    try:
+        jobs = [job(index) for index in range(len(todo))]
+        run.errors += spread(session, [Lane(jobs, session.places)], lambda item: found.update([item]), events.progress)
+    finally:
+        run.shapes += [found[index] for index in sorted(found)]
 
 
 def _left_out(declaration: Declaration, dtype: str, columns: int) -> str | None:

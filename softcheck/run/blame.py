@@ -57,9 +57,12 @@ def again_alone(
     if died.timed_out and pool.patience.over(call.variant, call.dtype) is not None:
         pool.blames.confirm(call.variant, kind)
         return died
+    if died.is_of_host and pool.blames.is_confirmed(call.variant, kind):
+        # It has had the device for itself.
+        return died
     answer = alone(pool, call, expected, is_loaded_first=True)
-    if isinstance(answer, expected) and not died.is_early:
-        # An early death shows only that the call is slow.
+    if isinstance(answer, expected) and not (died.is_early or died.is_of_host):
+        # An early death shows only that the call is slow, and one of the host that something there ended it.
         lay(pool, worker.calls[:-1], call, died)
     return answer
 

@@ -3,17 +3,19 @@
 import dataclasses
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from softcheck.errors import SoftcheckError
 from softcheck.run.every_pair import WORKERS, EveryPair, wanted
 from softcheck.run.generate import generate
 from softcheck.run.model import Events, GivenUp, Run, RunOptions
-from softcheck.run.plan import covered
+from softcheck.run.plan import covered, timed_together
+from softcheck.run.pool import Devices, Job, Lane, spread
 from softcheck.run.record import Asked, Keeping, Kept, Record, SearchRecord, digest_of, header_of
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.run.stages import Standings, cases_and_probes, load
+from softcheck.speed.samples import ShapeSamples
 from softcheck.speed.shapes import DEFAULT
 from softcheck.variants.declaration import Declaration
 
@@ -21,11 +23,13 @@ TIMED_SHAPE = DEFAULT[0]
 """Rows and columns of the timed input."""
 
 
-def check(options: RunOptions, events: Events | None = None, keeping: Keeping | None = None) -> Run:
+def check(
+    options: RunOptions, events: Events | None = None, keeping: Keeping | None = None, devices: Devices | None = None
+) -> Run:
     """Runs everything that the options ask for. Ctrl-C ends it early and returns the measurements so far.
 
-    The run is then marked ``interrupted``. ``keeping`` names a journal, which is removed after a complete run. Raises
-    NothingRunError if the requested device is missing, and UsageError if the journal can't be written or resumed.
+    The run is then marked ``interrupted``. ``keeping`` names a journal, which is removed after a complete run.
+    ``devices`` are those of a cluster, in place of this machine's. Raises NothingRunError if the requested device is missing, and UsageError if the journal can't be written or resumed.
     """
     events = Events() if events is None else events
     begun = time.monotonic()
@@ -39,6 +43,7 @@ def check(options: RunOptions, events: Events | None = None, keeping: Keeping | 
         ahead=_most_at_once(options) - 1,
         check_heap=options.check_heap,
         compile_seconds=options.compile_seconds,
+        devices=devices,
     )
     run = Run(options=options, ready=session.ready)
     try:
@@ -50,7 +55,7 @@ def check(options: RunOptions, events: Events | None = None, keeping: Keeping | 
     judges_pairs = options.exhaustive and run.ready.backend == "cuda"
     try:
         on_loaded = _adding(pairs, options) if judges_pairs else lambda *_: None
-        apart = load(session, run, events, record, on_loaded, spare=WORKERS if judges_pairs else 0)
+        apart = load(session, run, events, record, on_loaded, spare=WORKERS * session.places if judges_pairs else 0)
         _note_that_pairs_need_a_gpu(run)
         cases_and_probes(
             session, run, events, record, apart=apart, before_exclusive=lambda: _wait_for_pairs(session, pairs, events)
@@ -221,7 +226,8 @@ def _time(session: Session, run: Run, events: Events, record: Record) -> None:
     if run.ready.backend != "cuda" or not run.options.speed:
         return
     events.stage("timing")
-    for done, dtype in enumerate(run.options.dtypes, start=1):
+    jobs = []
+    for dtype in run.options.dtypes:
         able = [
             name
             for name, declaration in run.declarations.items()
@@ -230,13 +236,29 @@ def _time(session: Session, run: Run, events: Events, record: Record) -> None:
         over = {name: found.why for name in able if (found := session.patience.over(name, dtype)) is not None}
         run.notes.extend(f"{name}, {dtype}: not timed: given up: {why}" for name, why in over.items())
         names = [name for name in able if name not in over]
-        if dtype in record.speeds:
-            run.speeds.append(record.speeds[dtype])
-        elif names:
-            speeds = session.time(names, dtype, TIMED_SHAPE, seed=run.options.seed)
-            if isinstance(speeds, str):
-                run.notes.append(f"{dtype}: no speed: {speeds}")
+        for group in timed_together(names, run.declarations):
+            if (dtype, group) in record.speeds:
+                run.speeds.append(record.speeds[dtype, group])
             else:
-                record.add(Kept(speeds=speeds))
-                run.speeds.append(speeds)
-        events.progress(done, len(run.options.dtypes))
+                jobs.append(_timing(session, group, dtype, run.options.seed))
+
+    def deliver(item: tuple[str, ShapeSamples | str]) -> None:
+        dtype, speeds = item
+        if isinstance(speeds, str):
+            run.notes.append(f"{dtype}: no speed: {speeds}")
+        else:
+            record.add(Kept(speeds=speeds))
+            run.speeds.append(speeds)
+
+    run.errors.extend(spread(session, [Lane(jobs, session.places)], deliver, events.progress))
+    run.speeds.sort(key=lambda speeds: run.options.dtypes.index(speeds.dtype))
+
+
+def _timing(session: Session, names: Sequence[str], dtype: str, seed: int) -> Job[tuple[str, ShapeSamples | str]]:
+    """Returns a job that times variants on a device that nothing else uses meanwhile."""
+
+    def work(emit: Callable[[tuple[str, ShapeSamples | str]], None]) -> None:
+        with session.on_one_device() as own:
+            emit((dtype, own.time(names, dtype, TIMED_SHAPE, seed=seed)))
+
+    return Job(f"timing in {dtype}", work)

@@ -1,6 +1,7 @@
 """Every pair of a 16-bit dtype's patterns, judged on a GPU while cases and probes mostly keep the host busy."""
 
 import collections
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -43,7 +44,7 @@ def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> lis
 
 
 WORKERS = 2
-"""Two workers, so that while one computes on the host the other has the GPU."""
+"""Workers of each device, so that while one computes on the host the other has the GPU."""
 
 
 class EveryPair:
@@ -54,7 +55,8 @@ class EveryPair:
         self._record = record
         self._own = threading.local()
         self._apart: list[Session] = []
-        self._threads = ThreadPoolExecutor(WORKERS, initializer=self._set_apart)
+        self._places = itertools.cycle(range(session.places))
+        self._threads = ThreadPoolExecutor(WORKERS * session.places, initializer=self._set_apart)
         self._waiting: collections.deque[PairsTask] = collections.deque()
         self._found: list[Future[tuple[Exhausted | None, str | None]]] = []
 
@@ -81,7 +83,7 @@ class EveryPair:
             session.rejoin()
 
     def _set_apart(self) -> None:
-        self._own.session = self._session.apart()
+        self._own.session = self._session.apart(next(self._places))
         self._apart.append(self._own.session)
 
     def end(self) -> tuple[list[Exhausted], list[str]]:

@@ -2,25 +2,35 @@
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from softcheck.cases.exhaustive import Domain, chunks
+from softcheck.cases.exhaustive import Domain
 from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
 from softcheck.run.fingerprint import changed
+from softcheck.run.finished import FinishedParts, FinishedRange
 from softcheck.run.journal import Journal
 from softcheck.run.patience import MOST_DEATHS, Over
 from softcheck.run.session import Session
-from softcheck.variants.declaration import Declaration
+from softcheck.variants.declaration import Backend, Declaration
 
 ROWS_AT_ONCE = {"interpreter": 2**10, "cuda": 2**26}
-"""Rows of one part: about a second of one program per row under the interpreter, a few gigabytes in all on a GPU."""
+"""Rows of one call: about a second of one program per row under the interpreter, a few gigabytes in all on a GPU."""
+
+_MOST_PARTS = 2**14
+"""Parts of a domain on a GPU, where a part of 2^48 / 2^14 rows of three columns takes about a second."""
+
+
+def rows_of_a_part(judged: Domain, backend: Backend) -> int:
+    """Rows of one part: those of one call, and on a GPU more of a domain that would have too many parts."""
+    rows = ROWS_AT_ONCE[backend]
+    return max(rows, judged.first // _MOST_PARTS) if backend == "cuda" else rows
 
 
 class ExhaustHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,31 +46,40 @@ class ExhaustHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Digests of softcheck's code and of the variant's."""
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One measured part."""
-
-    start: int
-    measurement: Measurement
+_COMPACTED_AFTER = 256
+"""Parts after which the journal is written anew with the merged blocks alone."""
 
 
 class Parts:
-    """The measured parts, each journalled."""
+    """The finished parts of a run, each on the disk once it is added."""
 
     def __init__(self, path: Path, header: ExhaustHeader, *, resume: bool) -> None:
         """Opens the journal.
 
         Raises UsageError where ``resume`` finds a journal of another run, or where the file can't be written.
         """
-        self._journal: Journal[ExhaustHeader, Part] = Journal(
-            path, header, Part, resume=resume, refusal=_refusal, is_synced=True
+        self._journal: Journal[ExhaustHeader, FinishedRange] = Journal(
+            path, header, FinishedRange, resume=resume, refusal=_refusal, is_synced=True
         )
         self.path = path
-        self.measured = {part.start: part.measurement for part in self._journal.entries}
+        self.rows_at_once = header.rows_at_once
+        self.finished = FinishedParts(-(-header.domain.first // header.rows_at_once))
+        for block in self._journal.entries:
+            self.finished.add(block)
+        self._added = 0
 
-    def add(self, start: int, measurement: Measurement) -> None:
-        """Records a part. The part is on the disk when this returns."""
-        self.measured[start] = measurement
-        self._journal.add(Part(start, measurement))
+    def add(self, part: int, measurement: Measurement) -> None:
+        """Records a part by its number. The part is on the disk when this returns."""
+        block = FinishedRange(0, part, measurement)
+        self.finished.add(block)
+        self._journal.add(block)
+        self._added += 1
+        if self._added % _COMPACTED_AFTER == 0:
+            self._journal.replace(self.finished.blocks)
+
+    def measurements(self) -> list[Measurement]:
+        """Measurements of the finished ranges, in order."""
+        return [block.measurement for block in self.finished.blocks]
 
     def close(self) -> None:
         """Closes the file and leaves it in place."""
@@ -141,27 +160,32 @@ def exhaust(
     parts before it are in the journal.
     """
     begun = time.monotonic()
-    cut = chunks(domain, ROWS_AT_ONCE[session.ready.backend])
-    todo = [chunk for chunk in cut if chunk[0] not in parts.measured]
-    for _, measurement in sorted(parts.measured.items()):
+    finished = parts.finished
+    for measurement in parts.measurements():
         session.patience.count(variant, domain.dtype, measurement.violations)
-    before = done = sum(m.rows for m in parts.measured.values())
+    before = done = finished.rows
     progress(done, domain.first)
     ended: list[tuple[int, float]] = []
-    for start, found in _measured(session, variant, domain, todo):
+    for part, found in _measured(session, variant, domain, list(finished.missing()), parts.rows_at_once):
         if found is not None:
-            parts.add(start, found)
+            parts.add(part, found)
             done += found.rows
             ended.append((done, time.monotonic()))
             progress(done, domain.first)
-    left = [(start, rows) for start, rows in cut if start not in parts.measured]
+    left = list(finished.missing())
     over = session.patience.over(variant, domain.dtype)
     left_out = (
-        LeftOut(over, parts=len(left), of=len(cut), rows=sum(rows for _, rows in left), first_row=left[0][0])
+        LeftOut(
+            over,
+            parts=len(left),
+            of=finished.count,
+            rows=domain.first - finished.rows,
+            first_row=left[0] * parts.rows_at_once,
+        )
         if left and over is not None
         else None
     )
-    merged = merge(m for _, m in sorted(parts.measured.items()))
+    merged = merge(parts.measurements())
     if len(ended) < 2:
         ended.insert(0, (before, begun))
     at_speed = (ended[-1][0] - ended[0][0], ended[-1][1] - ended[0][1])
@@ -223,23 +247,32 @@ _MUCH_MEMORY = 64 * 10**9
 
 
 def _measured(
-    session: Session, variant: str, domain: Domain, todo: list[tuple[int, int]]
+    session: Session, variant: str, domain: Domain, todo: list[int], rows: int
 ) -> Iterator[tuple[int, Measurement | None]]:
-    """Yields each part's first row and measurement; None if the part was left out because the variant was given up."""
+    """Yields each part's number and measurement as it is measured.
 
-    def run(chunk: tuple[int, int]) -> Measurement | None:
-        return (
-            session.run_domain(variant, domain, *chunk)
-            if session.patience.over(variant, domain.dtype) is None
-            else None
-        )
+    The measurement is None if the part was left out because the variant was given up.
+    """
+    on_gpu = session.ready.backend == "cuda"
+
+    def run(part: int) -> Measurement | None:
+        if session.patience.over(variant, domain.dtype) is not None:
+            return None
+        start = part * rows
+        count = min(rows, domain.first - start)
+        if not on_gpu:
+            return session.run_domain(variant, domain, start, count)
+        with session.on_one_device() as own:
+            return own.run_domain(variant, domain, start, count, at_once=ROWS_AT_ONCE["cuda"])
 
     # One process keeps a GPU busy; a second would only halve the memory.
-    pool = ThreadPoolExecutor(1 if session.ready.backend == "cuda" else session.jobs)
+    pool = ThreadPoolExecutor(session.places if on_gpu else session.jobs)
     try:
         # The other parts wait for the first, after which a variant that ends every process is given up.
         for group in (todo[:MOST_DEATHS], todo[MOST_DEATHS:]):
-            yield from zip((start for start, _ in group), pool.map(run, group), strict=True)
+            begun = {pool.submit(run, part): part for part in group}
+            for future in as_completed(begun):
+                yield begun[future], future.result()
     finally:
         # Ctrl-C must not wait for parts that no one will read.
         pool.shutdown(wait=False, cancel_futures=True)

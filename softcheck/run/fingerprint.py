@@ -53,6 +53,7 @@ def _of_contents(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for file in files:
         content = file.read_bytes()
-        digest.update(f"{file} {len(content)}\n".encode(errors="surrogateescape"))
+        # Not the folder, which may be another one on each machine.
+        digest.update(f"{file.name} {len(content)}\n".encode(errors="surrogateescape"))
         digest.update(content)
     return digest.hexdigest()

@@ -3,7 +3,7 @@
 Entry: ``python -m softcheck.run.fork_server DEVICE SOCKET``, the latter the descriptor of a SOCK_SEQPACKET socket. Each
 message on it is an ``Order`` with four descriptors: the worker's pipe, the file of its phase, its standard error, and a
 pipe for its exit status. The answer is the worker's process ID. The server ends when the socket is closed and its last
-worker has ended.
+worker has ended; if its parent has ended, it ends the workers, which may hang in a call.
 """
 
 import contextlib
@@ -24,6 +24,8 @@ NUMBER = struct.Struct("=i")
 
 MOST_BYTES = 1 << 17
 """Bytes of the largest order, which holds a whole environment."""
+
+_LOOK_SECONDS = 0.2
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -58,6 +60,7 @@ def serve(device: str, orders: socket.socket) -> None:
     packages = [folder for folder in sys.path if folder not in own_folders]
     for_gpu = import_all(device)
     statuses: dict[int, int] = {}
+    parent = os.getppid()
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -67,7 +70,12 @@ def serve(device: str, orders: socket.socket) -> None:
         selector.register(orders, selectors.EVENT_READ)
         is_open = True
         while is_open or statuses:
-            ready = {key.fd for key, _events in selector.select()}
+            # A parent's sockets are closed before its children get another parent.
+            ready = {key.fd for key, _events in selector.select(None if is_open else _LOOK_SECONDS)}
+            for worker in statuses if not is_open and os.getppid() != parent else ():
+                with contextlib.suppress(ProcessLookupError):
+                    # The group has the processes that a variant has started, too.
+                    os.killpg(worker, signal.SIGKILL)
             if woken in ready:
                 os.read(woken, 4096)
                 _pass_on(statuses)

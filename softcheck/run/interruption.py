@@ -2,9 +2,12 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+_LOOK_SECONDS = 0.5
 
 
 class Interruption:
@@ -14,6 +17,24 @@ class Interruption:
         """``said`` goes to standard error at the first Ctrl-C."""
         self.is_set = False
         self._said = said
+
+    @contextmanager
+    def passed_on(self, end: Callable[[], object]) -> Iterator[None]:
+        """Calls ``end`` once the flag is set, and again every half second, since a process may not listen yet."""
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(_LOOK_SECONDS):
+                if self.is_set:
+                    end()
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     @contextmanager
     def watching(self) -> Iterator[None]:

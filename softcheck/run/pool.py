@@ -1,6 +1,7 @@
 """A pool of worker processes on one device, and jobs spread over them. Imports no torch."""
 
 import collections
+import contextlib
 import copy
 import os
 import queue
@@ -9,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Generic, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from softcheck.errors import SoftcheckError
 from softcheck.run.blames import Blames
@@ -29,6 +30,21 @@ class SessionClosedError(SoftcheckError):
     """Raised where a worker is wanted, or has ended, after all workers were ended for good."""
 
 
+class Devices(Protocol):
+    """Several devices, each at a place from 0 on, on which a pool starts its workers."""
+
+    places: int
+
+    def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
+        """Starts a worker at each place. Raises SoftcheckError if two of them differ in device or software."""
+
+    def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> Worker:
+        """Starts a worker at a place, by default at the one with the fewest."""
+
+    def jobs(self, backend: Backend) -> int:
+        """Number of workers that all devices together keep busy."""
+
+
 @dataclass(slots=True)
 class _Shared:
     """State shared by a pool and the pools set apart from it. ``changed`` guards it and the lists of idle workers."""
@@ -38,6 +54,8 @@ class _Shared:
     coming: int = 0
     """Workers that are being started ahead."""
     closed: bool = False
+    free: "queue.SimpleQueue[int]" = field(default_factory=queue.SimpleQueue)
+    """Places whose device no caller has for itself."""
 
 
 class Pool:
@@ -52,18 +70,22 @@ class Pool:
         ahead: int = 0,
         check_heap: bool = False,
         compile_seconds: float = COMPILE_SECONDS,
+        devices: Devices | None = None,
     ) -> None:
         """Starts the first worker, so that a missing device is known at once, and up to ``ahead`` more beside it.
 
         There are at most ``jobs`` workers in all, and only the first is waited for. With ``check_heap``, glibc checks
         the heap of each worker. ``compile_seconds`` are the seconds that the kernels of a wide row may take to compile
-        on a GPU. Raises NothingRunError if ``device`` is "cuda" and there is none.
+        on a GPU. ``devices`` are those of a cluster, in place of this machine's. Raises NothingRunError if ``device`` is
+        "cuda" and there is none.
         """
+        self._devices = devices
+        self._place: int | None = None
         self._choice: DeviceChoice = device
         self._checks_heap = check_heap
         self.seconds = seconds_per_call
         """Seconds that one call may take."""
-        self._share = Share() if jobs is None else None
+        self._share = Share() if jobs is None and devices is None else None
         self._shared = _Shared()
         self._idle: list[Worker] = []
         self._lender: Pool | None = None
@@ -73,16 +95,26 @@ class Pool:
         self.slow: set[str] = set()
         """Variants whose first call in a process takes seconds."""
         try:
-            most = jobs or self._fair(default_jobs("cuda"))
-            self._start_ahead(min(ahead, most - 1, _AT_ONCE))
-            first = self._new_worker()
+            if devices is None:
+                most = jobs or self._fair(default_jobs("cuda"))
+                self._start_ahead(min(ahead, most - 1, _AT_ONCE))
+                first = [self._new_worker()]
+            else:
+                first = devices.start_all(device, check_heap=check_heap)
         except BaseException:
             self.close()
             raise
-        self.ready: Ready = first.ready
-        self._shared.workers.add(first)
-        self._idle.append(first)
-        self.jobs = jobs if jobs is not None else default_jobs(self.ready.backend)
+        self.ready: Ready = first[0].ready
+        self._shared.workers.update(first)
+        self._idle += first
+        self.places = 1 if devices is None else devices.places
+        """Number of devices."""
+        for place in range(self.places):
+            self._shared.free.put(place)
+        if devices is not None:
+            self.jobs = devices.jobs(self.ready.backend)
+        else:
+            self.jobs = jobs if jobs is not None else default_jobs(self.ready.backend)
 
     @property
     def closed(self) -> bool:
@@ -107,16 +139,28 @@ class Pool:
         preparing = min(general.preparing, self.patience.left(variant, general.preparing))
         return Waits(calling=calling, preparing=preparing, own=general.own, is_early=calling < left)
 
-    def apart(self) -> Self:
+    def apart(self, place: int | None = None) -> Self:
         """Returns a pool with dedicated workers, so that a variant's slow first call is made once in each of them.
 
         The new pool takes its first workers from this pool. Workers given back to the new pool serve nothing else
-        before ``rejoin``.
+        before ``rejoin``. All of its workers are at ``place`` if one is given.
         """
         other = copy.copy(self)
         other._idle = []  # noqa: SLF001 - its own kind
         other._lender = self  # noqa: SLF001
+        other._place = self._place if place is None else place  # noqa: SLF001
         return other
+
+    @contextlib.contextmanager
+    def on_one_device(self) -> Iterator[Self]:
+        """A pool on one device that no other caller of this method has meanwhile. Waits for a device."""
+        place = self._shared.free.get()
+        own = self.apart(place)
+        try:
+            yield own
+        finally:
+            own.rejoin()
+            self._shared.free.put(place)
 
     def rejoin(self) -> None:
         """Hands the idle workers back to the pool that this one was set apart from."""
@@ -153,8 +197,10 @@ class Pool:
         with self._shared.changed:
             while not fresh and not self.closed:
                 for idle in (self._idle, [] if self._lender is None else self._lender._idle):  # noqa: SLF001
-                    if idle:
-                        return idle.pop()
+                    for worker in reversed(idle):
+                        if self._place in (None, worker.place):
+                            idle.remove(worker)
+                            return worker
                 if not self._shared.coming:
                     break
                 self._shared.changed.wait()
@@ -163,7 +209,7 @@ class Pool:
 
     def take_checked(self) -> Worker:
         """Returns a new worker whose heap glibc checks. It is for one purpose: end it with ``retire``."""
-        return self._added(Worker(self._choice, check_heap=True))
+        return self._added(self._new_worker(check_heap=True))
 
     def give(self, worker: Worker) -> None:
         """Takes back a worker whose request is finished."""
@@ -178,14 +224,18 @@ class Pool:
         worker.close()
 
     def retire_idle(self) -> None:
-        """Ends all idle workers but the one that has served most slow variants, and most variants among equals.
+        """Ends all idle workers but one of each device: the one that has served most slow variants, or most variants.
 
         Each worker holds memory of the device, which a timing needs for itself.
         """
         with self._shared.changed:
-            self._idle.sort(key=lambda worker: (len(worker.served & self.slow), len(worker.served)))
-            retired = self._idle[:-1]
-            del self._idle[:-1]
+            idle = self._idle if self._lender is None else [*self._idle, *self._lender._idle]  # noqa: SLF001 - its own kind
+            best: dict[int, Worker] = {}
+            for worker in sorted(idle, key=lambda worker: (len(worker.served & self.slow), len(worker.served))):
+                best[worker.place] = worker
+            retired = [w for w in idle if w is not best[w.place] and self._place in (None, w.place)]
+            for workers in (self._idle, [] if self._lender is None else self._lender._idle):  # noqa: SLF001
+                workers[:] = [worker for worker in workers if worker not in retired]
             self._shared.workers.difference_update(retired)
         _close_all(retired)
 
@@ -221,8 +271,11 @@ class Pool:
         if died.timed_out and worker.running is not None:
             self.patience.hung(worker.running, died.waited)
 
-    def _new_worker(self) -> Worker:
-        return Worker(self._choice, check_heap=True) if self._checks_heap else Worker(self._choice)
+    def _new_worker(self, *, check_heap: bool = False) -> Worker:
+        check_heap = check_heap or self._checks_heap
+        if self._devices is not None:
+            return self._devices.start(self._choice, place=self._place, check_heap=check_heap)
+        return Worker(self._choice, check_heap=True) if check_heap else Worker(self._choice)
 
     def _added(self, worker: Worker) -> Worker:
         with self._shared.changed:

@@ -58,7 +58,14 @@ class WorkerDiedError(SoftcheckError):
     """Raised if the worker process ended, or was ended, in the middle of a request."""
 
     def __init__(
-        self, message: str, *, timed_out: bool, waited: float = 0.0, was_preparing: bool = False, is_early: bool = False
+        self,
+        message: str,
+        *,
+        timed_out: bool,
+        waited: float = 0.0,
+        was_preparing: bool = False,
+        is_early: bool = False,
+        is_of_host: bool = False,
     ) -> None:
         super().__init__(message)
         self.timed_out = timed_out
@@ -68,6 +75,8 @@ class WorkerDiedError(SoftcheckError):
         """True if the timeout came during an import, a first call or a compilation."""
         self.is_early = is_early
         """True if the call was given less time than a slow call may need."""
+        self.is_of_host = is_of_host
+        """True if all processes of the device ended with it, so that another's call may be the cause."""
 
 
 class DeviceRuinedError(WorkerDiedError):
@@ -130,7 +139,13 @@ class Worker:
         if not isinstance(first, Ready):
             self.close()
             raise SoftcheckError(f"the worker answered {first!r} at its start, expected Ready")
-        self.ready = first
+        self.begin(first)
+
+    def begin(self, ready: Ready) -> None:
+        """Sets the record of a process in which nothing has run yet."""
+        self.ready = ready
+        self.place = 0
+        """Number of the device among those of the pool."""
         self.loaded: set[str] = set()
         """Variants that were loaded, and called once, in this process."""
         self.calls: list[Call] = []
@@ -153,22 +168,26 @@ class Worker:
         that reports a crash which the process outlived but can't continue after, as an illegal access on a GPU ends.
         """
         limits = waits(seconds) if isinstance(seconds, int | float) else None
-        self.running = request.spec if isinstance(request, Load) else getattr(request, "variant", None)
+        self.running = first_running(request)
         try:
             self._connection.send_bytes(encode_request(request))
         except OSError:
             raise self._died() from None
         while True:
             reply = self._receive(limits or seconds())  # type: ignore[operator]
-            if isinstance(reply, Started):
-                self.running = reply.variant
-            elif isinstance(reply, Measured | TrialDone):
+            if isinstance(reply, Measured | TrialDone):
                 _refuse_ruin(reply)
-            if isinstance(reply, Measured):
-                self.running = None
+            self.note(reply)
             yield reply
             if isinstance(reply, LAST) or is_fatal(reply):
                 return
+
+    def note(self, reply: Reply) -> None:
+        """Keeps what a reply tells of the variant that runs."""
+        if isinstance(reply, Started):
+            self.running = reply.variant
+        elif isinstance(reply, Measured):
+            self.running = None
 
     def interrupt(self) -> None:
         """Asks the process to end its request early and reply with its results so far. Most requests ignore this."""
@@ -239,6 +258,11 @@ class Worker:
         assert stream is not None
         while line := stream.readline(4096):
             self._stderr.append(line)
+
+
+def first_running(request: Request) -> str | None:
+    """The variant that a request runs first, if it names only one."""
+    return request.spec if isinstance(request, Load) else getattr(request, "variant", None)
 
 
 def _refuse_ruin(reply: Measured | TrialDone) -> None:

@@ -49,6 +49,8 @@ class RunDomain(msgspec.Struct, frozen=True, tag=True):
     start: int
     count: int
     variant: str
+    at_once: int | None = None
+    """Most rows of one call; None for all."""
 
 
 class RunProbe(msgspec.Struct, frozen=True, tag=True):
@@ -73,6 +75,16 @@ class TryWidth(msgspec.Struct, frozen=True, tag=True):
     variant: str
     dtype: str
     columns: int
+
+
+class CompareOrders(msgspec.Struct, frozen=True, tag=True):
+    """Call one variant on sampled rows, in every order of their columns and in other rows of the batch."""
+
+    variant: str
+    dtype: str
+    columns: int
+    rows: int
+    seed: int
 
 
 class SearchOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +133,7 @@ class Call:
     request: RunCase | RunDomain | RunProbe
 
 
-Request = Load | RunCase | Time | RunDomain | RunProbe | TryWidth | RunSearch | RunTrace
+Request = Load | RunCase | Time | RunDomain | RunProbe | TryWidth | CompareOrders | RunSearch | RunTrace
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -219,6 +231,13 @@ class WidthTried(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     fatal: bool = False
 
 
+class OrdersCompared(msgspec.Struct, frozen=True, tag=True):
+    """The number of sampled rows, and the first whose answer depends on order or place; None if there is none."""
+
+    rows: int
+    difference: str | None
+
+
 class Searching(msgspec.Struct, frozen=True, tag=True):
     """Progress of a search: rounds done, and the largest figures so far, as the device rates them."""
 
@@ -282,6 +301,7 @@ Reply = (
     | TrialDone
     | Probed
     | WidthTried
+    | OrdersCompared
     | Searching
     | Searched
     | Traced
@@ -289,7 +309,7 @@ Reply = (
     | Failed
 )
 
-LAST = (Done, Timed, Loaded, Refused, Probed, WidthTried, Searched, Traced, Failed)
+LAST = (Done, Timed, Loaded, Refused, Probed, WidthTried, OrdersCompared, Searched, Traced, Failed)
 """Replies that end a request."""
 
 

@@ -159,15 +159,13 @@ def _evolved(
     worker = session.take()
     rounds = 0
     try:
-        for reply in session.ask(worker, request, session.seconds, request.variant):
-            if isinstance(reply, Searching):
-                rounds = reply.rounds
-                progress(reply)
-                if interruption.is_set:
-                    # Checked at each reply, also if the interruption came before the worker had begun to listen.
-                    worker.interrupt()
-            elif isinstance(reply, Searched):
-                return reply
+        with interruption.passed_on(worker.interrupt):
+            for reply in session.ask(worker, request, session.seconds, request.variant):
+                if isinstance(reply, Searching):
+                    rounds = reply.rounds
+                    progress(reply)
+                elif isinstance(reply, Searched):
+                    return reply
     except WorkerDiedError as died:
         violation = death(died, f"expected an output in round {rounds + 1} of the search")
         return Searched(rounds, rounds * request.rows * request.columns, None, None, (violation,), fatal=True)

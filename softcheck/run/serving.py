@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from oracles.formats import FORMATS, Bits, decode
-from oracles.reference import FullyMasked, Reference
+from oracles.reference import Reference
 from softcheck.calling import activity, launches
 from softcheck.calling.call import is_usable, place, returned_wrongly
 from softcheck.calling.state import Snapshot, is_lost, preserved
@@ -17,10 +17,12 @@ from softcheck.cases.check import check_layout
 from softcheck.errors import NothingRunError, UninterpretableError, UsageError, WithoutKernelError
 from softcheck.judge.judge import reference
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.judge.merge import shifted
+from softcheck.judge.merge import merge, shifted
 from softcheck.run import evolution, timing
 from softcheck.run.measuring import Measuring
+from softcheck.run.order_sample import compare_orders
 from softcheck.run.protocol import (
+    CompareOrders,
     Declared,
     Done,
     Load,
@@ -72,6 +74,8 @@ class Server:
             yield from make_trials(request, self._variant(request.variant), self.device)
         elif isinstance(request, TryWidth):
             yield from try_width(request, self._variant(request.variant), self.device)
+        elif isinstance(request, CompareOrders):
+            yield from compare_orders(request, self._variant(request.variant), self.device)
         elif isinstance(request, RunTrace):
             yield Started(request.variant)
             yield self._trace(request)
@@ -151,7 +155,7 @@ class Server:
         for name in request.variants:
             variant = self._variant(name)
             self._settle()
-            answers.of(variant, request.first_rows)
+            answers.of(variant.on(case, len(answers.bits(request.first_rows))), request.first_rows)
             yield Started(name)
             begun = time.perf_counter()
             launched = launches.counted()
@@ -168,6 +172,7 @@ class Server:
 
     def _run_rows(self, variant: LoadedVariant, answers: "_Answers", rows: int | None) -> tuple[Measurement, bool]:
         """Runs a variant on the first rows of a case and judges its output."""
+        variant = variant.on(answers.case, len(answers.bits(rows)))
         bits, exact = answers.of(variant, rows)
         try:
             return self._measuring.of_case(variant, answers.case, bits, exact)
@@ -185,8 +190,14 @@ class Server:
         if len(bits) > _TRACED_ROWS:
             # Programs of the rows before take a millisecond each.
             bits, layout, of_rows = bits[list(rows)], PACKED, tuple(range(len(rows)))
+        variant = self._variant(request.variant)
+        if case.operands is not None:
+            shown = np.arange(len(bits)) if of_rows == rows else np.array(rows)
+            if (part := case.part(shown, np.arange(bits.shape[1]))) is None:
+                return Traced(reason=f"the target of a row lies beyond its first {bits.shape[1]} columns; trace more")
+            variant = variant.on(part)
         try:
-            traced, notes = record(self._variant(request.variant), bits, case.format, layout, of_rows, request.focus)
+            traced, notes = record(variant, bits, case.format, layout, of_rows, request.focus)
         except (NothingRunError, UninterpretableError) as error:
             return Traced(reason=str(error), has_kernel=not isinstance(error, WithoutKernelError))
         if of_rows != rows:
@@ -196,11 +207,22 @@ class Server:
 
     def _run_domain(self, request: RunDomain) -> Iterator[Reply]:
         variant = self._variant(request.variant)
-        rows = self._measuring.rows_of(request)
-        yield Started(request.variant)
+        end = request.start + request.count
+        found: list[Measurement] = []
         begun = time.perf_counter()
-        measurement, fatal = self._measuring.of_rows(variant, rows, request.domain.format)
-        yield Measured(request.variant, shifted(measurement, request.start), time.perf_counter() - begun, fatal)
+        for start in range(request.start, end, request.at_once or request.count):
+            part = msgspec.structs.replace(request, start=start, count=min(request.at_once or end, end - start))
+            rows = self._measuring.rows_of(part)
+            if not found:
+                yield Started(request.variant)
+                begun = time.perf_counter()
+            measurement, fatal = self._measuring.of_rows(variant, rows, request.domain.format)
+            found.append(shifted(measurement, start))
+            # The next rows need the memory.
+            del rows
+            if fatal:
+                break
+        yield Measured(request.variant, merge(found), time.perf_counter() - begun, fatal)
         yield Done()
 
 
@@ -210,7 +232,7 @@ class _Answers:
     def __init__(self, case: Case) -> None:
         self.case = case
         self._bits: dict[int | None, Bits] = {}
-        self._found: dict[tuple[str, frozenset[tuple[str, float]], FullyMasked, int | None], Reference] = {}
+        self._found: dict[tuple[object, ...], Reference] = {}
 
     def bits(self, rows: int | None) -> Bits:
         """The bits of so many rows, of all for None."""
@@ -221,8 +243,7 @@ class _Answers:
     def of(self, variant: LoadedVariant, rows: int | None) -> tuple[Bits, Reference]:
         """The bits of so many rows, and what the variant declares to compute of them."""
         declared, fmt, bits = variant.declaration, self.case.format, self.bits(rows)
-        parameters = frozenset(declared.parameters.items())
-        asked = (declared.operation, parameters, declared.fully_masked, rows)
+        asked = (declared.operation, *sorted(variant.operation.parameters.items()), declared.fully_masked, rows)
         if asked not in self._found:
             self._found[asked] = reference(decode(bits, fmt), fmt, declared.fully_masked, variant.operation)
         return bits, self._found[asked]

@@ -203,13 +203,15 @@ class Session(Pool):
                 )
         return _alone_on_case(call, answer)
 
-    def run_domain(self, variant: str, domain: Domain, start: int, count: int) -> Measurement:
-        """Returns the measurement of one variant on a part of a domain.
+    def run_domain(
+        self, variant: str, domain: Domain, start: int, count: int, *, at_once: int | None = None
+    ) -> Measurement:
+        """Returns the measurement of one variant on a part of a domain, called with ``at_once`` rows at a time.
 
         Raises TooLittleMemoryError if the device has no room for so many rows, and SoftcheckError if the part can't be
         run for another reason.
         """
-        request = RunDomain(domain, start, count, variant)
+        request = RunDomain(domain, start, count, variant, at_once)
         call = Call(variant, domain.dtype, f"rows {start} to {start + count} of {domain.describe()}", request)
         found: Measurement | None = None
         while found is None:

@@ -246,8 +246,8 @@ def cases_and_probes(
     share = max(1, session.jobs // max(1, len(run.declarations)))
     lanes: list[Lane[CaseMeasurement | ProbeResult]] = [
         *(lane(own, [name], share) for name, own in apart.items()),
-        Lane([attempt.job(apart.get(task.variant, session)) for task, attempt in large.items()], 1),
-        Lane([_journalled(session, task, record, done[task]) for task in heavy], _HEAVY_AT_ONCE),
+        Lane([attempt.job(apart.get(task.variant, session)) for task, attempt in large.items()], session.places),
+        Lane([_journalled(session, task, record, done[task]) for task in heavy], _HEAVY_AT_ONCE * session.places),
         lane(
             session, [name for name in run.declarations if name not in apart], max(1, session.jobs - share * len(apart))
         ),
@@ -260,8 +260,8 @@ def cases_and_probes(
     before_exclusive()
     if alone:
         events.stage("running probes that need the GPU alone")
-        jobs = [_journalled(session, task, record, done[task]) for task in alone]
-        run.errors.extend(spread(session, [Lane(jobs, 1)], deliver, events.progress))
+        jobs = [_on_one_device(session, task, done[task], _journal(task, record)) for task in alone]
+        run.errors.extend(spread(session, [Lane(jobs, session.places)], deliver, events.progress))
 
 
 def _probe_tasks(run: Run) -> list[ProbeTask]:
@@ -297,7 +297,7 @@ class _Attempt:
         self._has_skipped = False
 
     def job(self, session: Session) -> Job[ProbeResult]:
-        return probe_job(session, self._task, done=self._before, on_outcome=self._note)
+        return _on_one_device(session, self._task, self._before, self._note)
 
     def lacks_memory(self, result: ProbeResult, session: Session) -> bool:
         """True if a trial was skipped, as for too little memory, and the probe may be tried once more."""
@@ -311,7 +311,21 @@ class _Attempt:
             self._record.add(Kept(outcome=(self._task, index, outcome)))
 
 
+def _on_one_device(
+    session: Session, task: ProbeTask, done: Sequence[Outcome], on_outcome: Callable[[int, Outcome], None]
+) -> Job[ProbeResult]:
+    """Returns a job that no other such job shares a device with, since each takes much of its memory."""
+
+    def work(emit: Callable[[ProbeResult], None]) -> None:
+        with session.on_one_device() as own:
+            probe_job(own, task, done=done, on_outcome=on_outcome).work(emit)
+
+    return Job(str(task), work)
+
+
 def _journalled(session: Session, task: ProbeTask, record: Record, done: Sequence[Outcome]) -> Job[ProbeResult]:
-    return probe_job(
-        session, task, done=done, on_outcome=lambda index, outcome: record.add(Kept(outcome=(task, index, outcome)))
-    )
+    return probe_job(session, task, done=done, on_outcome=_journal(task, record))
+
+
+def _journal(task: ProbeTask, record: Record) -> Callable[[int, Outcome], None]:
+    return lambda index, outcome: record.add(Kept(outcome=(task, index, outcome)))

@@ -133,10 +133,11 @@ def _concluded(name: str, probe: Probe, trials: Sequence[Trial], outcomes: Seque
     except Exception as error:
         raise SoftcheckError(f"probe {name}: internal error in its conclusion: {describe(error)}") from error
     told = {shown.violation.kind for shown in said.findings}
+    words = "; ".join(shown.violation.message for shown in said.findings)
     untold: dict[FindingKind, Shown] = {}
     for trial, outcome in zip(trials, outcomes, strict=True):
         for violation in outcome.violations:
-            if violation.kind in _ENDED - told:
+            if violation.kind in _ENDED - told and violation.message not in words:
                 untold.setdefault(violation.kind, Shown(trial.label, violation))
     run = {line for outcome in outcomes for line in outcome.lines}
     arcs = {arc for outcome in outcomes for arc in outcome.arcs}

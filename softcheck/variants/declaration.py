@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from oracles.reference import FullyMasked
+from softcheck.cases.case import Case
 from softcheck.cases.dtypes import known_dtype
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
@@ -85,8 +86,9 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     operation: str = "softmax"
     """The operation that the variant computes, by its name in ``softcheck.operations.registry``."""
-    parameters: dict[str, float] = {}
-    """Numbers that the operation depends on, by name, such as ``{"scale": 0.125}``; those left out have their usual values."""
+    parameters: dict[str, float | str] = {}
+    """Numbers and words that the operation depends on, by name, such as ``{"scale": 0.125}``; those left out have their usual
+    values."""
     dtypes: tuple[str, ...] = ("float16", "bfloat16", "float32")
     max_columns: dict[str, int] | int | None = None
     """Largest column count, one for all dtypes or one per dtype; None promises every count."""
@@ -123,6 +125,16 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         Loading it imports the oracles. Raises UsageError for an unknown name or a parameter that is not judged.
         """
         return operation(self.operation, self.parameters)
+
+    def computed_on(self, case: Case, first_rows: int | None = None) -> Operation:
+        """The operation with the parameters and operands that a case names, of its first rows where a number is given.
+
+        Raises UsageError as ``computed`` does.
+        """
+        if case.operands is None:
+            return self.computed
+        given = operation(self.operation, {**self.parameters, **case.operands.parameters})
+        return given.naming(case.named(first_rows))
 
     def explanation(self, violation: Violation, case_id: str, dtype: str, backend: Backend) -> str | None:
         """The reason of the declared defect that accounts for a violation, or None."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from softcheck.calling import operands
 from softcheck.errors import UsageError
-from softcheck.operations.operation import Operation
+from softcheck.operations.operation import Operation, Parameter
+from softcheck.variants.copies import copied, overwriting
 from softcheck.variants.twin import Twin
 
 if TYPE_CHECKING:
@@ -44,8 +45,11 @@ NAMES: dict[str, str] = {
     "sinks": "the declared sink of each query head, float32 [heads]",
     "ignore_index": "the target of rows that are to be ignored",
     "label_smoothing": "the share of each target that all columns have",
+    "weight": "the weight of each column's class, [columns]",
+    "z_loss": "the factor of the squared log-sum-exp in each loss",
     "window": "the keys that a query sees up to its own place",
-    "softcap": "the number c of c tanh(score / c)",
+    "softcap": "the number c of c tanh(x / c)",
+    "reduction": "'mean' or 'sum', over the rows of a matrix that is made of one row of the case",
     "scale": "the number that the declaration's parameters give",
     "temperature": "1 / scale",
 }
@@ -53,7 +57,7 @@ NAMES: dict[str, str] = {
 
 _HEADS = ("q", "q3", "q_blhd", "k", "k3", "k_blhd", "v", "v3", "v_blhd")
 
-OPERANDS = frozenset({"mask", "keep", "bias", "target", "y", "grad", "sinks", *_HEADS})
+OPERANDS = frozenset({"mask", "keep", "bias", "target", "weight", "y", "grad", "sinks", *_HEADS})
 """Names of what an operation takes beside the matrix."""
 
 _IN_ITS_PLACE = ("y", "grad", *_HEADS)
@@ -134,17 +138,31 @@ class Form:
         ``poison`` fills ``out``. A value that is no such answer is returned as it is. Raises ValueError for more than
         ``MOST_ROWS`` rows where the function takes one.
         """
+        if self._operation is not None and self._operation.gradient_in_place:
+            return overwriting(lambda given: self._of_rows(function, given, options, poison), x)
+        return self._of_rows(function, x, options, poison)
+
+    def _of_rows(
+        self, function: Callable[..., Any], x: "torch.Tensor", options: Mapping[str, Any], poison: float | None
+    ) -> Any:
+        """Makes one call, or one for each row where the function takes a row or has one answer for a matrix."""
         import torch
 
-        if "x1" not in self.names:
-            return self._answer_to(function, x, options, poison)
+        matrix = None if self._operation is None else self._operation.matrix
+        given = x if matrix is None else x.view(*x.shape[:-1], *matrix(x.shape[-1]))
+        has_one_answer = matrix is not None and self._operation is not None and self._operation.answers_rows
+        if "x1" not in self.names and not has_one_answer:
+            answer = self._answer_to(function, given, options, poison)
+            is_answer = matrix is not None and getattr(answer, "shape", None) == given.shape
+            return answer.reshape(x.shape) if is_answer else answer
         if x.shape[0] > MOST_ROWS:
             raise ValueError(f"{x.shape[0]} rows for a function of one row, expected at most {MOST_ROWS}")
-        answers = [self._answer_to(function, row, options, poison) for row in x]
-        other = next((a for a in answers if not isinstance(a, torch.Tensor) or a.shape != x.shape[1:]), None)
-        if other is not None or not answers:
-            return torch.empty_like(x) if other is None else other
-        return torch.stack(answers)
+        due = torch.Size([1]) if has_one_answer else given.shape[1:]
+        answers = [self._answer_to(function, row, options, poison) for row in given]
+        other = next((a for a in answers if not isinstance(a, torch.Tensor) or a.shape != due), None)
+        if other is not None:
+            return other
+        return torch.stack(answers).view(len(x), due.numel()) if answers else x.new_empty(0, due.numel())
 
     def _answer_to(
         self, function: Callable[..., Any], x: "torch.Tensor", options: Mapping[str, Any], poison: float | None
@@ -176,8 +194,9 @@ class Form:
         answer = self._answer(value, given, shape)
         if not isinstance(answer, torch.Tensor) or shape is None:
             return answer
-        if self._operation is None or self._operation.answers_elements:
-            return answer.reshape(x.shape) if answer.shape == shape else answer
+        if self._operation is None or self._operation.answers_elements or self._operation.matrix is not None:
+            place = x.shape if shape else (1,)
+            return answer.reshape(place) if answer.shape in (shape, place) else answer
         of_rows = self._operation.answers_rows
         is_answer = answer.shape == shape or (of_rows and answer.shape in ((*shape, 1), (math.prod(shape),)))
         numbers = self._operation.output_shape(1, x.shape[-1])[1]
@@ -192,6 +211,8 @@ class Form:
         """
         if self._operation is None or self._operation.answers_elements:
             return shape
+        if self._operation.matrix is not None:
+            return () if self._operation.answers_rows else shape
         if self._operation.answers_rows:
             is_blhd = operand.endswith("_blhd")
             return (shape[0], shape[2], shape[1]) if is_blhd else shape[:-1]
@@ -202,13 +223,15 @@ class Form:
         import torch
         import triton
 
+        has_matrices = self._operation is not None and self._operation.matrix and not self._operation.answers_rows
+        kept = 2 if has_matrices else 1
         makers: dict[str, Callable[[], Any]] = {
             "x": lambda: x,
             "x1": lambda: x,
-            "x3": lambda: _with_dims(x, 3),
-            "x4": lambda: _with_dims(x, 4),
-            "x5": lambda: _with_dims(x, 5),
-            "copy": lambda: _copy(x),
+            "x3": lambda: _with_dims(x, 3, kept),
+            "x4": lambda: _with_dims(x, 4, kept),
+            "x5": lambda: _with_dims(x, 5, kept),
+            "copy": lambda: copied(x.detach()),
             "rows": lambda: math.prod(x.shape[:-1]),
             "columns": lambda: x.shape[-1],
             "block": lambda: triton.next_power_of_2(max(1, x.shape[-1])),
@@ -258,8 +281,10 @@ def are_of_one_layout(names: Sequence[str]) -> bool:
     return len({name[1:] for name in names if name in _HEADS}) <= 1
 
 
-def _plain(number: float) -> float:
-    """The number, as an integer if it is one: ``ignore_index`` is an int."""
+def _plain(number: Parameter) -> Parameter:
+    """The number, as an integer if it is one: ``ignore_index`` is an int. A word is left as it is."""
+    if isinstance(number, str):
+        return number
     return int(number) if math.isfinite(number) and number == int(number) and abs(number) > 1 else number
 
 
@@ -272,6 +297,11 @@ def _parts(value: Any) -> dict[str, Any]:
     return {f".{each.name}": getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else {}
 
 
+def operands_in(text: str) -> frozenset[str]:
+    """The names of operands in the text of a call."""
+    return OPERANDS.intersection(re.findall(r"\w+", text))
+
+
 def call_in_words(text: str) -> str:
     """A call with the meaning of those of its names that say more than the matrix itself."""
     meant = [
@@ -282,36 +312,13 @@ def call_in_words(text: str) -> str:
     return "; ".join([text, *meant])
 
 
-def shares_memory(x: "torch.Tensor") -> bool:
-    """True if elements of a tensor may lie at the same address, as where a stride is 0."""
-    reach = 1
-    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
-        if size > 1 and stride < reach:
-            return True
-        reach += stride * max(0, size - 1)
-    return False
-
-
-def _copy(x: "torch.Tensor") -> "torch.Tensor":
-    """A copy with the input's strides, packed if elements of the input share memory.
-
-    It requires no gradient: autograd would take what a kernel writes there for the copied values.
-    """
-    import torch
-
-    x = x.detach()
-    if shares_memory(x):
-        return x.clone(memory_format=torch.contiguous_format)
-    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
-
-
-def _with_dims(x: "torch.Tensor", dims: int) -> "torch.Tensor":
-    """A view of the same elements with so many dimensions: the largest but the row is split, or leading ones are merged."""
+def _with_dims(x: "torch.Tensor", dims: int, kept: int = 1) -> "torch.Tensor":
+    """A view of the same elements with so many dimensions: the largest but those ``kept`` is split, or leading ones are merged."""
     while x.dim() > dims:
         x = x.flatten(0, 1)
     while x.dim() < dims:
-        leading = x.shape[:-1] or (1,)
-        x = x.view(*leading, x.shape[-1])
+        leading, row = x.shape[:-kept] or (1,), x.shape[-kept:]
+        x = x.view(*leading, *row)
         rows = max(leading)
         outer = next((n for n in (2, 3, 5, 7) if rows % n == 0 and rows > n), 1)
         place = leading.index(rows) if outer > 1 else 0

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from softcheck.operations.operation import Operation
+from softcheck.operations.registry import operation as operation_of
 from softcheck.variants.forms import PLAIN, are_of_one_layout
 
 _OUTPUT = "out output outputs o y result res dst dest destination ret y_out out_ptr output_ptr out_tensor output_tensor y_ptr p probs"
@@ -31,6 +30,26 @@ _COLUMN_STRIDE = "stride_xn stride_x_col x_col_stride input_col_stride in_col_st
 _OUT_COLUMN_STRIDE = "stride_yn stride_y_col y_col_stride output_col_stride out_col_stride stride_on"
 _SCALE = "scale sm_scale softmax_scale alpha scaling factor"
 _TEMPERATURE = "temperature temp tau"
+_PARAMETERS = (
+    ("scale", "scale", _SCALE),
+    ("scale", "temperature", _TEMPERATURE),
+    ("ignore_index", "ignore_index", "ignore_index ignored_index"),
+    ("label_smoothing", "label_smoothing", "label_smoothing smoothing"),
+    ("z_loss", "z_loss", "z_loss lse_square_scale z_loss_coefficient z_loss_weight z_loss_scale"),
+    (
+        "softcap",
+        "softcap",
+        "softcap soft_cap logits_soft_cap logit_cap logit_softcap softcapping final_logit_softcapping",
+    ),
+    ("reduction", "reduction", "reduction"),
+    ("causal", "True", "causal is_causal"),
+    ("window", "window", "window window_size sliding_window"),
+    ("sink", "sinks", "sink sinks s_aux"),
+    ("groups", "True", "enable_gqa"),
+    ("masked", "keep", "mask attn_mask attention_mask"),
+)
+"""Parameters of operations, the names in a call of what a function gets where they have other than their usual values, and the
+names of a function's parameters that get it."""
 _NONE = "mask attn_mask attention_mask bias attn_bias"
 _FALSE = "log_outputs log_output causal is_causal inplace in_place log is_log is_log_softmax log_softmax return_lse half_to_float training"
 
@@ -91,19 +110,6 @@ class Guess:
     """True if it is tried only where no other call answers."""
 
 
-_DECLARED = {
-    "ignore_index": ("ignore_index ignored_index", "ignore_index", -np.inf),
-    "label_smoothing": ("label_smoothing smoothing", "label_smoothing", 0),
-    "causal": ("causal is_causal", "True", 0),
-    "window": ("window window_size sliding_window", "window", 0),
-    "softcap": ("softcap soft_cap logits_soft_cap logit_cap", "softcap", 0),
-    "sink": ("sink sinks s_aux", "sinks", -np.inf),
-    "groups": ("enable_gqa", "True", 1),
-    "masked": ("mask attn_mask attention_mask", "keep", 0),
-}
-"""Names of the parameters that functions get where an operation has more than its usual number, with the argument and that number."""
-
-
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """Names of parameters that mean something else, or something more, for an operation."""
@@ -119,8 +125,11 @@ class Vocabulary:
     def of(cls, operation: Operation) -> "Vocabulary":
         """The names of an operation's arguments and of the parameters that have other than their usual values."""
         arguments, given = operation.arguments, operation.parameters
-        numbers = [(_SCALE, "scale"), (_TEMPERATURE, "temperature")] if given.get("scale", 1.0) != 1 else []
-        numbers += [(names, text) for name, (names, text, usual) in _DECLARED.items() if given.get(name, usual) > usual]
+        usual = operation_of(operation.name).parameters
+        changed = {name for name, value in given.items() if value != usual.get(name, value)}
+        if given.get("scale", 1.0) != 1:
+            changed.add("scale")
+        numbers = [(names, text) for parameter, text, names in _PARAMETERS if parameter in changed]
         return cls(
             {}
             if arguments is None

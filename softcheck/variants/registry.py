@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from softcheck.cases.case import Case
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Operation
 from softcheck.variants import _import
@@ -52,10 +53,14 @@ BUILTIN_OF: dict[str, dict[str, str]] = {
         name: f"{_PACKAGE}.logsumexp:{name}" for name in ("torch_logsumexp", "logsumexp_one_block", "logsumexp_online")
     },
     "cross_entropy": {
-        name: f"{_PACKAGE}.cross_entropy:{name}" for name in ("torch_cross_entropy", "cross_entropy_online")
+        **{name: f"{_PACKAGE}.cross_entropy:{name}" for name in ("torch_cross_entropy", "cross_entropy_online")},
+        **{name: f"{_PACKAGE}.losses:{name}" for name in ("cross_entropy_chunked", "cross_entropy_in_place")},
     },
     **{
-        backward: {name: f"{_PACKAGE}.backward:{name}" for name in (f"torch_{backward}", f"{backward}_one_block")}
+        backward: {
+            name: f"{_PACKAGE}.backward:{name}"
+            for name in (f"torch_{backward}", f"{backward}_one_block", f"{backward}_two_pass")
+        }
         for backward in ("softmax_backward", "log_softmax_backward")
     },
     "attention": {
@@ -78,7 +83,13 @@ BUILTIN_OF: dict[str, dict[str, str]] = {
 }
 """Built-in variants of each operation; torch's own is one of them."""
 
-_PLACES = {name: place for variants in BUILTIN_OF.values() for name, place in variants.items()}
+WITH_MASKS: dict[str, str] = {
+    name: f"{_PACKAGE}.masked:{name}"
+    for name in ("scaled_masked_one_block", "causal_online", "causal_online_bottom_right", "torch_safe_softmax")
+}
+"""Built-in variants of softmax with masks, scales or zeros for hidden rows; a report of softmax takes them where they are named."""
+
+_PLACES = {name: place for variants in (*BUILTIN_OF.values(), WITH_MASKS) for name, place in variants.items()}
 
 ENTRY_POINTS = "softcheck.variants"
 """Entry point group through which other packages offer variants."""
@@ -107,11 +118,21 @@ class LoadedVariant:
     name: str
     function: Callable[..., Any]
     declaration: Declaration
+    named: Operation | None = None
+    """The operation with what a case names; None where no case names anything."""
 
     @property
     def operation(self) -> Operation:
         """The operation that the declaration names."""
-        return self.declaration.computed
+        return self.declaration.computed if self.named is None else self.named
+
+    def on(self, case: Case, first_rows: int | None = None) -> "LoadedVariant":
+        """Returns the variant whose calls get what a case names, for the case's first rows where a number is given."""
+        if case.operands is None:
+            return self
+        named = self.declaration.computed_on(case, first_rows)
+        function = self.function.with_operation(named) if isinstance(self.function, Adapted) else self.function
+        return dataclasses.replace(self, function=function, named=named)
 
     @property
     def call(self) -> str:
@@ -179,14 +200,6 @@ def load(spec: str) -> LoadedVariant:
         named = split_call(where.name)[0].partition("@")[0]
         found = adapted(found, named, where.call or declaration.call, declaration.computed)
     return LoadedVariant(where.name, found, declaration)
-
-
-def operation_named(spec: str) -> str | None:
-    """The operation of a variant, if its name or the promises behind it tell."""
-    if spec in _PLACES:
-        return next(name for name, variants in BUILTIN_OF.items() if spec in variants)
-    promised = re.search(r"[@,]operation=(\w+)", spec)
-    return promised[1] if promised else None
 
 
 def split_call(spec: str) -> tuple[str, str]:

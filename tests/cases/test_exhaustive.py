@@ -1,10 +1,12 @@
 """Domains hold what they say, each row once, and any part of one equals the same part of the whole."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, decode
-from softcheck.cases.exhaustive import chunks, domain, lattice_patterns, telling_rows
+from softcheck.cases.exhaustive import ascending_patterns, domain, lattice_patterns, telling_rows
 from softcheck.errors import UsageError
 
 
@@ -65,8 +67,7 @@ def test_differences_are_every_distance_on_both_sides_of_zero():
 def test_parts_join_to_the_whole():
     part = domain("float16", 1, first=1000)
     assert (part.is_complete, part.first) == (False, 1000)
-    cut = chunks(part, 300)
-    assert cut == [(0, 300), (300, 300), (600, 300), (900, 100)]
+    cut = [(0, 300), (300, 300), (600, 300), (900, 100)]
     assert np.array_equal(np.concatenate([part.bits(*c) for c in cut]), part.bits(0, 1000))
 
 
@@ -103,7 +104,6 @@ def test_telling_rows_hold_special_values_and_every_exponent(columns):
     ("arguments", "said"),
     [
         (("float32", 1, {}), "too many patterns"),
-        (("float16", 3, {}), "--sample-first"),
         (("float16", 2, {"differences": True}), "float32"),
         (("float16", 1, {"first": 0}), "at least 1"),
     ],
@@ -112,3 +112,30 @@ def test_what_is_too_large_or_makes_no_sense_is_refused(arguments, said):
     dtype, columns, more = arguments
     with pytest.raises(UsageError, match=said):
         domain(dtype, columns, **more)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_ascending_rows_are_every_multiset_once(columns):
+    rows = np.stack(ascending_patterns(np.arange(5000), columns, lambda x: x.astype(np.int64)), axis=1)
+    assert (np.diff(rows, axis=1) >= 0).all()
+    assert len(np.unique(rows, axis=0)) == 5000
+    wanted = sorted(itertools.combinations_with_replacement(range(int(rows.max()) + 1), columns), key=lambda r: r[::-1])
+    assert rows.tolist() == [list(row) for row in wanted[:5000]]
+
+
+def test_the_last_ascending_rows_are_those_of_the_largest_patterns():
+    whole = domain("bfloat16", 3, ascending=True)
+    assert whole.total == 65536 * 65537 * 65538 // 6
+    assert whole.bits(whole.total - 3, 3).tolist() == [
+        [65533, 65535, 65535],
+        [65534, 65535, 65535],
+        [65535, 65535, 65535],
+    ]
+    assert not whole.is_complete, "it stands for every row only where the order of elements is known not to count"
+
+
+@pytest.mark.parametrize("digit", [2**15, 40000, 65000, 65535, 65537])
+def test_numbers_around_a_binomial_coefficient_have_the_right_first_digit(digit):
+    edge = digit * (digit - 1) * (digit - 2) // 6
+    rows = np.stack(ascending_patterns(np.arange(edge - 2, edge + 2), 3, lambda x: x.astype(np.int64)), axis=1)
+    assert rows[:, 2].tolist() == [digit - 3, digit - 3, digit - 2, digit - 2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
-from softcheck.cases.corpus import builtin_names, load, operation_corpora
+from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind
 from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.registry import PROBES
@@ -57,7 +57,10 @@ class Planted:
 
 FOLDERS = (
     FOLDER,
-    *(FOLDER / name for name in ("masked_softmax", "log_softmax", "logsumexp", "cross_entropy", "attention")),
+    *(
+        FOLDER / name
+        for name in ("masked_softmax", "log_softmax", "logsumexp", "cross_entropy", "softmax_backward", "attention")
+    ),
 )
 """Folders of an operation's kernels, each with ``bugs/`` and ``controls/``."""
 
@@ -95,7 +98,7 @@ def case_named(name: str, dtype: str) -> Case:
 @cache
 def saved_cases() -> dict[str, Case]:
     """The cases of the built-in corpora by id."""
-    return {case.id: case for case in load([*builtin_names(), *operation_corpora()])}
+    return {case.id: case for case in load(builtin_names())}
 
 
 def read(path: Path) -> Planted:

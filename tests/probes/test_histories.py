@@ -158,6 +158,15 @@ def test_openings_put_every_circumstance_after_every_other():
     assert {history[0] for history in histories[3:]} == set(range(1, 8))
 
 
+def test_rows_with_one_answer_have_columns_in_every_step():
+    """A row without columns has no target: torch's kernel of a cross-entropy ends the process there."""
+    for name, expected in (("softmax", True), ("cross_entropy", False), ("logsumexp", False)):
+        setting = Setting(declaration=Declaration(operation=name), dtype="float32", backend="interpreter")
+        steps = circumstances(setting, BASE, modes(on_gpu=True)).changes
+        assert any(change.get("columns") == 0 for change in steps) is expected
+        assert any(change.get("rows") == 0 for change in steps)
+
+
 def test_a_declared_limit_of_columns_holds_for_every_step():
     setting = Setting(declaration=Declaration(max_columns=129), dtype="float32", backend="interpreter")
     found = circumstances(setting, BASE, modes(on_gpu=False))

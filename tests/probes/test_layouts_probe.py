@@ -6,6 +6,8 @@ from probe_helpers import conclusion, kinds
 
 from softcheck import variant
 from softcheck.probes import layouts
+from softcheck.probes.base import Setting
+from softcheck.variants.declaration import Declaration
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
@@ -232,3 +234,15 @@ def test_each_input_of_more_dimensions_has_rows_of_its_own():
 def test_one_dimension_is_no_promise():
     with pytest.raises(TypeError, match="dimensions is 1, expected at least 2"):
         variant(dimensions=1)
+
+
+def test_a_wide_matrix_is_transposed_on_a_gpu():
+    """``strided_columns_numbered_in_16_bits``, a planted kernel, is right on narrower ones."""
+    labels = {
+        backend: [
+            t.label for t in layouts.PROBE.trials(Setting(declaration=Declaration(), dtype="float32", backend=backend))
+        ]
+        for backend in ("cuda", "interpreter")
+    }
+    assert "strided/transposed-33000" in labels["cuda"]
+    assert "strided/transposed-33000" not in labels["interpreter"]

@@ -95,7 +95,7 @@ def test_parts_that_run_out_of_time_are_borne_only_a_few_times(parts):
 
 def test_a_resumed_run_remembers_which_parts_ended_their_process(parts):
     for number in range(MOST_DEATHS - 1):
-        parts.add(number * ROWS, unmeasured((ROWS, 1), (CRASH,)))
+        parts.add(number, unmeasured((ROWS, 1), (CRASH,)))
     session = Scripted(dict.fromkeys(range(PARTS), CRASH))
     _, left = run(session, parts)
     assert session.calls == [MOST_DEATHS - 1]
@@ -128,7 +128,7 @@ def test_a_resumed_run_remembers_an_answer(parts):
 @pytest.mark.parametrize(("journalled", "rows"), [(0, PARTS - 1), (3, PARTS - 4), (PARTS - 1, 1), (PARTS, 0)])
 def test_the_rate_is_of_the_parts_run_but_the_first(parts, journalled, rows):
     for number in range(journalled):
-        parts.add(number * ROWS, answer(ROWS))
+        parts.add(number, answer(ROWS))
     found = exhausted(Scripted({}), parts)
     assert found.measurement.rows == 2**16
     assert found.at_speed[0] == rows * ROWS

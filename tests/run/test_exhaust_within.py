@@ -36,7 +36,7 @@ class Pretending:
     closed: bool = False
     refuses_at: int | None = None
     memory_bytes: int | None = None
-    places: int = 2**40
+    room_for: int = 2**40
     """Rows for which the device has room."""
 
     @property
@@ -53,7 +53,7 @@ class Pretending:
             raise SoftcheckError("no memory left to judge")
         if variant == "broken":
             raise AssertionError("no such thing")
-        if count > self.places:
+        if count > self.room_for:
             raise TooLittleMemoryError(f"the device has no memory left for {count} rows")
         if count > self.room:
             return unmeasured((count, judged.columns), (Violation(FindingKind.OUT_OF_MEMORY, "no room"),))
@@ -61,7 +61,9 @@ class Pretending:
         violations = (Violation(FindingKind.CRASH, "ended"),) if died else ()
         return unmeasured((count, judged.columns), violations)
 
-    def apart(self):
+    places = 1
+
+    def apart(self, _place=None):
         return self
 
     def rejoin(self):
@@ -113,12 +115,12 @@ def test_a_part_that_does_not_fit_is_made_smaller(clock, room):
 
 
 def test_parts_are_halved_until_the_device_has_room_for_their_rows(clock):
-    session = Pretending(clock, rows_per_second=4e9, places=2**23 + 5)
+    session = Pretending(clock, rows_per_second=4e9, room_for=2**23 + 5)
     done = exhaust_within(session, "v", Declaration(), PAIRS, 10.0)
     assert done.domain.is_complete
     assert max(count for start, count in session.parts if start > 2**27) == 2**23
     with pytest.raises(TooLittleMemoryError, match="no memory left for 65536 rows"):
-        exhaust_within(Pretending(clock, places=0), "v", Declaration(), PAIRS, 10.0)
+        exhaust_within(Pretending(clock, room_for=0), "v", Declaration(), PAIRS, 10.0)
 
 
 def test_on_a_gpu_with_much_memory_parts_have_more_rows(clock):

@@ -78,12 +78,22 @@ def test_a_worker_starts_from_nothing_where_no_server_answers(monkeypatch):
         assert worker.ready.backend == "interpreter"
 
 
-def test_server_and_workers_end_with_their_parent(tmp_path):
+@pytest.mark.parametrize("call", ["return x", "open(__file__ + '.begun', 'w').close()\n    while True: pass"])
+def test_server_and_workers_end_with_their_parent(tmp_path, call):
+    (tmp_path / "k.py").write_text(f"def softmax(x):\n    {call}\n")
     script = (
-        "import os, sys\nfrom softcheck.run.process import Worker\nworker = Worker('interpreter')\n"
+        "import os, pathlib, sys, threading, time\nfrom softcheck.run.process import Worker\n"
+        "from softcheck.run.protocol import Load\nworker = Worker('interpreter')\n"
+        "ask = lambda: list(worker.ask(Load('k.py:softmax', ('float16',)), 60.0))\n"
+        "thread = threading.Thread(target=ask, daemon=True)\nthread.start()\n"
+        "while thread.is_alive() and not pathlib.Path('k.py.begun').exists(): time.sleep(0.02)\n"
         "print(worker._process.pid, flush=True)\nos.kill(os.getpid(), 9)\n"
     )
-    pid = int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stdout)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+    pid = int(ran.stdout)
     until = time.monotonic() + 10.0
     while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
         time.sleep(0.05)

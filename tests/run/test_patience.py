@@ -1,5 +1,6 @@
 """A variant that never answers is given up; one that answered once never is for its deaths."""
 
+import contextlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -96,7 +97,10 @@ def test_what_was_given_up_is_not_timed():
     options = check.RunOptions(variants=("v", "w"), dtypes=("float16", "float32"), cases=(), whole_corpus=False)
     ready = Ready(backend="cuda", device="GPU", torch="2", triton="3", python="3.11", driver=None)
     run = check.Run(options=options, ready=ready, declarations={"v": Declaration(), "w": Declaration()})
-    session = SimpleNamespace(patience=counted(*[CRASH] * MOST_DEATHS), time=time)
+    session = SimpleNamespace(
+        patience=counted(*[CRASH] * MOST_DEATHS), time=time, jobs=1, places=1, may_begin=lambda _: True
+    )
+    session.on_one_device = lambda: contextlib.nullcontext(session)
     check._time(session, run, check.Events(), Record(None, None))
     assert asked == [("float16", ["w"]), ("float32", ["v", "w"])]
     assert run.notes[0] == "v, float16: not timed: given up: each of the first 5 calls in float16 ended its process"

@@ -25,6 +25,7 @@ class Pretended:
     ended: bool = False
     is_doubted: bool = False
     running: str | None = None
+    place: int = 0
 
     def close(self):
         self.ended = True

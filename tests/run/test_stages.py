@@ -1,5 +1,6 @@
 """Order of work: slow variants get dedicated workers, large probes run one at a time, exclusive ones at the end."""
 
+import contextlib
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +47,7 @@ class Pretending:
     """A session that runs nothing: what it is asked for has a result at once."""
 
     def __init__(self, ready=ON_CPU):
-        self.jobs, self.ready, self.closed = 4, ready, False
+        self.jobs, self.places, self.ready, self.closed = 4, 1, ready, False
         self.patience, self.asked, self.is_back = Patience(), [], False
 
     def job(self, on, variants):
@@ -55,6 +56,9 @@ class Pretending:
 
     def may_begin(self, running):
         return True
+
+    def on_one_device(self):
+        return contextlib.nullcontext(self)
 
     def rejoin(self):
         self.is_back = True

@@ -1,9 +1,10 @@
-"""Writes the edge corpus: ``python -m softcheck.cases.families DIR`` makes DIR/<family>.jsonl for every family.
+"""Writes the corpora of families: ``python -m softcheck.cases.families DIR`` makes DIR/edge/<family>.jsonl.
 
-With an operation's name behind it, the families are those that the operation alone has.
+The families of one operation come into DIR/<operation>/<family>.jsonl.
 """
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from oracles.formats import FORMATS
@@ -17,16 +18,16 @@ def family_file(family: str) -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the files. Returns 2 if the arguments are not one folder, and an operation that has families of its own, if any."""
-    if len(arguments) not in (1, 2) or not {*arguments[1:]} <= {*OF_OPERATIONS}:
-        sys.stderr.write(
-            f"expected one folder, got {arguments}; usage: python -m softcheck.cases.families DIR [OPERATION]\n"
-        )
+    """Writes the files. Returns 2 if the arguments are not one folder."""
+    if len(arguments) != 1:
+        sys.stderr.write(f"expected one folder, got {arguments}; usage: python -m softcheck.cases.families DIR\n")
         return 2
-    folder = Path(arguments[0])
-    folder.mkdir(parents=True, exist_ok=True)
-    for family in OF_OPERATIONS[arguments[1]] if len(arguments) == 2 else FAMILIES:
-        (folder / f"{family}.jsonl").write_bytes(family_file(family))
+    corpora: dict[str, Iterable[str]] = {"edge": FAMILIES, **OF_OPERATIONS}
+    for corpus, families in corpora.items():
+        folder = Path(arguments[0]) / corpus
+        folder.mkdir(parents=True, exist_ok=True)
+        for family in families:
+            (folder / f"{family}.jsonl").write_bytes(family_file(family))
     return 0
 
 

@@ -1,16 +1,10 @@
 """Heads of attention: hidden tiles, scores below sentinels, tails of keys, parts of split keys."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from oracles.formats import Format
 from softcheck.cases.families.draft import Draft, made
 from softcheck.cases.recipe import Constant, Mask, Normal, Put
-
-if TYPE_CHECKING:
-    import torch
-
-    from softcheck.cases.random_rows import Draw
 
 _BELOW = -55000.0
 """Mean of scores below -5e4 that float16 holds."""
@@ -47,8 +41,3 @@ def heads(_fmt: Format) -> Iterator[Draft]:
     yield made(
         "nan-in-a-key-40", 3, 40, Normal(780), Put(3, "nan", row=0), Put(39, "nan", row=1), why=63, tags="special"
     )
-
-
-def heads_rows(d: "Draw") -> "torch.Tensor":
-    """Draws rows of ``heads``."""
-    return d.normal(4.0).masked_fill_(d.masks(), float("-inf"))

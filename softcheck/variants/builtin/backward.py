@@ -1,11 +1,13 @@
-"""The backwards of softmax and log-softmax: torch's own, and one block per row."""
+"""The backwards of softmax and log-softmax: torch's own, one block per row, and two passes over tiles."""
 
 import torch
 import triton.language as tl
 
+from softcheck.contract import FindingKind
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.builtin._common import MAX_BLOCK, NARROW_DTYPES, block_and_warps, jit, new_output
-from softcheck.variants.declaration import Traffic, variant
+from softcheck.variants.builtin._online import tile_and_warps
+from softcheck.variants.declaration import KnownDefect, Traffic, variant
 
 _CALL = "f(grad, y)"
 
@@ -16,6 +18,14 @@ _CALL = "f(grad, y)"
     dtypes=NARROW_DTYPES,
     description="torch's kernel behind the backward of torch.softmax",
     provenance="PyTorch",
+    known_defects=(
+        KnownDefect(
+            kinds=(FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION),
+            dtypes=("float16", "bfloat16"),
+            backends=("cuda",),
+            reason="on a GPU torch rounds the products of output and gradient to 16 bits before it adds them up (aten, SoftMax.cu)",
+        ),
+    ),
 )
 def torch_softmax_backward(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
@@ -63,6 +73,51 @@ def _one_block_kernel(
     tl.store(dx + row * columns + column, found, mask=inside)
 
 
+@jit
+def _two_pass_kernel(
+    dx: tl.tensor,
+    grad: tl.tensor,
+    y: tl.tensor,
+    grad_row_stride: tl.tensor,
+    grad_column_stride: tl.tensor,
+    y_row_stride: tl.tensor,
+    y_column_stride: tl.tensor,
+    columns: tl.tensor,
+    LOGARITHM: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    grad += row * grad_row_stride
+    y += row * y_row_stride
+    lane = tl.arange(0, BLOCK).to(tl.int64)
+    sums = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, columns, BLOCK):
+        column = start + lane
+        g = tl.load(grad + column * grad_column_stride, mask=column < columns, other=0.0).to(tl.float32)
+        if LOGARITHM:
+            sums += g
+        else:
+            sums += g * tl.load(y + column * y_column_stride, mask=column < columns, other=0.0).to(tl.float32)
+    total = tl.sum(sums, axis=0)
+    for start in range(0, columns, BLOCK):
+        column = start + lane
+        inside = column < columns
+        g = tl.load(grad + column * grad_column_stride, mask=inside, other=0.0).to(tl.float32)
+        output = tl.load(y + column * y_column_stride, mask=inside, other=0.0).to(tl.float32)
+        found = g - tl.exp(output) * total if LOGARITHM else output * (g - total)
+        tl.store(dx + row * columns + column, found, mask=inside)
+
+
+def _two_pass(grad: torch.Tensor, y: torch.Tensor, *, logarithm: bool) -> torch.Tensor:
+    dx = new_output(y)
+    if dx.numel():
+        rows, columns = y.shape
+        block, warps = tile_and_warps(columns)
+        strides = (*grad.stride(), *y.stride())
+        _two_pass_kernel[(rows,)](dx, grad, y, *strides, columns, logarithm, block, num_warps=warps)
+    return dx
+
+
 def _launched(grad: torch.Tensor, y: torch.Tensor, *, logarithm: bool) -> torch.Tensor:
     dx = new_output(y)
     if dx.numel():
@@ -103,3 +158,33 @@ def softmax_backward_one_block(grad: torch.Tensor, y: torch.Tensor) -> torch.Ten
 def log_softmax_backward_one_block(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
     return _launched(grad, y, logarithm=True)
+
+
+@variant(
+    operation="softmax_backward",
+    call=_CALL,
+    dtypes=NARROW_DTYPES,
+    batch_invariant=True,
+    description="two passes in tiles of up to 4096: a sum of products in each lane, then the gradient",
+    provenance="common practice",
+    traffic=Traffic(reads=4, writes=1),
+    arithmetic=Arithmetic(),
+)
+def softmax_backward_two_pass(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
+    return _two_pass(grad, y, logarithm=False)
+
+
+@variant(
+    operation="log_softmax_backward",
+    call=_CALL,
+    dtypes=NARROW_DTYPES,
+    batch_invariant=True,
+    description="two passes in tiles of up to 4096: a sum of gradients in each lane, then the gradient",
+    provenance="common practice",
+    traffic=Traffic(reads=3, writes=1),
+    arithmetic=Arithmetic(),
+)
+def log_softmax_backward_two_pass(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
+    return _two_pass(grad, y, logarithm=True)

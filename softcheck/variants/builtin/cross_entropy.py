@@ -11,12 +11,13 @@ from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, ne
 from softcheck.variants.builtin._online import running_sum, tile_and_warps
 from softcheck.variants.declaration import KnownDefect, Traffic, variant
 
-_IGNORED = -100
+IGNORED = -100
+"""The ``ignore_index`` of these variants."""
 
 
 @variant(
     operation="cross_entropy",
-    parameters={"ignore_index": _IGNORED},
+    parameters={"ignore_index": IGNORED},
     dtypes=ALL_DTYPES,
     description="torch.nn.functional.cross_entropy with reduction='none'",
     provenance="PyTorch",
@@ -32,7 +33,7 @@ _IGNORED = -100
 )
 def torch_cross_entropy(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of each row of [rows, columns] and its target, int64 [rows]; shape [rows]."""
-    return torch.nn.functional.cross_entropy(x, target, reduction="none", ignore_index=_IGNORED)
+    return torch.nn.functional.cross_entropy(x, target, reduction="none", ignore_index=IGNORED)
 
 
 @jit
@@ -63,7 +64,7 @@ def _forward_kernel(
 
 
 @jit
-def _backward_kernel(
+def backward_kernel(
     gradient: tl.tensor,
     of_loss: tl.tensor,
     of_loss_stride: tl.tensor,
@@ -78,6 +79,7 @@ def _backward_kernel(
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
 ) -> None:
+    """Writes the gradient of each row's loss, from the logarithm of the row's sum."""
     row = tl.program_id(0).to(tl.int64)
     chosen = tl.load(target + row * target_stride)
     scale = tl.where(chosen == ignored, 0.0, tl.load(of_loss + row * of_loss_stride).to(COMPUTE))
@@ -103,7 +105,7 @@ class _CrossEntropy(torch.autograd.Function):
         if x.numel():
             rows, columns = x.shape
             block, warps = tile_and_warps(columns)
-            arguments = (x, target, target.stride(0), *x.stride(), columns, _IGNORED, block, compute_type(x))
+            arguments = (x, target, target.stride(0), *x.stride(), columns, IGNORED, block, compute_type(x))
             _forward_kernel[(rows,)](loss, logarithm, *arguments, num_warps=warps)
         ctx.save_for_backward(x, target, logarithm)
         return loss
@@ -115,14 +117,14 @@ class _CrossEntropy(torch.autograd.Function):
         if x.numel():
             rows, columns = x.shape
             block, warps = tile_and_warps(columns)
-            arguments = (logarithm, x, target, target.stride(0), *x.stride(), columns, _IGNORED, block, compute_type(x))
-            _backward_kernel[(rows,)](gradient, of_loss, of_loss.stride(0), *arguments, num_warps=warps)
+            arguments = (logarithm, x, target, target.stride(0), *x.stride(), columns, IGNORED, block, compute_type(x))
+            backward_kernel[(rows,)](gradient, of_loss, of_loss.stride(0), *arguments, num_warps=warps)
         return gradient, None
 
 
 @variant(
     operation="cross_entropy",
-    parameters={"ignore_index": _IGNORED},
+    parameters={"ignore_index": IGNORED},
     dtypes=ALL_DTYPES,
     batch_invariant=True,
     backward=True,

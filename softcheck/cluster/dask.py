@@ -1,0 +1,298 @@
+"""A Dask cluster as the devices of a pool: places, starts of processes, and requests as tasks. Imports no torch."""
+
+import contextlib
+import importlib.util
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, Future, KilledWorker
+
+from softcheck.cluster.host import Child, Lease, TaskAnswer, end, interrupt, run_command, serve, sources
+from softcheck.cluster.remote import MOST_LOST, HostLostError, RemoteWorker
+from softcheck.errors import SoftcheckError, UsageError
+from softcheck.run.every_pair import WORKERS
+from softcheck.run.pool import SessionClosedError
+from softcheck.run.process import DeviceChoice, Waits, Worker
+from softcheck.run.protocol import Ready, Request, encode_request
+from softcheck.variants.declaration import Backend
+
+RESOURCES: dict[Backend, str] = {"cuda": "GPU", "interpreter": "CPU"}
+"""Resource of which each Dask worker has 1. A request that needs the device for itself takes all of it."""
+
+_SHARE = 2.0**-10
+"""Part of the resource that another request takes: a power of two, so that sums are exact."""
+
+_RETURN_SECONDS = 120.0
+"""Seconds for which a cluster may be without a worker. A Nanny starts an ended one anew within a few."""
+
+_LOOK_SECONDS = 5.0
+"""Between two looks at the cluster while a request is under way."""
+
+
+class DaskCluster:
+    """The devices of a Dask cluster: each of its workers is a place. Threads may share this object."""
+
+    def __init__(self, client: Client, variants: Sequence[str], revive: Callable[[], object] = lambda: None) -> None:
+        """Takes over a client, whose workers must have the client's version of softcheck and the variants' sources.
+
+        ``revive`` is called now and then while a worker is missing. Raises UsageError where they differ, or where there is no worker.
+        """
+        self.suspects: set[str] = set()
+        self._client = client
+        self._session = uuid.uuid4().hex[:12]
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._children: dict[str, str] = {}
+        """Places of the processes, by id."""
+        self._resource: str | None = None
+        self._leases: dict[str, Future] = {}
+        self._is_closed = False
+        self._revive = revive
+        self.places = 0
+        self._served = time.monotonic()
+        workers = self._refresh()
+        if not workers:
+            raise UsageError("the cluster has no worker; start one with: dask worker ADDRESS --resources GPU=1")
+        self._names = sorted(workers, key=lambda name: (len(name), name))
+        self.places = len(self._names)
+        self._threads = {name: int(worker["nthreads"]) for name, worker in workers.items()}
+        _refuse_other_sources(client, tuple(variants))
+
+    @property
+    def dashboard(self) -> str | None:
+        """The address of the dashboard, None where Dask shows none."""
+        return str(self._client.dashboard_link) if self._client.run_on_scheduler(has_dashboard) else None
+
+    def jobs(self, backend: Backend) -> int:
+        """Number of requests that a pool makes at once, beside the pairs that are judged on each GPU."""
+        beside = WORKERS if backend == "cuda" else 0
+        return sum(max(1, threads - beside) for threads in self._threads.values())
+
+    def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
+        """Starts a process at each place. Raises UsageError if two places differ in device or software."""
+        with ThreadPoolExecutor(self.places) as threads:
+            workers = list(
+                threads.map(lambda place: self.start(choice, place=place, check_heap=check_heap), range(self.places))
+            )
+        first = workers[0]
+        for other in workers[1:]:
+            _refuse_other(first, other)
+        resource = RESOURCES[first.ready.backend]
+        for name, worker in self._refresh().items():
+            if worker["resources"].get(resource) != 1:
+                raise UsageError(
+                    f"the Dask worker {name} has the resources {worker['resources']}; expected {resource}=1: start it with "
+                    f"--resources {resource}=1"
+                )
+        self._resource = resource
+        return list(workers)
+
+    def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> RemoteWorker:
+        """Starts a process at a place, by default at the one with the fewest for its threads."""
+        child = Child(
+            session=self._session,
+            id=f"{self._session}-{next(self._numbers)}",
+            device=choice,
+            check_heap=check_heap,
+            folder=str(Path.cwd()),
+        )
+        for _ in range(MOST_LOST):
+            name = self._reserve(child, place)
+            with contextlib.suppress(HostLostError):
+                return RemoteWorker(self, child, self._submit("start", child, name, None, {}, alone=False))
+        raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended while a process was started; see their logs")
+
+    def run(
+        self, worker: RemoteWorker, request: Request, limits: dict[str | None, Waits], *, alone: bool
+    ) -> TaskAnswer:
+        """As ``Tasks.run``."""
+        kind = type(request).__name__.removeprefix("Run").lower()
+        return self._submit(kind, worker.child, worker.name, encode_request(request), limits, alone=alone)
+
+    def at(self, place: int) -> "PlaceOfCluster":
+        """One place of the cluster as the only device of a pool."""
+        return PlaceOfCluster(self, place)
+
+    def command(self, words: Sequence[str]) -> int:
+        """Runs a command beside others on some device, in this process's folder, and returns its exit status.
+
+        It is run again where its Dask worker ends. Raises SoftcheckError if that happens ``MOST_LOST`` times.
+        """
+        for _ in range(MOST_LOST):
+            # As many at once as the Dask worker has threads.
+            future = self._client.submit(
+                run_command, self._session, tuple(words), str(Path.cwd()), key=f"command-{uuid.uuid4().hex}", pure=False
+            )
+            with contextlib.suppress(KilledWorker):
+                return int(future.result())
+        raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended under: {' '.join(words)}")
+
+    def interrupt(self, worker: RemoteWorker) -> None:
+        """As ``Tasks.interrupt``."""
+        self._tell(interrupt, worker)
+
+    def end(self, worker: RemoteWorker) -> None:
+        """As ``Tasks.end``."""
+        with self._lock:
+            self._children.pop(worker.child.id, None)
+        self._tell(end, worker)
+
+    def number(self, place: str) -> int:
+        """The number of a place. A worker that takes an ended one's place under another name gets its number."""
+        with self._lock:
+            if place not in self._names:
+                gone = [i for i, name in enumerate(self._names) if name not in self._addresses]
+                self._names.append(place) if not gone else self._names.__setitem__(gone[0], place)
+            return self._names.index(place)
+
+    def close(self) -> None:
+        """Gives up the workers, whose processes for this session end."""
+        self._is_closed = True
+        self._leases.clear()
+        self._client.close()
+
+    def _refresh(self) -> dict[str, Any]:
+        """The Dask workers that there are now, by name. Raises SoftcheckError if there has been none for long."""
+        found = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
+        workers = {str(worker["name"]): {**worker, "address": address} for address, worker in found.items()}
+        with self._lock:
+            self._addresses = {name: worker["address"] for name, worker in workers.items()}
+            for address in set(self._addresses.values()) - self._leases.keys():
+                self._leases[address] = self._client.submit(
+                    Lease, self._session, key=f"lease-{uuid.uuid4().hex}", workers=[address], allow_other_workers=False
+                )
+            without = 0.0 if workers else time.monotonic() - self._served
+            if workers:
+                self._served = time.monotonic()
+        if len(workers) < self.places:
+            self._revive()
+        if without > _RETURN_SECONDS:
+            raise SoftcheckError(
+                f"the cluster has had no worker for {without:.0f} s; see its log, and go on with --resume"
+            )
+        return workers
+
+    def _reserve(self, child: Child, place: int | None) -> str:
+        """The name of the worker on which a child is to be started."""
+        while not (workers := self._refresh()):
+            time.sleep(0.5)
+        with self._lock:
+            name = None if place is None else self._names[place]
+            if name not in workers:
+                taken = list(self._children.values())
+                name = min(workers, key=lambda name: (taken.count(name) / workers[name]["nthreads"], name))
+            self._children[child.id] = name
+        return name
+
+    def _submit(
+        self, kind: str, child: Child, name: str, request: bytes | None, limits: dict[str | None, Waits], *, alone: bool
+    ) -> TaskAnswer:
+        resources = {} if self._resource is None else {self._resource: 1.0 if alone else _SHARE}
+        address = self._addresses.get(name)
+        future = self._client.submit(
+            serve,
+            child,
+            request,
+            limits,
+            key=f"{kind}-{uuid.uuid4().hex}",
+            workers=None if address is None else [address],
+            allow_other_workers=address is not None,
+            resources=resources,
+        )
+        try:
+            answer = self._result(future)
+        except KilledWorker:
+            if not self._is_closed:
+                self._refresh()
+            raise HostLostError(f"the Dask worker {name} ended") from None
+        except CancelledError:
+            if self._is_closed:
+                raise SessionClosedError("the session is closed") from None
+            raise SoftcheckError("the scheduler was lost, and all requests with it; go on with --resume") from None
+        with self._lock:
+            if child.id in self._children:
+                self._children[child.id] = answer.place
+        return answer
+
+    def _result(self, future: Future) -> TaskAnswer:
+        """The result of a task. A task waits where there is no worker, for which this looks now and then."""
+        while True:
+            try:
+                answer: TaskAnswer = future.result(timeout=_LOOK_SECONDS)
+            except TimeoutError:
+                if future.done():
+                    raise
+                if not self._is_closed:
+                    self._refresh()
+            else:
+                return answer
+
+    def _tell(self, function: Callable[[str], None], worker: RemoteWorker) -> None:
+        """Calls a function of ``host`` for a child, unless its host is gone."""
+        address = self._addresses.get(worker.name)
+        if address is not None and not self._is_closed:
+            with contextlib.suppress(Exception):
+                self._client.run(function, worker.child.id, workers=[address])
+
+
+class PlaceOfCluster:
+    """One place of a cluster as the only device of a pool."""
+
+    places = 1
+
+    def __init__(self, cluster: DaskCluster, place: int) -> None:
+        self._cluster = cluster
+        self._number = place
+
+    def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
+        """Starts a process there."""
+        return [self.start(choice, place=None, check_heap=check_heap)]
+
+    def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> RemoteWorker:  # noqa: ARG002 - the only one
+        """Starts a process there."""
+        worker = self._cluster.start(choice, place=self._number, check_heap=check_heap)
+        worker.place = 0
+        return worker
+
+    def jobs(self, _backend: Backend) -> int:
+        """Number of requests that a pool makes at once."""
+        return 1
+
+
+def has_dashboard() -> bool:
+    """True if Dask can show its dashboard here."""
+    return importlib.util.find_spec("bokeh") is not None
+
+
+def _refuse_other(first: RemoteWorker, other: RemoteWorker) -> None:
+    mine, theirs = _compared(first.ready), _compared(other.ready)
+    for field, found in mine.items():
+        if found != theirs[field]:
+            raise UsageError(
+                f"the Dask workers differ in {field}: {first.name} has {found}, {other.name} has {theirs[field]}; a report is "
+                "of one device and one set of versions, so give each its own cluster"
+            )
+
+
+def _compared(ready: Ready) -> dict[str, Any]:
+    """What must be the same everywhere. GPUs of one name differ by a few bytes of memory."""
+    return {name: getattr(ready, name) for name in ready.__struct_fields__ if name != "memory_bytes"}
+
+
+def _refuse_other_sources(client: Client, variants: tuple[str, ...]) -> None:
+    folder = str(Path.cwd())
+    mine = sources(folder, variants)
+    for address, theirs in client.run(sources, folder, variants).items():
+        for name, digest in mine.items():
+            if theirs.get(name) != digest:
+                raise UsageError(
+                    f"the Dask worker {address} has another {'softcheck' if name == 'version' else f'source of {name}'} "
+                    f"({theirs.get(name, theirs.get('variants'))}) than this machine ({digest}); give it the same files in the "
+                    f"same folder, {folder}"
+                )

@@ -1,0 +1,170 @@
+"""The part of a session that runs in a Dask worker: it owns the worker processes of one device. Imports no torch.
+
+A task of Dask is one request to one process. The process is a child of the Dask worker, so that a variant which ruins its
+process ruins no Dask worker, and a Dask worker that ends takes its processes with it.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from softcheck import __version__
+from softcheck.errors import UsageError
+from softcheck.run.fingerprint import fingerprints
+from softcheck.run.process import DeviceChoice, DeviceRuinedError, Waits, Worker, WorkerDiedError
+from softcheck.run.protocol import Ready, decode_request, encode_reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """One worker process, wherever it is: a process that is lost with its host is started anew under the same id."""
+
+    session: str
+    id: str
+    device: DeviceChoice
+    check_heap: bool
+    folder: str
+    """The folder in which the user started softcheck: variants are named relative to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """The arguments of a WorkerDiedError, and the reply of a DeviceRuinedError."""
+
+    message: str
+    timed_out: bool
+    waited: float
+    was_preparing: bool
+    is_early: bool
+    reply: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAnswer:
+    """All replies to one request, in order, and how the process ended if it did."""
+
+    place: str
+    """Name of the Dask worker that ran it."""
+    ready: Ready
+    is_new: bool
+    """True if the process was started for this request."""
+    replies: tuple[bytes, ...] = ()
+    death: Death | None = None
+
+
+_children: dict[str, Worker] = {}
+"""The processes of this Dask worker, by id."""
+
+
+def serve(child: Child, request: bytes | None, limits: dict[str | None, Waits]) -> TaskAnswer:
+    """Makes a request to a child, which is started where it does not run here; None only starts it.
+
+    ``limits`` has the limits of each variant, and those of softcheck's own work under None. Raises what ``Worker`` raises
+    if the child can't be started.
+    """
+    worker = _children.get(child.id)
+    is_new = worker is None
+    if worker is None:
+        with contextlib.suppress(OSError):
+            os.chdir(child.folder)
+        worker = _children[child.id] = Worker(child.device, check_heap=child.check_heap)
+    replies: list[bytes] = []
+    death = None
+    if request is not None:
+        try:
+            answers = worker.ask(decode_request(request), lambda: limits.get(worker.running, limits[None]))
+            replies.extend(map(encode_reply, answers))
+        except WorkerDiedError as died:
+            _children.pop(child.id, None)
+            death = Death(
+                message=str(died),
+                timed_out=died.timed_out,
+                waited=died.waited,
+                was_preparing=died.was_preparing,
+                is_early=died.is_early,
+                reply=encode_reply(died.reply) if isinstance(died, DeviceRuinedError) else None,
+            )
+    return TaskAnswer(place=_name(), ready=worker.ready, is_new=is_new, replies=tuple(replies), death=death)
+
+
+def _name() -> str:
+    from distributed import get_worker
+
+    return str(get_worker().name)
+
+
+def interrupt(child: str) -> None:
+    """Asks a child to end its request early."""
+    if child in _children:
+        _children[child].interrupt()
+
+
+def end(child: str) -> None:
+    """Ends a child, without waiting until it has ended: this runs in the Dask worker's event loop."""
+    worker = _children.pop(child, None)
+    if worker is not None:
+        threading.Thread(target=worker.close).start()
+
+
+_commands: dict[str, set["subprocess.Popen[bytes]"]] = {}
+"""The commands that run in this Dask worker, by session."""
+
+
+def run_command(session: str, words: tuple[str, ...], folder: str) -> int:
+    """Runs a command, which ends with the Dask worker, and returns its exit status."""
+    running = _commands.setdefault(session, set())
+    # The thread that starts the process lives until this returns.
+    with subprocess.Popen(words, cwd=folder, preexec_fn=_end_with_parent) as process:  # noqa: S603, PLW1509 - our own commands
+        running.add(process)
+        try:
+            return process.wait()
+        finally:
+            running.discard(process)
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Lease:
+    """The right of one session to its children, kept in a Dask worker's memory while the session's client lives.
+
+    Dask drops what no client wants. The children of a client that was killed end by that.
+    """
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+
+    def __del__(self) -> None:
+        for child in [name for name in _children if name.startswith(self._session)]:
+            end(child)
+        for command in list(_commands.get(self._session, ())):
+            command.terminate()
+
+
+def sources(folder: str, variants: tuple[str, ...]) -> dict[str, str]:
+    """Digests of the code that a session depends on, as this host has it, with softcheck's version."""
+    if Path(folder).is_dir():
+        os.chdir(folder)
+    try:
+        found = fingerprints(variants)
+    except UsageError as error:
+        found = {"variants": str(error)}
+    return {"version": __version__, **found}
+
+
+def dask_setup(_worker: Any) -> None:
+    """Has a Dask worker that softcheck started ignore Ctrl-C, which reaches all processes of a terminal.
+
+    Dask calls this as it starts such a worker, in its main thread. The client ends it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,139 @@
+"""Means and sums of losses: one answer for a matrix, which is made of each row of the case's matrix, so that rows stay independent.
+
+A row of n columns is given to the function as a matrix of its own, R rows of n / R columns. R is 1 for a prime n, where the answer is one
+row's loss alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oracles import loss
+from oracles.formats import FLOAT32, Format, Values
+from oracles.reference import FullyMasked, Reference
+from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.log_softmax import half_ulp
+from softcheck.operations.logsumexp import bounds_of
+from softcheck.operations.row_gradient import RowTerms
+from softcheck.operations.row_loss import Divisors, RowLoss, with_error, with_proven
+from softcheck.operations.ulp import Flags, Scaled
+
+if TYPE_CHECKING:
+    import torch
+
+REDUCTIONS = ("none", "mean", "sum")
+
+_ROWS = (64, 32, 16, 13, 12, 11, 8, 7, 6, 5, 4, 3, 2)
+_UNIT = 2.0**-53
+
+
+def batch_of(columns: int) -> tuple[int, int]:
+    """The matrix that is made of a row of so many columns: the most rows of at least as many columns."""
+    rows = next((rows for rows in _ROWS if columns % rows == 0 and columns // rows >= rows), 1)
+    return rows, columns // rows
+
+
+class Reduced:
+    """The mean or the sum of the losses of a matrix, as the functions of an operation."""
+
+    def __init__(
+        self, losses: RowLoss, reduction: str, torch_losses: "Callable[[RowLoss, torch.Tensor], torch.Tensor]"
+    ) -> None:
+        """Takes the losses of rows, ``mean`` or ``sum``, and torch's own function for the losses."""
+        self.losses = losses
+        self.is_mean = reduction == "mean"
+        self._torch_losses = torch_losses
+
+    def answer(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
+        """The answers of matrices, [rows, 1]; NaN where a mean has no divisor."""
+        rows, divisors = self._rows(values)
+        part = self.losses.answer(rows, fmt, divisors)
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            high = self._summed(part.high, len(values))
+            off = self._summed(
+                part.relative_error * np.abs(np.where(np.isfinite(part.high), part.high, 0.0)), len(values)
+            )
+            off += 2 * _UNIT * len(rows) / max(1, len(values)) * self._summed(np.abs(part.high), len(values))
+            high, relative = with_error(high, off)
+        zeros = np.zeros(high.shape)
+        return Reference(high, zeros, zeros.astype(np.int64), relative, part.absolute_error)
+
+    def prove(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
+        """The same from the Arb oracle."""
+        rows, divisors = self._rows(values)
+        balls = self.losses.balls(rows, divisors)
+        each = max(1, len(rows) // max(1, len(values)))
+        proven = loss.reference([balls[first : first + each] for first in range(0, len(balls), each)])
+        return with_proven(self.answer(values, fmt, masked), proven, np.zeros(len(values), dtype=np.bool_))
+
+    def scale(self, values: Values, _answers: Values, _fmt: Format) -> Values:
+        """The sizes of all terms, summed up as the losses are, at least 1."""
+        rows, divisors = self._rows(values)
+        return np.maximum(self._summed(self.losses.scale(rows, divisors), len(values)), 1.0)
+
+    def bounds(self, values: Values, exact: Scaled, answers: Values, constants: Model) -> Bounds:
+        """The sum of the rows' bounds, in which each loss may be rounded to the format, and the sum's own roundings."""
+        rows, divisors = self._rows(values)
+        with np.errstate(invalid="ignore", over="ignore"):
+            sizes = np.abs(self.losses.answer(rows, FLOAT32, divisors).high)
+            error = self.losses.errors(rows, sizes, constants, divisors)
+            if constants.rounds_result:
+                # A loss is rounded before it is divided.
+                error = error + exact.fmt.unit_roundoff * sizes + exact.fmt.least_subnormal / divisors[0]
+            each = len(rows) // max(1, len(values))
+            total = self._summed(error, len(values))
+            total += constants.roundoff * ((each + 4) * self._summed(sizes, len(values)) + 2 * np.abs(answers))
+        return bounds_of(total, half_ulp(np.abs(answers) + total, exact.fmt), exact, constants)
+
+    def gradient(self, values: Values, constants: Model) -> RowTerms:
+        """The terms of the gradient, with a row of logits for each row of a matrix."""
+        rows, divisors = self._rows(values)
+        return self.losses.gradient(rows, constants, divisors)
+
+    def undefined(self, values: Values) -> Flags:
+        """Rows of which nothing is demanded, [rows]: one row of the matrix is such, or a mean has no divisor."""
+        rows, (first, _) = self._rows(values)
+        lost = self.losses.undefined(rows) | ~np.isfinite(first[:, 0])
+        found: Flags = np.logical_or.reduce(lost.reshape(len(values), len(rows) // max(1, len(values))), axis=1)
+        return found
+
+    def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
+        """Computes the answers as torch does, [rows, 1]."""
+        import torch
+
+        parts, width = batch_of(x.shape[1])
+        rows = x.reshape(len(x) * parts, width)
+        found = self._torch_losses(self.losses, rows)
+        first, last = (
+            torch.from_numpy(one).to(found)[:, 0] for one in self._divisors(rows.detach().double().cpu().numpy(), parts)
+        )
+        if self.losses.z_loss:
+            plain = self._torch_losses(replace(self.losses, z_loss=0.0), rows)
+            found = plain / first + (found - plain) / last
+        else:
+            found = found / first
+        return found.view(len(x), parts).sum(dim=1, keepdim=True)
+
+    def _rows(self, values: Values) -> tuple[Values, Divisors]:
+        """The rows of all matrices, one behind the other, and their divisors."""
+        parts, width = batch_of(values.shape[1])
+        rows = np.ascontiguousarray(values).reshape(len(values) * parts, width)
+        return rows, self._divisors(rows, parts)
+
+    def _divisors(self, rows: Values, parts: int) -> Divisors:
+        """The weights of a matrix's targets, and their number, for each of its rows; infinite where these are 0."""
+        if not self.is_mean:
+            return np.ones((len(rows), 1)), np.ones((len(rows), 1))
+        terms = self.losses.terms(rows)
+        counts = (~terms.left_out).astype(np.float64)
+        weighing = counts * self.losses.weights(rows.shape[1])[terms.column] if rows.shape[1] else counts
+        sums = (np.repeat(self._summed(one, len(rows) // parts), parts, axis=0) for one in (weighing, counts))
+        first, last = (np.where(one > 0, one, np.inf) for one in sums)
+        return first, last
+
+    @staticmethod
+    def _summed(each: Values, matrices: int) -> Values:
+        found: Values = each.reshape(matrices, len(each) // max(1, matrices)).sum(axis=1, keepdims=True)
+        return found

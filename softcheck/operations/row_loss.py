@@ -1,0 +1,279 @@
+"""The loss of one row in a cross-entropy with all of its options: exact answers, bound, unit, and the terms of its gradient.
+
+With x' the logits, capped where there is a soft cap, lse their log-sum-exp, t the target, w the class weights, s the label smoothing and n
+the columns, the loss is
+
+    A lse - P + z lse^2,   A = (1 - s) w_t + s mean w,   P = (1 - s) w_t x'_t + s mean(w x')
+
+and 0 where the target is to be ignored. The bound is derived in docs/bounds.md, section 28.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles import loss
+from oracles.float64 import summation_depth
+from oracles.formats import FLOAT32, Format, Values
+from oracles.reference import Reference
+from softcheck.operations import softcap, weights
+from softcheck.operations.bounds import Model, depth
+from softcheck.operations.log_softmax import LOG_SOFTMAX
+from softcheck.operations.logsumexp import added, error_of_logarithm, largest, of_logarithms
+from softcheck.operations.row_gradient import RowTerms
+from softcheck.operations.targets import Targets
+from softcheck.operations.ulp import Flags
+
+_UNIT = 2.0**-53
+
+Divisors = tuple[Values, Values]
+"""Divisors of the first terms of each loss and of the square of the log-sum-exp, as in a mean; both [rows, 1]."""
+
+_ONES: Divisors = (np.ones((1, 1)), np.ones((1, 1)))
+
+
+class Terms(NamedTuple):
+    """The terms of the losses of rows; all but ``logits`` are [rows, 1]."""
+
+    logits: Values
+    """The logits, capped where there is a soft cap, [rows, columns]."""
+    column: NDArray[np.int64]
+    """The column of the target, 0 where there is none."""
+    picked: Values
+    """The logit at the target, 0 where there is none."""
+    left_out: Flags
+    """True for rows without a target in the matrix."""
+    factor: Values
+    """A, by which the log-sum-exp is multiplied."""
+    of_target: Values
+    """(1 - s) w_t."""
+    smooth: Values
+    """s mean(w x')."""
+    smooth_size: Values
+    """s mean(w |x'|)."""
+
+    @property
+    def largest_size(self) -> Values:
+        """The largest size of a finite logit, [rows, 1]."""
+        found: Values = np.where(np.isfinite(self.logits), np.abs(self.logits), 0.0).max(
+            axis=1, keepdims=True, initial=0.0
+        )
+        return found
+
+    @property
+    def size(self) -> Values:
+        """The sizes of all terms but those of the log-sum-exp's logarithm, [rows, 1]."""
+        found: Values = (
+            self.factor * np.abs(largest(self.logits)) + np.abs(self.of_target * self.picked) + self.smooth_size
+        )
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLoss:
+    """The options of a cross-entropy that hold for each row by itself."""
+
+    targets: Targets
+    smoothing: float = 0.0
+    z_loss: float = 0.0
+    softcap: float = 0.0
+    is_weighted: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the loss is log-sum-exp less the logit at the target."""
+        return not (self.smoothing or self.z_loss or self.softcap or self.is_weighted)
+
+    def weights(self, columns: int) -> Values:
+        """The class weights, [columns]; 1 where the loss has none."""
+        return weights.of_columns_in_float64(columns) if self.is_weighted else np.ones(columns)
+
+    def terms(self, values: Values) -> Terms:
+        """The terms of the losses of rows [rows, columns]."""
+        columns = values.shape[1]
+        logits = softcap.capped(values, self.softcap) if self.softcap else values
+        chosen = self.targets.of_values(values)[:, None]
+        left_out = (chosen < 0) | (chosen >= columns)
+        index = np.where(left_out, 0, chosen)
+        of_column = self.weights(columns)
+        picked = np.take_along_axis(logits, index, axis=1) if columns else np.zeros(index.shape)
+        of_target = (1.0 - self.smoothing) * (of_column[index] if columns else np.ones(index.shape))
+        smooth, smooth_size, mean = np.zeros(index.shape), np.zeros(index.shape), 0.0
+        if self.smoothing:
+            with np.errstate(invalid="ignore", over="ignore"):
+                smooth = self.smoothing * (of_column * logits).mean(axis=1, keepdims=True)
+                smooth_size = self.smoothing * (of_column * np.abs(logits)).mean(axis=1, keepdims=True)
+            mean = self.smoothing * float(of_column.mean()) if columns else 0.0
+        return Terms(
+            logits, index, np.where(left_out, 0.0, picked), left_out, of_target + mean, of_target, smooth, smooth_size
+        )
+
+    def answer(self, values: Values, fmt: Format, divisors: Divisors | None = None) -> Reference:
+        """The losses of rows, [rows, 1], from the everyday oracle, each divided as in a mean if there are divisors."""
+        if self.is_plain and divisors is None:
+            return self._plain(values, LOG_SOFTMAX.answer(values, fmt, "nan"))
+        terms, (first, last) = self.terms(values), divisors or _ONES
+        found = of_logarithms(terms.logits, LOG_SOFTMAX.answer(terms.logits, FLOAT32, "nan"), largest(terms.logits))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            lse = found.high + found.low
+            square = self.z_loss * lse * lse if self.z_loss else np.zeros(lse.shape)
+            high = (terms.factor * lse - terms.of_target * terms.picked - terms.smooth) / first + square / last
+            of_lse = found.relative_error * np.abs(lse)
+            if self.softcap:
+                of_lse = of_lse + softcap.RELATIVE * terms.largest_size
+            size = (terms.size + terms.factor * np.abs(lse)) / first + square / last
+            off = _UNIT * (summation_depth(values.shape[1]) + 32) * size
+            off += (terms.factor / first + 2 * self.z_loss * (np.abs(lse) + of_lse) / last) * of_lse
+            high, relative = with_error(high, off)
+        return self._settled(
+            values, replace(found, high=high, low=np.zeros(high.shape), relative_error=relative), terms
+        )
+
+    def prove(self, values: Values, fmt: Format) -> Reference:
+        """The losses of rows from the Arb oracle."""
+        if self.is_plain:
+            return self._plain(values, LOG_SOFTMAX.prove(values, fmt, "nan"))
+        rough, balls = self.answer(values, fmt), self.balls(values)
+        return with_proven(rough, loss.reference([[ball] for ball in balls]), self.terms(values).left_out[:, 0])
+
+    def balls(self, values: Values, divisors: Divisors | None = None) -> list[loss.Ball]:
+        """Balls that contain the losses of rows; 0 for a row without a target or without a finite loss."""
+        terms, of_column = self.terms(values), self.weights(values.shape[1])
+        over = np.broadcast_to(np.hstack(divisors or _ONES), (len(values), 2))
+        is_finite = np.isfinite(self.answer(values, FLOAT32).high[:, 0]) & ~terms.left_out[:, 0]
+        return [
+            loss.loss(
+                row,
+                int(target),
+                of_column,
+                smoothing=self.smoothing,
+                z_loss=self.z_loss,
+                softcap=self.softcap,
+                divisors=(float(first), float(last)),
+            )
+            if counts
+            else loss.ZERO
+            for row, target, (first, last), counts in zip(values, terms.column[:, 0], over, is_finite, strict=True)
+        ]
+
+    def _plain(self, values: Values, logarithms: Reference) -> Reference:
+        """From the exact log-softmax, whose value at the maximum is -L; m - x_t is exact as two float64."""
+        terms = self.terms(values)
+        distance, rest = added(largest(values), -terms.picked, np.zeros_like(terms.picked))
+        found = of_logarithms(values, logarithms, distance)
+        return self._settled(values, replace(found, low=np.where(np.isfinite(rest), found.low + rest, 0.0)), terms)
+
+    def _settled(self, values: Values, found: Reference, terms: Terms) -> Reference:
+        """With the answers that follow a convention: of rows with +inf, of ignored rows, and of targets out of range."""
+        high = np.where(np.isposinf(largest(values)), np.nan, found.high)
+        low = np.where(np.isfinite(high) & ~terms.left_out, found.low, 0.0)
+        relative = np.where(terms.left_out, 0.0, found.relative_error)
+        without = self.targets.loss_without(self.targets.of_values(values)[:, None])
+        return replace(found, high=np.where(terms.left_out, without, high), low=low, relative_error=relative)
+
+    def scale(self, values: Values, divisors: Divisors | None = None) -> Values:
+        """The sizes of the terms of each loss, [rows, 1], at least 1; 0 for a row without a target."""
+        terms, (first, last) = self.terms(values), divisors or _ONES
+        with np.errstate(over="ignore", invalid="ignore"):
+            lse = self.lse(terms)
+            size = terms.size + terms.factor * np.abs(lse - largest(terms.logits))
+            size = np.maximum(size, 1.0) / first + self.z_loss * lse * lse / last
+        return np.where(terms.left_out | ~np.isfinite(size), 0.0, size)
+
+    def lse(self, terms: Terms) -> Values:
+        """The log-sum-exp in float64, which is exact enough for a bound, [rows, 1]."""
+        top = largest(terms.logits)
+        with np.errstate(under="ignore", invalid="ignore"):
+            found: Values = top + np.log(np.exp(terms.logits - top).sum(axis=1, keepdims=True))
+        return found
+
+    def errors(self, values: Values, answers: Values, constants: Model, divisors: Divisors | None = None) -> Values:
+        """The largest error of each loss before it is rounded to its format, [rows, 1]; 0 where there is no target."""
+        terms, (first, last) = self.terms(values), divisors or _ONES
+        constants = self.with_cap(constants)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            lse = self.lse(terms)
+            of_lse = self.lse_error(terms, lse, constants)
+            additions = 1.0 + depth(values.shape[1], constants.lanes) * constants.addition / constants.roundoff
+            # Products of the terms with weights, 1 - s and s, in whatever order, and the sum over the columns.
+            sizes = terms.size if self.is_plain else 3.0 * (terms.size + np.abs(terms.factor * lse))
+            sizes = (sizes + additions * terms.smooth_size) / first + self.z_loss * lse * lse / last
+            error = (terms.factor / first + 2.0 * self.z_loss * (np.abs(lse) + of_lse) / last) * of_lse
+            error = error + constants.roundoff * (4.0 * sizes + 2.0 * np.abs(answers)) + constants.underflow
+            error = error + self.logit_error(terms, constants) * terms.factor / first
+        return np.where(terms.left_out, 0.0, error)
+
+    def with_cap(self, constants: Model) -> Model:
+        """An arithmetic's constants for the loss's logits."""
+        return softcap.with_cap(constants, self.softcap) if self.softcap else constants
+
+    def logit_error(self, terms: Terms, constants: Model) -> Values:
+        """The largest error of a logit itself, [rows, 1]."""
+        if not constants.rounds_logits:
+            return np.zeros(terms.column.shape)
+        found: Values = constants.per_logit * terms.largest_size + constants.logit_error
+        return found
+
+    def lse_error(self, terms: Terms, lse: Values, constants: Model) -> Values:
+        """The largest error of the log-sum-exp, [rows, 1], but for the roundings at its maximum's size without a z-loss."""
+        found = error_of_logarithm(terms.logits, constants) + self.logit_error(terms, constants)
+        if self.z_loss:
+            found = found + constants.roundoff * (4.0 * np.abs(largest(terms.logits)) + 2.0 * np.abs(lse))
+        return found
+
+    def undefined(self, values: Values) -> Flags:
+        """Rows of which nothing is demanded, [rows].
+
+        Terms of the loss, or the square of the log-sum-exp, may overflow float32; a soft cap makes a number of an infinity, and a
+        weight of 0 beside a masked logit has no product.
+        """
+        size = np.where(np.isfinite(values), np.abs(values), 0.0)
+        size = size.sum(axis=1) if self.smoothing else size.max(axis=1, initial=0.0)
+        lost = size * (weights.LARGEST if self.is_weighted else 1.0) > FLOAT32.max / 2
+        if self.z_loss:
+            lost |= size > np.sqrt(FLOAT32.max) / 2
+        if self.softcap:
+            lost = np.isinf(values).any(axis=1)
+        if self.is_weighted:
+            lost |= (np.isneginf(values) & (self.weights(values.shape[1]) == 0)).any(axis=1)
+        return np.zeros(len(values), dtype=np.bool_) if self.is_plain else lost
+
+    def gradient(self, values: Values, constants: Model, divisors: Divisors | None = None) -> RowTerms:
+        """The terms of the losses' gradients."""
+        terms, (first, last) = self.terms(values), divisors or _ONES
+        constants = self.with_cap(constants)
+        lse, columns = self.lse(terms), values.shape[1]
+        less = (np.arange(columns) == terms.column) * terms.of_target
+        if self.smoothing:
+            less = less + self.smoothing * self.weights(columns) / columns
+        of_square = 2.0 * self.z_loss / last
+        return RowTerms(
+            logits=terms.logits,
+            less=less / first,
+            counts=~terms.left_out,
+            factor=terms.factor / first + of_square * lse,
+            factor_size=terms.factor / first + of_square * np.abs(lse),
+            factor_error=of_square * self.lse_error(terms, lse, constants),
+            slope=softcap.slope(values, self.softcap) if self.softcap else np.ones((1, 1)),
+            logit_error=self.logit_error(terms, constants) if self.softcap else np.zeros(lse.shape),
+        )
+
+
+def with_error(high: Values, off: Values) -> tuple[Values, Values]:
+    """Returns answers with relative errors for those with absolute ones. What may be 0 is taken for its error, which is not seen."""
+    high = np.where((high == 0) & (off > 0), off, high)
+    return high, np.where(np.isfinite(high) & (high != 0), 2 * off / np.abs(high), 0.0)
+
+
+def with_proven(rough: Reference, proven: Reference, settled: Flags) -> Reference:
+    """Returns proven answers where the rough ones are finite and not ``settled``, [rows], by convention."""
+    chosen = np.isfinite(rough.high) & ~settled[:, None]
+    return replace(
+        rough,
+        high=np.where(chosen, proven.high, rough.high),
+        low=np.where(chosen, proven.low, rough.low),
+        relative_error=np.where(chosen, proven.relative_error, rough.relative_error),
+        absolute_error=proven.absolute_error,
+    )

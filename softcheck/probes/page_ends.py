@@ -1,0 +1,84 @@
+"""Inputs at the first and the last mapped address: a read beyond them faults, whatever becomes of the value.
+
+``guard_bands`` sees that an output depends on what lies beyond the input. A kernel that reads there and drops the value,
+as behind a mask that is one column too wide, gives right answers until its input is the last tensor of a page. Then
+the process ends, or a GPU reports an illegal access.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from softcheck.calling.call import TORCH_DTYPES, Placed, call_on_device, place, to_tensor
+from softcheck.cases.case import PACKED
+from softcheck.contract import FindingKind
+from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.helpers import GroupedProbe, only, ordinary_rows, prefixed
+from softcheck.probes.mapping import UnmappedError, bytes_at_an_edge
+from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.poison import nan_filled
+
+_SHAPES = ((3, 129), (5, 1030))
+"""Rows that fill no tile of rows, and columns that fill no block of a power of two."""
+
+_Edge = Literal["inside", "end", "begin"]
+_EDGES: dict[_Edge, str] = {"inside": "", "end": "behind", "begin": "before"}
+"""Places of an input, each with the side on which no memory lies."""
+
+
+class _EdgeInput(NamedTuple):
+    rows: int
+    columns: int
+    edge: _Edge
+
+
+class PageEnds(GroupedProbe):
+    """Checks that nothing beyond the input is read."""
+
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        """Two shapes, one under the interpreter: in ordinary memory, where memory ends, and where it begins."""
+        wanted = _SHAPES if setting.on_gpu and not setting.quick else _SHAPES[:1]
+        chosen = [(rows, columns) for rows, columns in wanted if setting.takes(columns)] or [(3, 1)]
+        return [
+            Trial(f"{edge}/{rows}x{columns}", _EdgeInput(rows, columns, edge))
+            for edge in _EDGES
+            for rows, columns in chosen
+        ]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        """Calls the variant once. On a CPU a read beyond the input ends the process."""
+        try:
+            placed = _placed(subject, trial.parameters)
+        except UnmappedError as error:
+            return Outcome(skipped=f"inputs beside unmapped memory: {error}")
+        with nan_filled():
+            called = call_on_device(subject.variant.function, placed, subject.setting.operation)
+        return Outcome(violations=only(called.violations, FindingKind.CRASH), fatal=called.fatal)
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        """Calls a crash a read out of bounds where the same call in ordinary memory passes."""
+        ends_anyway = any(outcome.violations for trial, outcome in done if trial.parameters.edge == "inside")
+        return super().conclude(done if ends_anyway else [(trial, _as_read(trial, outcome)) for trial, outcome in done])
+
+
+def _placed(subject: Subject, asked: _EdgeInput) -> Placed:
+    fmt = subject.setting.fmt
+    bits = ordinary_rows(asked.rows, asked.columns, fmt, subject.setting.seed)
+    if asked.edge == "inside":
+        return place(bits, fmt, PACKED, subject.device)
+    held = bytes_at_an_edge(bits.nbytes, subject.device, at_end=asked.edge == "end")
+    storage = held.view(TORCH_DTYPES[fmt.name])
+    view = storage.view(bits.shape)
+    view.copy_(to_tensor(bits, fmt, subject.device))
+    return Placed(view, storage, fmt)
+
+
+def _as_read(trial: Trial, outcome: Outcome) -> Outcome:
+    words = f"no memory lies {_EDGES[trial.parameters.edge]} the input, and the call reached there"
+    found = prefixed(outcome.violations, words)
+    read = tuple(msgspec.structs.replace(violation, kind=FindingKind.OUT_OF_BOUNDS_READ) for violation in found)
+    return msgspec.structs.replace(outcome, violations=read)
+
+
+PROBE = PageEnds()

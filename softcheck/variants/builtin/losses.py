@@ -1,0 +1,168 @@
+"""Cross-entropy of long rows in chunks of the vocabulary, and one that leaves the gradient in its input's place."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output, new_row_output
+from softcheck.variants.builtin._online import running_sum, tile_and_warps
+from softcheck.variants.builtin.cross_entropy import IGNORED, backward_kernel
+from softcheck.variants.declaration import Traffic, variant
+
+_LARGEST_CHUNK = 2**16
+
+
+@jit
+def _chunk_kernel(
+    maxima: tl.tensor,
+    totals: tl.tensor,
+    x: tl.tensor,
+    row_stride: tl.tensor,
+    column_stride: tl.tensor,
+    columns: tl.tensor,
+    chunk: tl.tensor,
+    BLOCK: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> None:
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    first = part * chunk
+    start = x + row * row_stride + first.to(tl.int64) * column_stride
+    maximum, total = running_sum(start, column_stride, tl.minimum(columns - first, chunk), BLOCK, COMPUTE)
+    place = row * tl.num_programs(1) + part
+    tl.store(maxima + place, maximum)
+    tl.store(totals + place, total)
+
+
+@jit
+def _merge_kernel(
+    loss: tl.tensor,
+    logarithm: tl.tensor,
+    maxima: tl.tensor,
+    totals: tl.tensor,
+    x: tl.tensor,
+    target: tl.tensor,
+    target_stride: tl.tensor,
+    row_stride: tl.tensor,
+    column_stride: tl.tensor,
+    parts: tl.tensor,
+    ignored: tl.tensor,
+    PARTS: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    part = tl.arange(0, PARTS)
+    of_parts = tl.load(maxima + row * parts + part, mask=part < parts, other=-float("inf"))
+    maximum = tl.max(of_parts, axis=0)
+    shift = tl.where(maximum == -float("inf"), 0.0, maximum)
+    weighed = tl.load(totals + row * parts + part, mask=part < parts, other=0.0) * tl.exp(of_parts - shift)
+    total = tl.sum(weighed, axis=0)
+    tl.store(logarithm + row, maximum + tl.log(total))
+    chosen = tl.load(target + row * target_stride)
+    counts = chosen != ignored
+    at_target = tl.load(x + row * row_stride + chosen * column_stride, mask=counts, other=0.0).to(COMPUTE)
+    tl.store(loss + row, tl.where(counts, (maximum - at_target) + tl.log(total), 0.0))
+
+
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    """Chunks of each row by programs of their own, whose maxima and sums another kernel merges."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        loss, logarithm = new_row_output(x), new_row_output(x)
+        if x.numel():
+            rows, columns = x.shape
+            # Short rows have two chunks too.
+            chunk = min(max(16, triton.next_power_of_2(columns) // 2), _LARGEST_CHUNK)
+            parts = triton.cdiv(columns, chunk)
+            maxima, totals = (loss.new_empty(rows, parts) for _ in range(2))
+            block, warps = tile_and_warps(chunk)
+            kind = compute_type(x)
+            _chunk_kernel[(rows, parts)](maxima, totals, x, *x.stride(), columns, chunk, block, kind, num_warps=warps)
+            arguments = (maxima, totals, x, target, target.stride(0), *x.stride(), parts, IGNORED)
+            _merge_kernel[(rows,)](loss, logarithm, *arguments, triton.next_power_of_2(parts), kind)
+        ctx.save_for_backward(x, target, logarithm)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, of_loss: torch.Tensor) -> tuple[torch.Tensor, None]:
+        x, target, logarithm = ctx.saved_tensors
+        gradient = new_output(x)
+        if x.numel():
+            rows, columns = x.shape
+            block, warps = tile_and_warps(columns)
+            arguments = (logarithm, x, target, target.stride(0), *x.stride(), columns, IGNORED, block, compute_type(x))
+            backward_kernel[(rows,)](gradient, of_loss, of_loss.stride(0), *arguments, num_warps=warps)
+        return gradient, None
+
+
+@variant(
+    operation="cross_entropy",
+    parameters={"ignore_index": IGNORED},
+    dtypes=ALL_DTYPES,
+    batch_invariant=True,
+    backward=True,
+    description="chunks of up to 65536 columns by programs of their own, merged by another kernel; float32 losses",
+    provenance="common practice for large vocabularies",
+    call="f(x, target)",
+    traffic=Traffic(reads=1, writes=0, row_reads=2, row_writes=2),
+    arithmetic=Arithmetic(rescales=True),
+)
+def cross_entropy_chunked(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of each row of [rows, columns] and its target, int64 [rows]; 0 for a target of -100. Shape [rows]."""
+    loss: torch.Tensor = _ChunkedCrossEntropy.apply(x, target)  # type: ignore[no-untyped-call]
+    return loss
+
+
+@jit
+def _in_place_kernel(
+    loss: tl.tensor,
+    x: tl.tensor,
+    target: tl.tensor,
+    target_stride: tl.tensor,
+    row_stride: tl.tensor,
+    column_stride: tl.tensor,
+    columns: tl.tensor,
+    ignored: tl.tensor,
+    BLOCK: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    input_row = x + row * row_stride
+    chosen = tl.load(target + row * target_stride)
+    counts = chosen != ignored
+    maximum, total = running_sum(input_row, column_stride, columns, BLOCK, COMPUTE)
+    at_target = tl.load(input_row + chosen * column_stride, mask=counts, other=0.0).to(COMPUTE)
+    lane = tl.arange(0, BLOCK)
+    for start in range(0, columns, BLOCK):
+        column = start + lane
+        pointers = input_row + column.to(tl.int64) * column_stride
+        logits = tl.load(pointers, mask=column < columns, other=-float("inf")).to(COMPUTE)
+        probability = tl.exp(logits - maximum) / total
+        gradient = tl.where(column == chosen, probability - 1.0, probability)
+        tl.store(pointers, tl.where(counts, gradient, 0.0), mask=column < columns)
+    tl.store(loss + row, tl.where(counts, (maximum - at_target) + tl.log(total), 0.0))
+
+
+@variant(
+    operation="cross_entropy",
+    parameters={"ignore_index": IGNORED, "gradient_in_place": 1},
+    dtypes=ALL_DTYPES,
+    batch_invariant=True,
+    description="two passes, the second of which writes the gradient for 1 over the logits; float32 losses",
+    provenance="Hsu et al., Liger Kernel: Efficient Triton Kernels for LLM Training, 2024",
+    call="f(x, target)",
+    traffic=Traffic(reads=2, writes=1, row_reads=1, row_writes=1),
+    arithmetic=Arithmetic(rescales=True),
+)
+def cross_entropy_in_place(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of each row of [rows, columns] and its target, int64 [rows]; ``x`` then holds the gradient. Shape [rows]."""
+    loss = new_row_output(x)
+    if x.numel():
+        rows, columns = x.shape
+        block, warps = tile_and_warps(columns)
+        arguments = (target, target.stride(0), *x.stride(), columns, IGNORED, block, compute_type(x))
+        _in_place_kernel[(rows,)](loss, x, *arguments, num_warps=warps)
+    return loss

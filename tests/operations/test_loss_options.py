@@ -1,0 +1,271 @@
+"""Options of the cross-entropy: every combination against a formula in 40 digits, right and wrong arithmetic, functions of users."""
+
+from itertools import product
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from checking import kinds_found
+from click.testing import CliRunner
+
+from oracles.formats import BFLOAT16, FLOAT32, encode
+from softcheck.calling.call import call, place, to_bits
+from softcheck.cases.case import PACKED
+from softcheck.cli.main import cli
+from softcheck.errors import UsageError
+from softcheck.judge.judge import judge
+from softcheck.operations.reduction import batch_of
+from softcheck.operations.registry import operation
+from softcheck.operations.targets import Targets
+from softcheck.operations.weights import of_columns_in_float64
+from softcheck.variants.registry import load
+
+KERNELS = Path(__file__).parents[1] / "kernels" / "losses.py"
+INF = np.inf
+
+ROWS = 64
+COLUMNS = 15
+"""A row of 15 is a matrix of 3 rows of 5 for a mean or a sum."""
+
+OPTIONS = {
+    "ignore_index": (None, -100.0),
+    "label_smoothing": (None, 0.1),
+    "weight": (None, 1.0),
+    "z_loss": (None, 1e-2),
+    "softcap": (None, 8.0),
+    "reduction": (None, "mean", "sum"),
+}
+COMBINATIONS = [
+    {name: value for name, value in zip(OPTIONS, chosen, strict=True) if value is not None}
+    for chosen in product(*OPTIONS.values())
+] + [{"invalid_target": word, **more} for word in ("nan", "zero") for more in ({}, {"weight": 1.0, "z_loss": 1e-2})]
+
+
+def telling_rows():
+    """Rows of several sizes, equal logits, one far above the others, nearly cancelling, and masked logits."""
+    random = np.random.default_rng(5)
+    values = random.normal(0, 1, (ROWS, COLUMNS)) * np.repeat([1e-3, 1.0, 12.0, 300.0], ROWS // 4)[:, None]
+    values[3], values[4, 7], values[5] = -0.75 * np.log(COLUMNS), 60.0, np.linspace(-20, 0, COLUMNS)
+    values[6, 1], values[7, 2:6] = -INF, -INF
+    return values.astype(np.float32).astype(np.float64)
+
+
+def exact_answer(row, given):
+    """The loss of a row, or of the matrix that is made of it, in 40 digits; None where nothing is demanded or it is infinite."""
+    parts, width = batch_of(len(row)) if "reduction" in given else (1, len(row))
+    weights = of_columns_in_float64(width) if "weight" in given else np.ones(width)
+    s, z, c = (mpmath.mpf(given.get(name, 0.0)) for name in ("label_smoothing", "z_loss", "softcap"))
+    targets = Targets(-100 if "ignore_index" in given else None, given.get("invalid_target", ""))
+    losses, squares, weighing, count = mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(0), 0
+    for one in row.reshape(parts, width):
+        t = int(targets.of_values(one[None])[0])
+        if not 0 <= t < width:
+            if given.get("invalid_target") == "nan":
+                return None
+            continue
+        x = [c * mpmath.tanh(mpmath.mpf(v) / c) if c else mpmath.mpf(v) for v in one]
+        top = max(x)
+        lse = top + mpmath.log(mpmath.fsum(mpmath.exp(v - top) for v in x))
+        losses += (1 - s) * mpmath.mpf(weights[t]) * (lse - x[t]) if not mpmath.isinf(x[t]) else mpmath.inf
+        if s:
+            losses += s / width * mpmath.fsum(mpmath.mpf(w) * (lse - v) for w, v in zip(weights, x, strict=True) if w)
+        squares += z * lse**2
+        weighing, count = weighing + mpmath.mpf(weights[t]), count + 1
+    if given.get("reduction") == "mean":
+        return losses / weighing + squares / count if weighing else None
+    return losses + squares
+
+
+def in_float32(values, given):
+    """The answers as a kernel in float32 gives them, one number for each row."""
+    parts, width = batch_of(values.shape[1]) if "reduction" in given else (1, values.shape[1])
+    rows = values.reshape(len(values) * parts, width)
+    targets = Targets(-100 if "ignore_index" in given else None, given.get("invalid_target", "")).of_values(rows)
+    left_out = (targets < 0) | (targets >= width)
+    one = np.float32
+    x = rows.astype(one)
+    if "softcap" in given:
+        cap = one(given["softcap"])
+        x = cap * np.tanh(x * (one(1) / cap))
+    weights = (of_columns_in_float64(width) if "weight" in given else np.ones(width)).astype(one)
+    s, z = one(given.get("label_smoothing", 0.0)), one(given.get("z_loss", 0.0))
+    chosen = np.where(left_out, 0, targets)
+    with np.errstate(invalid="ignore"):
+        lse = x.max(1) + np.log(np.exp(x - x.max(1, keepdims=True)).sum(1))
+        loss = (one(1) - s) * weights[chosen] * (lse - np.take_along_axis(x, chosen[:, None], 1)[:, 0])
+        if s:
+            loss = loss + s / one(width) * (weights.sum() * lse - (weights * x).sum(1))
+    loss, square = (np.where(left_out, one(0), part).reshape(len(values), parts) for part in (loss, z * lse * lse))
+    if given.get("invalid_target") == "nan":
+        loss = np.where((left_out & (targets != -100)).reshape(loss.shape), one(np.nan), loss)
+    weighing, count = (
+        np.where(left_out, 0, part).reshape(len(values), parts).sum(1, dtype=one)
+        for part in (weights[chosen], np.ones(len(rows), one))
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if given.get("reduction") == "mean":
+            return (loss.sum(1) / weighing + square.sum(1) / count).astype(np.float64)[:, None]
+        return (loss.sum(1) + square.sum(1)).astype(np.float64)[:, None]
+
+
+def judged(values, output, given):
+    return judge(encode(values, FLOAT32), encode(output, FLOAT32), FLOAT32, operation=operation("cross_entropy", given))
+
+
+def test_every_combination_of_options():
+    """Oracles keep their stated errors, float32 keeps the bound, and an option that is left out or taken for another is found."""
+    values, compared, tightest = telling_rows(), 0, 1.0
+    for turn, given in enumerate(COMBINATIONS):
+        computed = operation("cross_entropy", given)
+        some = values[turn % 16 :: 16]
+        undefined = np.zeros(len(some), dtype=bool) if computed.undefined is None else computed.undefined(some)
+        answers = (computed.answer(some, FLOAT32, "nan"), computed.prove(some, FLOAT32, "nan"))
+        for row in np.flatnonzero(~undefined):
+            with mpmath.workdps(40):
+                expected = exact_answer(some[row], given)
+                for answer in answers:
+                    if expected is None:
+                        assert np.isnan(answer.high[row, 0])
+                    elif not mpmath.isfinite(expected):
+                        assert answer.high[row, 0] == INF
+                    else:
+                        found = mpmath.mpf(answer.high[row, 0]) + mpmath.mpf(answer.low[row, 0])
+                        allowed = answer.relative_error[row, 0] * abs(found) + answer.absolute_error
+                        assert abs(found - expected) <= allowed, (given, row)
+                        compared += 1
+        right = judged(values, in_float32(values, given), given)
+        assert right.violations == (), given
+        tightest = min(tightest, right.max_bound_share.value)
+        for name in list(given)[turn % max(1, len(given)) :][:2]:
+            fewer = {other: value for other, value in given.items() if other != name}
+            if name == "reduction":
+                fewer["reduction"] = "sum" if given[name] == "mean" else "mean"
+            wrong = in_float32(values, fewer)
+            assert judged(values, wrong, given).violations, (given, name)
+    assert compared > 5 * len(COMBINATIONS)
+    assert tightest > 0.01, "the bound is no formality"
+
+
+def test_the_arb_oracle_knows_more_digits():
+    values = telling_rows()
+    computed = operation("cross_entropy", {"weight": 1.0, "z_loss": 1e-2, "softcap": 8.0, "label_smoothing": 0.1})
+    rough, proven = computed.answer(values, FLOAT32, "nan"), computed.prove(values, FLOAT32, "nan")
+    seen = ~computed.undefined(values)
+    assert proven.relative_error[seen].max() < 1e-30
+    assert rough.relative_error[seen].min() > 1e-17
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"z_loss": -1.0}, "from 0 to 1"),
+        ({"softcap": -30.0}, "above 0"),
+        ({"softcap": INF}, "above 0"),
+        ({"weight": 0.5}, "expected 1"),
+        ({"reduction": "avg"}, "mean"),
+        ({"invalid_target": "raise"}, "nan"),
+        ({"invalid_target": "nan", "reduction": "mean"}, "leave one out"),
+    ],
+)
+def test_other_values_are_refused(given, message):
+    with pytest.raises(UsageError, match=message):
+        operation("cross_entropy", given)
+
+
+def test_weights_are_those_of_the_column_in_every_matrix():
+    made = operation("cross_entropy", {"weight": 1.0}).arguments.make
+    x = torch.randn(4, 40)
+    weight = made(x, frozenset({"weight"}))["weight"]
+    assert torch.equal(made(x[:1, :7].bfloat16(), frozenset({"weight"}))["weight"].float(), weight[:7])
+    assert (weight >= 0).all()
+    assert 0 < int((weight == 0).sum()) < 8
+    strided = made(x[:, ::2], frozenset({"weight"}))["weight"]
+    assert torch.equal(strided, weight[:20])
+    assert strided.stride() != (1,)
+
+
+def test_targets_that_are_no_columns_are_of_every_kind():
+    x = torch.randn(2000, 37, generator=torch.Generator().manual_seed(0))
+    targets = Targets(-100, "nan").of_tensor(x)
+    assert {-1, 37, -38, 1037, 2**32, -100} < set(targets.tolist())
+    assert 60 < int(((targets < 0) | (targets > 36)).logical_and(targets != -100).sum()) < 200
+
+
+def found(name, declared, dtype="float32"):
+    matrices = [telling_rows(), np.full((1, COLUMNS), 3000.0), np.eye(COLUMNS)[:1] * 3e4]
+    return kinds_found(f"{KERNELS}:{name}@operation=cross_entropy,{declared}", matrices, dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "declared"),
+    [
+        ("weighted", "weight=1"),
+        ("weighted_in_float32", "weight=1,label_smoothing=0.1"),
+        ("with_square", "z_loss=1e-3"),
+        ("capped", "softcap=20"),
+        ("of_a_matrix", "reduction=mean,ignore_index=-100"),
+        ("of_a_matrix", "reduction=sum"),
+        ("weighted_mean", "reduction=mean,weight=1"),
+        ("nan_for_no_column", "invalid_target=nan,ignore_index=-100"),
+        ("gradient_in_its_place", "gradient_in_place=1,ignore_index=-100"),
+        ("mean_gradient_in_its_place", "gradient_in_place=1,reduction=mean"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_right_functions_pass(name, declared, dtype):
+    assert found(name, declared, dtype) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "kind"),
+    [
+        ("weights_of_the_row", "weight=1", "ulp_exceeds_bound"),
+        ("weighted_twice", "weight=1", "ulp_exceeds_bound"),
+        ("square_of_the_loss", "z_loss=1e-3", "ulp_exceeds_bound"),
+        ("square_without_gradient", "z_loss=1e-2", "wrong_gradient"),
+        ("capped_by_exponentials", "softcap=20", "nan_mismatch"),
+        ("cap_without_gradient", "softcap=20", "wrong_gradient"),
+        ("mean_over_ignored_rows_too", "reduction=mean,ignore_index=-100", "ulp_exceeds_bound"),
+        ("mean_by_number", "reduction=mean,weight=1", "ulp_exceeds_bound"),
+        ("reads_no_column", "invalid_target=nan", "nan_mismatch"),
+        ("probabilities_in_its_place", "gradient_in_place=1", "wrong_gradient"),
+        ("gradient_in_its_place", "ignore_index=-100", "input_modified"),
+    ],
+)
+def test_wrong_functions_are_found(name, declared, kind):
+    assert kind in found(name, declared)
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "code"),
+    [
+        ("weighted_mean", "reduction=mean,weight=1", 0),
+        ("mean_by_number", "reduction=mean,weight=1", 1),
+        ("mean_gradient_in_its_place", "gradient_in_place=1,reduction=mean", 0),
+    ],
+)
+def test_reports(name, declared, code):
+    spec = f"{KERNELS}:{name}@operation=cross_entropy,{declared}"
+    chosen = ["--dtype", "float32", "--device", "interpreter", "--family", "ties", "--probe", "layouts"]
+    done = CliRunner().invoke(cli, ["report", "--variant", spec, *chosen])
+    assert done.exit_code == code, done.output
+
+
+def test_a_mean_that_is_not_declared_is_no_answer_for_each_row():
+    variant = load(f"{KERNELS}:of_a_matrix@operation=cross_entropy")
+    x = torch.randn(4, COLUMNS)
+    called = call(variant.function, place(to_bits(x, FLOAT32), FLOAT32, PACKED, x.device), variant.operation)
+    assert [str(violation.kind) for violation in called.violations] == ["wrong_shape"]
+
+
+def test_a_loss_of_16_bits_is_rounded_once_more():
+    values = telling_rows()
+    rounded = torch.from_numpy(values).bfloat16().double().numpy()
+    given = {"weight": 1.0, "reduction": "mean"}
+    output = torch.from_numpy(in_float32(rounded, given)).bfloat16().double().numpy()
+    found = judge(
+        encode(rounded, BFLOAT16), encode(output, BFLOAT16), BFLOAT16, operation=operation("cross_entropy", given)
+    )
+    assert found.violations == ()

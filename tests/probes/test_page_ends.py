@@ -1,0 +1,77 @@
+"""Inputs beside unmapped memory: what reads beyond them ends, and what reads them alone goes on.
+
+A planted kernel that reads a column too many and drops it is in tests/planted.
+"""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes.base import Setting
+from softcheck.probes.mapping import bytes_at_an_edge
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.page_ends import PROBE
+from softcheck.variants.declaration import Declaration
+
+CPU = torch.device("cpu")
+SETTING = Setting(declaration=Declaration(), dtype="float32", backend="interpreter")
+CRASH = Outcome(violations=(Violation(FindingKind.CRASH, "ended with signal 11"),), fatal=True)
+
+
+@pytest.mark.parametrize("at_end", [True, False])
+@pytest.mark.parametrize("size", [1, 774, 4096, 4097])
+def test_all_bytes_can_be_read_and_written(size, at_end):
+    held = bytes_at_an_edge(size, CPU, at_end=at_end)
+    held.fill_(7)
+    assert held.shape == (size,)
+    assert held.untyped_storage().nbytes() == size
+    assert int(held.sum(dtype=torch.int64)) == 7 * size
+
+
+@pytest.mark.parametrize(("at_end", "beyond"), [(True, "held.data_ptr() + 774"), (False, "held.data_ptr() - 1")])
+def test_the_next_byte_faults(at_end, beyond):
+    script = (
+        "import ctypes, torch\nfrom softcheck.probes.mapping import bytes_at_an_edge\n"
+        f"held = bytes_at_an_edge(774, torch.device('cpu'), at_end={at_end})\nctypes.string_at({beyond}, 1)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGSEGV
+
+
+def concluded(*crashed):
+    """The conclusion of a run whose trials at these edges ended their process."""
+    trials = PROBE.trials(SETTING)
+    outcomes = [CRASH if trial.parameters.edge in crashed else Outcome() for trial in trials]
+    return [
+        (shown.label, shown.violation.kind)
+        for shown in PROBE.conclude(list(zip(trials, outcomes, strict=True))).findings
+    ]
+
+
+def test_only_an_end_beside_unmapped_memory_is_a_read():
+    assert concluded() == []
+    assert concluded("end") == [("end/3x129", FindingKind.OUT_OF_BOUNDS_READ)]
+    assert concluded("begin") == [("begin/3x129", FindingKind.OUT_OF_BOUNDS_READ)]
+
+
+def test_what_ends_anywhere_is_no_read():
+    assert {kind for _, kind in concluded("inside", "end", "begin")} == {FindingKind.CRASH}
+
+
+@pytest.mark.gpu
+def test_a_range_on_a_gpu_is_read_to_its_edges_and_no_further():
+    script = (
+        "import torch\nfrom softcheck.probes.mapping import bytes_at_an_edge\n"
+        "held = bytes_at_an_edge(774, torch.device('cuda'), at_end={})\nassert int(held.fill_(3).sum()) == 3 * 774\n"
+        "class Beyond:\n    __cuda_array_interface__ = {{'shape': (16,), 'typestr': '|u1', 'data': ({}, False), 'version': 3}}\n"
+        "torch.as_tensor(Beyond(), device='cuda').clone()\ntorch.cuda.synchronize()\n"
+    )
+    for at_end, beyond in ((True, "held.data_ptr() + 774"), (False, "held.data_ptr() - 16")):
+        done = subprocess.run(
+            [sys.executable, "-c", script.format(at_end, beyond)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1
+        assert "illegal" in done.stderr or "invalid argument" in done.stderr, done.stderr
