@@ -200,7 +200,7 @@ class Form:
         of_rows = self._operation.answers_rows
         is_answer = answer.shape == shape or (of_rows and answer.shape in ((*shape, 1), (math.prod(shape),)))
         numbers = self._operation.output_shape(1, x.shape[-1])[1]
-        if operand.endswith("_blhd"):
+        if operand.endswith("_blhd") and not of_rows:
             answer = answer.transpose(1, 2)
         return answer.reshape(*x.shape[:-1], numbers) if is_answer else answer
 
@@ -214,7 +214,8 @@ class Form:
         if self._operation.matrix is not None:
             return () if self._operation.answers_rows else shape
         if self._operation.answers_rows:
-            return shape[:-1]
+            is_blhd = operand.endswith("_blhd")
+            return (shape[0], shape[2], shape[1]) if is_blhd else shape[:-1]
         return shape if operand in _IN_ITS_PLACE else (*shape[:-1], *self._operation.part_shape(columns))
 
     def _given(self, x: "torch.Tensor") -> dict[str, Any]:

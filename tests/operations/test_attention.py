@@ -174,3 +174,25 @@ def test_variants_of_one_run_are_judged_by_their_own_parameters():
     (case,) = (case for case in cases_of("ties", "float32") if case.shape[1] == 33)
     replies = server.answer(RunCase(case, (names[0], scaled, names[1])))
     assert [reply.measurement.violations for reply in replies if isinstance(reply, Measured)] == [(), (), ()]
+
+
+@pytest.mark.parametrize("function", ["logarithms", "logarithms_of_base_two"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_right_logarithms_keep_their_bound(function, dtype):
+    kinds, share, call = run(function, ("ties", "padding", "special", "normal"), dtype)
+    assert not kinds
+    assert 0 < share <= 1
+    assert call.endswith("[1]")
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [("logarithms_of_another_base", "ulp_exceeds_bound"), ("infinite_without_keys", "inf_mismatch")],
+)
+def test_wrong_logarithms_are_found(function, kind):
+    assert kind in run(function, ("ties", "special", "padding"), "float32")[0]
+
+
+def test_a_base_is_e_or_two():
+    with pytest.raises(UsageError, match="base is 10; expected 2"):
+        operation("attention_logsumexp", {"base": 10})
