@@ -251,7 +251,9 @@ class Operation:
         """
         optional = () if self.arguments is None else self.arguments.operands
         moved = (*self.operands, *self.outputs, *(each for each in optional if each.name in names))
-        return sum(math.prod(sizes[dim] for dim in each.dims) * (each.itemsize or itemsize) for each in moved)
+        queries, numbers = self.part_shape(sizes["columns"])
+        known = {"queries": queries, "head_dim": numbers, **sizes}
+        return sum(math.prod(known[dim] for dim in each.dims) * (each.itemsize or itemsize) for each in moved)
 
     def judge_on_gpu(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> Any:
         """Measures an output where it lies, by the operation's accelerator, whose options and errors these are.

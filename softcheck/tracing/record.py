@@ -44,10 +44,10 @@ def record(
     the operation takes a matrix for each row, if the call gives no output, launches no Triton kernel or none that reads one of the rows, and UninterpretableError as
     ``calling.call.launch`` does.
     """
-    if variant.operation.matrix is not None:
+    if variant.operation.parts is not None or variant.operation.matrix is not None:
         raise NothingRunError(
-            f"{variant.name} takes a matrix for each row, whose masks and sums a trace does not follow; trace the same kernel "
-            "declared without causal or reduction"
+            f"{variant.name} computes {variant.operation.name}, whose answer for a row is that of several queries or rows; a trace follows rows "
+            "with one answer, or one for each logit: trace a variant of another operation"
         )
     with np.errstate(all="ignore"):
         traced, notes = _record(variant, bits, fmt, layout, rows, focus, rescales=True)

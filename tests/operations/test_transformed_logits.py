@@ -241,7 +241,7 @@ def test_each_variant_of_a_report_is_judged_by_its_own_parameters():
 def test_a_matrix_for_each_row_is_not_traced():
     done = CliRunner().invoke(cli, ["trace", "causal_online", "--values", "1, 2, 3, 4", "--dtype", "float32"])
     assert isinstance(done.exception, NothingRunError)
-    assert "takes a matrix for each row" in str(done.exception)
+    assert "several queries or rows" in str(done.exception)
 
 
 def test_base_e_is_the_usual_one():
