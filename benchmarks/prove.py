@@ -91,6 +91,14 @@ STEPS = (
         "softcheck exhaust multi_row --columns 3 --sample-first 4294967296 --format summary --output slice.txt",
         60,
     ),
+    *(
+        Step(f"every-{name}", f"python benchmarks/every_option.py {command}", 240, alone=False)
+        for name, command in (
+            ("mask", "masks causal_online"),
+            ("mask-from-the-end", "masks causal_online_bottom_right"),
+            ("scale", "scales scaled_masked_one_block"),
+        )
+    ),
     Step("search", "python benchmarks/search_table.py --seconds 5 --output search.json", 500),
     Step(
         "false-alarms",

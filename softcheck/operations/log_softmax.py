@@ -197,6 +197,7 @@ LOG_SOFTMAX = Operation(
     parameters={"scale": 1.0, "softcap": 0.0, "base": math.e, "causal": "", "queries": 0},
     with_parameters=_with_parameters,
     arguments=SOFTMAX.arguments,
+    with_named=SOFTMAX.with_named,
     probabilities=_powers,
     on_device=_on_device,
     gradient=Gradient(errors=_gradient_errors, scale="|g| + p sum |g|", size=_gradient_size, second=_second_size),

@@ -165,6 +165,7 @@ LOGSUMEXP = Operation(
     parameters={"base": math.e},
     with_parameters=_with_parameters,
     arguments=LOG_SOFTMAX.arguments,
+    with_named=LOG_SOFTMAX.with_named,
     scale=_scale,
     scale_text="of max(|max x| + log-sum, 1)",
     on_device=_on_device,

@@ -1,12 +1,13 @@
 """The fields that every operation fills: its operands, exact answer, the errors allowed, the rules, and its neighbours."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     import torch
 
 
+Named = Mapping[str, NDArray[Any]]
+"""Operands that a case names: ``target`` is int64 [rows], others are values in float64, [rows, columns]."""
+
 Parameter = float | str
 """The value of a parameter of an operation."""
 
@@ -29,6 +33,8 @@ class Operand(NamedTuple):
 
     name: str
     dims: tuple[str, ...]
+    itemsize: int | None = None
+    """Bytes of an element; None for the matrix's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +48,13 @@ class Arguments:
     words: Mapping[str, tuple[str, ...]]
     """Names in a call (``softcheck.variants.forms``) that a function's parameter of a name may stand for, the likeliest first;
     the parameters' names are in lower case and separated by spaces."""
-    make: "Callable[[torch.Tensor, frozenset[str]], Mapping[str, Any]]"
-    """Returns the values of the names that a call holds. An ``x`` among them stands in the matrix's place."""
+    make: "Callable[..., Mapping[str, Any]]"
+    """Returns the values of the names that a call holds, from the matrix and these names. An ``x`` among them stands in the
+    matrix's place."""
     trial: "Callable[[torch.Tensor, frozenset[str]], torch.Tensor]"
     """Changes a matrix of random numbers so that wrong arguments of these names show."""
+    operands: tuple[Operand, ...] = ()
+    """The tensors among the values that only some calls hold; ``Operation.operands`` has those that every call takes."""
 
 
 def beside(x: "torch.Tensor", operand: "torch.Tensor", between: float) -> "torch.Tensor":
@@ -59,6 +68,17 @@ def beside(x: "torch.Tensor", operand: "torch.Tensor", between: float) -> "torch
     wider = operand.new_full((*operand.shape[:-1], columns + 3), between)
     wider[..., :columns] = operand
     return wider[..., :columns]
+
+
+def of_matrix(named: Named, name: str, x: "torch.Tensor") -> "torch.Tensor | None":
+    """Returns a named operand where the matrix lies, in its dtype but for integers; None if none is named for so large a matrix."""
+    import torch
+
+    operand = named.get(name)
+    if operand is None or operand.shape != tuple(x.shape[: operand.ndim]):
+        return None
+    found = torch.from_numpy(np.ascontiguousarray(operand))
+    return found.to(x.device, x.dtype if found.is_floating_point() else found.dtype)
 
 
 class Limits(NamedTuple):
@@ -131,6 +151,9 @@ class Operation:
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
+    by_torch: "Callable[[Mapping[str, torch.Tensor]], torch.Tensor] | None" = None
+    """Computes the operation as torch does, from the operands of a call by name, beside which such calls are timed; None if
+    calls take no operands but masks."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """Numbers and words that the operation depends on, such as a scale, with their values."""
     with_parameters: "Callable[..., Operation] | None" = None
@@ -145,11 +168,17 @@ class Operation:
     logits: Callable[[Values, Format], Values] | None = None
     """Returns the logits behind each part of the rows' answers, float64 [rows * parts, keys], from the inputs' values and format.
     Conventions for special values, sums and order hold for each part by itself. None if a row has its own logits alone."""
+    most_columns: int | None = None
+    """Columns of the widest row that is judged; None for any width."""
     arguments: Arguments | None = None
     """The values that calls take beside the matrix; None if the matrix is all."""
+    named: Named = field(default_factory=dict)
+    """Operands of the rows of one matrix in place of those that ``arguments`` makes of it."""
+    with_named: "Callable[[Operation, Named], Operation] | None" = None
+    """Returns an operation for named operands; None if it takes none."""
     undefined: Callable[[Values], Flags] | None = None
-    """Returns the rows whose answer nobody promises, [rows], since a right arithmetic may overflow on its way; None if there
-    are no such rows."""
+    """Returns the rows whose answer nobody promises, [rows], or the parts of rows, [rows * parts], since a right arithmetic may
+    overflow on its way; None if there are no such rows."""
     scale: Callable[[Values, Values, Format], Values] | None = None
     """Returns the size of what a right arithmetic rounds on the way, where r itself may be as small as you like: errors are
     counted in ulp(max(|r|, size)). Takes the inputs' values, the answers rounded to float64, and the output's format, and returns
@@ -165,6 +194,17 @@ class Operation:
     accelerator: str | None = None
     """A package with a faster judge of whole outputs on a GPU, ``trust.judge_trusted``, and a quick pass for rows that are
     right beyond doubt, ``screen.passing``. Without it the numpy judge judges all outputs."""
+
+    def naming(self, named: Named) -> "Operation":
+        """Returns the operation for the operands that a case names."""
+        if not named:
+            return self
+        assert self.with_named is not None
+        return replace(self.with_named(self, named), named=named)
+
+    def of_rows(self, rows: "slice | NDArray[np.int64]") -> "Operation":
+        """Returns the operation for some rows of the matrix whose operands are named; itself where none is."""
+        return self.naming({name: operand[rows] for name, operand in self.named.items()}) if self.named else self
 
     @property
     def answers_rows(self) -> bool:
@@ -210,9 +250,22 @@ class Operation:
         """True if a rule holds for the sum of a row's probabilities."""
         return any(rule.kind is FindingKind.SUM_VIOLATION for rule in self.rules)
 
-    def elements_moved(self, sizes: dict[str, int]) -> int:
-        """Returns the elements that must be read and written at least, for dimensions of these sizes."""
-        return sum(math.prod(sizes[dim] for dim in each.dims) for each in (*self.operands, *self.outputs))
+    def dims_of(self, names: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Returns the dimensions of operands by name; empty where one of them is not made row by row."""
+        optional = () if self.arguments is None else self.arguments.operands
+        found = {each.name: each.dims for each in (*self.operands, *optional)}
+        return {name: found[name] for name in names} if all(name in found for name in names) else {}
+
+    def bytes_moved(self, sizes: Mapping[str, int], itemsize: int, names: Collection[str] = ()) -> int:
+        """Returns the bytes that must be read and written at least, for dimensions of these sizes and elements of ``itemsize``.
+
+        ``names`` are those in the call, which may be of further operands, such as a mask.
+        """
+        optional = () if self.arguments is None else self.arguments.operands
+        moved = (*self.operands, *self.outputs, *(each for each in optional if each.name in names))
+        queries, numbers = self.part_shape(sizes["columns"])
+        known = {"queries": queries, "head_dim": numbers, **sizes}
+        return sum(math.prod(known[dim] for dim in each.dims) * (each.itemsize or itemsize) for each in moved)
 
     def judge_on_gpu(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> Any:
         """Measures an output where it lies, by the operation's accelerator, whose options and errors these are.

@@ -161,7 +161,8 @@ def place(judged: "Block", row: int, column: int) -> str:
     if not judged.operation.answers_elements:
         return f"{row_place(judged, row)}, {'column' if judged.operation.answers_logits else 'element'} {column}"
     bits = bits_hex(int(judged.input_bits[row, column]), judged.fmt)
-    return f"{row_place(judged, row)}, column {column}, input {number(float(judged.logits[row, column]), bits)}"
+    word = "input" if any(operand.name == "x" for operand in judged.operation.operands) else "logit"
+    return f"{row_place(judged, row)}, column {column}, {word} {number(float(judged.logits[row, column]), bits)}"
 
 
 def row_place(judged: "Block", row: int) -> str:

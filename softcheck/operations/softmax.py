@@ -15,7 +15,7 @@ from softcheck.operations import bounds
 from softcheck.operations.capped import capped
 from softcheck.operations.causal import masked_by_position
 from softcheck.operations.gradient import Gradient, gradient_errors, softmax_second, softmax_size
-from softcheck.operations.masks import HIDING, MASKING
+from softcheck.operations.masks import HIDING, MASKING, with_masks
 from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
@@ -113,6 +113,7 @@ SOFTMAX = Operation(
     parameters={"scale": 1.0, "softcap": 0.0, "causal": "", "queries": 0},
     with_parameters=_with_parameters,
     arguments=MASKING,
+    with_named=with_masks,
     on_device=_on_device,
     accelerator="softcheck.judge.device",
 )

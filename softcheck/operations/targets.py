@@ -1,7 +1,7 @@
 """Targets of a cross-entropy as an argument of its call: a column of each row, chosen by the row's own bits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from oracles.formats import Values
 from softcheck.operations import weights
 from softcheck.operations.drawn import finite, of_rows
-from softcheck.operations.operation import Arguments
+from softcheck.operations.operation import Arguments, Named, Operand, of_matrix
 
 if TYPE_CHECKING:
     import torch
@@ -66,11 +66,16 @@ class Targets:
     """The target of rows that are to be ignored; None if there is none."""
     invalid: str = ""
     """The loss of rows whose target is no column, one of ``INVALID``. Where it is promised, one row of sixteen has such a target."""
+    named: Named = field(default_factory=dict)
+    """The targets that a case names in place of those drawn."""
 
     def of_tensor(self, x: "torch.Tensor") -> "torch.Tensor":
         """The targets of a matrix's rows, int64 [rows]."""
         import torch
 
+        given = of_matrix(self.named, "target", x)
+        if given is not None:
+            return given
         found = of_tensor(x, self.ignored)
         if not self.invalid or not x.shape[1]:
             return found
@@ -110,6 +115,7 @@ class Targets:
             words=words | ({_WEIGHTS: ("weight", "weight.float()")} if with_weights else {}),
             make=make,
             trial=lambda x, _names: x,
+            operands=(Operand("weight", ("columns",)),),
         )
 
 
