@@ -26,6 +26,7 @@ from typing import Literal
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from softcheck.operations.registry import operation  # noqa: E402 - as below
 from softcheck.variants.registry import BUILTIN, BUILTIN_OF  # noqa: E402 - from the checkout, installed or not
 
 _PLUGIN = "softcheck.pytest_plugin"
@@ -114,7 +115,7 @@ STEPS = (
             200,
         )
         for name in BUILTIN_OF
-        if name != "softmax"
+        if operation(name).on_device is not None and operation(name).accelerator is None
     ),
     Step("sources", "python benchmarks/source_tables.py . --seconds 0.25", 250),
     Step("attention", "python benchmarks/attention.py --heads 64 --length 4096 --head-dim 128", 120),

@@ -87,7 +87,7 @@ class TensorJudge:
 
     def usual(self, x: torch.Tensor, y: torch.Tensor) -> TensorRows:
         """Judges rows in few passes over memory: only rows that hold finite numbers alone are clear."""
-        found = self._limits(x)
+        found = self.limits(x)
         assert found.limits is not None
         errors = torch.sub(y, found.exact).abs_().mul_(found.per_ulp)
         shares = torch.div(errors, found.limits, out=found.limits).amax(dim=1)
@@ -116,7 +116,7 @@ class TensorJudge:
 
     def of_any_kind(self, x: torch.Tensor, y: torch.Tensor) -> TensorRows:
         """Judges rows with NaN, infinities and masks too."""
-        found = self._limits(x)
+        found = self.limits(x)
         assert found.limits is not None
         exact, per_ulp, output = found.exact, found.per_ulp, y.to(torch.float64)
         top = x.amax(dim=1)
@@ -178,7 +178,8 @@ class TensorJudge:
             flushed=flushed,
         )
 
-    def _limits(self, x: torch.Tensor) -> Limits:
+    def limits(self, x: torch.Tensor) -> Limits:
+        """Returns the exact values and limits of rows."""
         assert self.operation.on_device is not None
         return self.operation.on_device(x, self.fmt, self.model)
 

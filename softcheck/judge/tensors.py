@@ -54,10 +54,10 @@ def judge_tensors(
     power of two may count in the ULP of either side, and that ``max_standard_share`` is not measured. Order is looked at in the
     rows that the numpy judge judges, which are the rows that are not clear up to ``most_elements`` elements.
 
-    An output of float64 and an operation without ``on_device`` are left to the numpy judge. Raises UsageError if shapes,
+    An output of float64, and an operation without ``on_device`` or with named operands, are left to the numpy judge. Raises UsageError if shapes,
     dtypes or devices don't match.
     """
-    if operation.on_device is None or fmt == FLOAT64 or x.numel() == 0:
+    if operation.on_device is None or operation.named or fmt == FLOAT64 or x.numel() == 0:
         inputs, outputs = to_bits(x, fmt), to_bits(y, fmt)
         return judge(inputs, outputs, fmt, fully_masked=fully_masked, arithmetic=arithmetic, operation=operation)
     output_fmt = _check(x, y, fmt, operation)
@@ -72,7 +72,7 @@ def passing(
     ``arithmetic`` is the arithmetic that the judge uses. No row of float64 passes, and no row with NaN, with +inf or of -inf alone.
     Raises UsageError if shapes, dtypes or devices don't match.
     """
-    if fmt == FLOAT64 or x.numel() == 0:
+    if operation.named or fmt == FLOAT64 or x.numel() == 0:
         return torch.zeros(len(x), dtype=torch.bool, device=x.device)
     output_fmt = _check(x, y, fmt, operation)
     rows = TensorJudge(operation, fmt, output_fmt, "nan", arithmetic)

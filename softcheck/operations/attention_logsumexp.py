@@ -1,6 +1,6 @@
 """The log-sum-exp of each query's scores, which attention kernels return beside their answer, in base e or 2.
 
-The bound is derived in docs/bounds.md, section 26. Errors are counted in ulp(max(|m| + L, 1)), m the largest score.
+The bound is derived in docs/bounds.md, section 27. Errors are counted in ulp(max(|m| + L, 1)), m the largest score.
 """
 
 import math

@@ -51,20 +51,22 @@ def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     """
     import torch
 
-    drawn = of_rows(x)
-    bits = of_elements(drawn, x.shape[1])
-    varying = ((bits >> 39).to(torch.float64) - 2**23) / 2**23
-    column = torch.arange(x.shape[1], device=x.device)
-    kind = ((drawn >> 40) & 7)[:, None]
-    one = (drawn >> 8) % max(1, x.shape[1])
-    signs = torch.where(column % 2 == 0, 100.0, -100.0)
-    kinds = (torch.ones_like(varying), varying[:, :1].expand_as(varying), signs + varying)
-    found = varying
-    for number, other in enumerate((*kinds, torch.where(column == one[:, None], varying, 0.0))):
-        found = torch.where(kind == number, other, found)
+    drawn, columns = of_rows(x), x.shape[1]
+    if not columns:
+        return torch.zeros_like(x)
+    half = torch.tensor(2.0**23, dtype=torch.float64, device=x.device)
+    varying = torch.sub(of_elements(drawn, columns).bitwise_right_shift_(39), half).mul_(2.0**-23)
     is_even = (x == x[:, :1]).all(dim=1, keepdim=True)
-    constant = torch.where(((drawn >> 44) & 1)[:, None] == 0, 1.0, varying[:, :1])
-    return torch.where(is_even, constant, found).to(x.dtype)
+    kind, one = ((drawn >> 40) & 7)[:, None], ((drawn >> 8) % columns)[:, None]
+    kind = torch.where(is_even, (drawn[:, None] >> 44) & 1, kind)
+    signs = torch.where(torch.arange(columns, device=x.device) % 2 == 0, 100.0, -100.0).to(torch.float64)
+    # Passes over all elements are few: constants and signs by row, and whether an element varies.
+    constant = torch.where(kind == 0, 1.0, torch.where(kind == 1, varying[:, :1], 0.0))
+    alternates, varies = (kind == 2).to(torch.float64), ((kind != 0) & (kind != 1) & (kind != 3)).to(torch.float64)
+    found = torch.addcmul(torch.addcmul(constant, alternates, signs), varies, varying)
+    alone = torch.where(kind == 3, varying.gather(1, one), found.gather(1, one))
+    found.scatter_(1, one, alone)
+    return found.to(x.dtype)
 
 
 def laid_out(x: "torch.Tensor", name: str, operand: "torch.Tensor") -> "torch.Tensor":

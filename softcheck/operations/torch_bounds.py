@@ -48,7 +48,7 @@ def exponentials(x: torch.Tensor, scale: float = 1.0) -> Exponentials:
 def summing_error(columns: int) -> float:
     """Returns the relative error of a float64 sum of exponentials, with that of the exponentials and of its logarithm.
 
-    docs/bounds.md, section 27, derives it.
+    docs/bounds.md, section 29, derives it.
     """
     return _UNIT * (columns / 32 + 80 + 4 * math.log(max(2, columns)))
 

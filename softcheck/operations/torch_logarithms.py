@@ -1,7 +1,7 @@
 """Exact values and limits of operations that take the logarithm of a row's sum, in torch's float64 on any device.
 
 The formulas are those of ``log_softmax``, ``logsumexp`` and ``cross_entropy``. Of each exact value float64 is off by at most
-``torch_bounds.summing_error`` times the size that its ULP is of (docs/bounds.md, section 27).
+``torch_bounds.summing_error`` times the size that its ULP is of (docs/bounds.md, section 29).
 """
 
 import torch
