@@ -51,7 +51,16 @@ def device(request):
 def folder(tmp_path_factory, device):
     made = tmp_path_factory.mktemp("session")
     kernels = (
-        ROOT / "tests" / "kernels" / name for name in ("signatures.py", "masked.py", "row_answers.py", "backwards.py")
+        ROOT / "tests" / "kernels" / name
+        for name in (
+            "signatures.py",
+            "masked.py",
+            "row_answers.py",
+            "backwards.py",
+            "attentions.py",
+            "losses.py",
+            "transformed.py",
+        )
     )
     for file in (*(ROOT / "examples").glob("*.py"), *kernels):
         shutil.copy(file, made)
@@ -96,6 +105,14 @@ def test_commands_print_what_a_page_shows(folder, device, block):
             at = printed.find(line, at)
             assert at >= 0, f"{line!r} is not in:\n{printed}"
         assert done.returncode == (1 if "1 fail" in expected or "sum_violation" in expected else 0)
+
+
+def test_an_example_of_drawn_operands_runs(folder, monkeypatch):
+    (example,) = re.findall(r"```python\n([^`]*strategies[^`]*)```", PAGES["docs/pytest.md"])
+    monkeypatch.syspath_prepend(folder)
+    space = {}
+    exec(compile(example, "docs/pytest.md", "exec"), space)
+    space["test_ignored_rows_cost_nothing"]()
 
 
 def test_there_are_enough_signatures_and_commands():

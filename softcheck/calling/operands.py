@@ -1,7 +1,8 @@
 """Tensors that a call takes beside the matrix, such as masks and targets, which it must leave as they are."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from softcheck.contract import FindingKind, Violation
@@ -17,6 +18,7 @@ class _Lent(threading.local):
     def __init__(self) -> None:
         self.tensors: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         """Each operand of this thread's call by name, with a copy of it."""
+        self.is_timed = False
 
 
 _lent = _Lent()
@@ -28,9 +30,21 @@ def forget() -> None:
 
 
 def lend(values: Mapping[str, Any]) -> None:
-    """Keeps copies of the tensors among the values of a call."""
+    """Keeps copies of the tensors among the values of a call, unless it is timed."""
+    if _lent.is_timed:
+        return
     found = {name: value for name, value in values.items() if hasattr(value, "data_ptr") and value.numel() <= _MOST}
     _lent.tensors = {name: (value, value.clone()) for name, value in found.items()}
+
+
+@contextmanager
+def timed() -> Iterator[None]:
+    """Keeps no copies, which take time, of the operands of calls within."""
+    _lent.is_timed = True
+    try:
+        yield
+    finally:
+        _lent.is_timed = False
 
 
 def changed() -> tuple[Violation, ...]:

@@ -5,10 +5,14 @@ from typing import Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from oracles.formats import FORMATS, Bits, Format
+from softcheck.cases.bit_rows import format_rows, parse_rows
+from softcheck.cases.operands import Operands
 from softcheck.cases.recipe import Count, Recipe
 from softcheck.errors import UsageError
+from softcheck.operations.operation import Named
 
 GENERATED = "generated"
 """Family of cases that softcheck makes as it runs; no corpus holds them."""
@@ -32,6 +36,12 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def is_contiguous(self, columns: int) -> bool:
         """True if the elements are packed row by row from the start of the storage."""
         return self.strides(columns) == (columns, 1) and self.offset == 0
+
+    def fitted(self, was: int, now: int) -> "Layout":
+        """The layout for another column count, with the same gap after each row."""
+        if self.row_stride is None or self.row_stride == 0 or self.column_stride != 1 or was == now:
+            return self
+        return msgspec.structs.replace(self, row_stride=max(1, self.row_stride - was + now))
 
     def extent(self, rows: int, columns: int) -> int:
         """Elements of the smallest storage that holds a matrix of that shape, the offset included."""
@@ -57,10 +67,13 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     dtype: str
     shape: tuple[Count, Count]
     digest: str
-    """First 16 hexadecimal digits of SHA-256 over dtype, shape, layout and bits: proves that a recipe reproduces."""
+    """First 16 hexadecimal digits of SHA-256 over dtype, shape, layout, bits and named operands: proves that a recipe
+    reproduces."""
     rows: tuple[str, ...] | None = None
     recipe: Recipe | None = None
     layout: Layout = PACKED
+    operands: Operands | None = None
+    """Operands and parameters in place of those that an operation makes from the matrix; None names none."""
     tags: tuple[str, ...] = ()
     provenance: str
 
@@ -74,6 +87,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         name: str | None = None,
         recipe: Recipe | None = None,
         layout: Layout = PACKED,
+        operands: Operands | None = None,
         tags: tuple[str, ...] = (),
         provenance: str,
     ) -> Self:
@@ -81,8 +95,10 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
         It holds the bits, or, if they are more than ``MAX_STORED_ELEMENTS``, the ``recipe`` that gives them.
         """
-        found = digest(bits, fmt, layout)
+        found = digest(bits, fmt, layout, operands)
         stored = recipe is None or bits.size <= MAX_STORED_ELEMENTS
+        if operands is not None and stored:
+            operands = operands.written_out(bits.shape, fmt)
         return cls(
             id=f"{family}/{found if name is None else name}/{fmt.name}",
             dtype=fmt.name,
@@ -91,6 +107,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             rows=format_rows(bits, fmt) if stored else None,
             recipe=None if stored else recipe,
             layout=layout,
+            operands=operands,
             tags=tags,
             provenance=provenance,
         )
@@ -118,37 +135,46 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     def with_digest(self) -> Self:
         """Returns the same case with the digest of its bits."""
-        return msgspec.structs.replace(self, digest=digest(self.bits(), self.format, self.layout))
+        return msgspec.structs.replace(self, digest=digest(self.bits(), self.format, self.layout, self.operands))
+
+    def part(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Self | None:
+        """Returns some rows and columns with what is named of them; None if the column of a row's target is not among them.
+
+        The part holds its bits. A strided layout keeps its gaps, not its strides.
+        """
+        operands = None
+        if self.operands is not None:
+            operands = self.operands.kept(self.shape, self.format, rows=rows, columns=columns)
+            if operands is None:
+                return None
+        bits = self.bits()[np.ix_(rows, columns)]
+        layout = self.layout.fitted(self.shape[1], len(columns))
+        return self.with_contents(bits, layout, operands)
+
+    def with_contents(self, bits: Bits, layout: Layout, operands: Operands | None) -> Self:
+        """Returns a case of the same id and origin that holds these bits and operands."""
+        changed = msgspec.structs.replace(
+            self,
+            shape=(bits.shape[0], bits.shape[1]),
+            rows=format_rows(bits, self.format),
+            recipe=None,
+            layout=layout,
+            operands=operands,
+        )
+        return changed.with_digest()
+
+    def named(self, first_rows: int | None = None) -> Named:
+        """Values of the operands that the case names, of the first rows where a number is given; empty if there are none."""
+        if self.operands is None:
+            return {}
+        rows, columns = self.shape
+        return self.operands.values((rows if first_rows is None else min(rows, first_rows), columns), self.format)
 
 
-def digest(bits: Bits, fmt: Format, layout: Layout) -> str:
-    """Digest of an input: equal exactly where dtype, shape, strides, offset and every bit are equal."""
+def digest(bits: Bits, fmt: Format, layout: Layout, operands: Operands | None = None) -> str:
+    """Digest of an input: equal exactly where dtype, shape, strides, offset, every bit and all that is named are equal."""
     rows, columns = bits.shape
     head = f"{fmt.name} {rows}x{columns} {layout.strides(columns)} {layout.offset}\n"
     little_endian = np.ascontiguousarray(bits, dtype=fmt.storage.newbyteorder("<"))
-    return hashlib.sha256(head.encode() + little_endian.tobytes()).hexdigest()[:16]
-
-
-def parse_rows(rows: tuple[str, ...], columns: int, fmt: Format) -> Bits:
-    """Bit patterns from one string per row, each element in fixed-width hexadecimal, separated by spaces."""
-    parsed = np.zeros((len(rows), columns), dtype=fmt.storage)
-    for i, text in enumerate(rows):
-        words = text.split()
-        if len(words) != columns:
-            raise UsageError(f"row {i} holds {len(words)} elements, expected {columns} as the case's shape says")
-        for word in words:
-            if len(word) != fmt.hex_digits:
-                raise UsageError(
-                    f"row {i}: {word!r} is not a {fmt.name} pattern of {fmt.hex_digits} hexadecimal digits"
-                )
-        try:
-            parsed[i] = np.frombuffer(bytes.fromhex("".join(words)), dtype=fmt.storage.newbyteorder(">"))
-        except ValueError as error:
-            raise UsageError(f"row {i}: {error}; expected {fmt.hex_digits} hexadecimal digits per element") from None
-    return parsed
-
-
-def format_rows(bits: Bits, fmt: Format) -> tuple[str, ...]:
-    """The inverse of ``parse_rows``."""
-    big_endian = np.ascontiguousarray(bits, dtype=fmt.storage.newbyteorder(">"))
-    return tuple(row.tobytes().hex(" ", fmt.itemsize) if row.size else "" for row in big_endian)
+    beside = b"" if operands is None else operands.told((rows, columns), fmt)
+    return hashlib.sha256(head.encode() + little_endian.tobytes() + beside).hexdigest()[:16]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from oracles.formats import FORMATS, Bits
+from oracles.formats import FORMATS, Bits, decode
 from softcheck.cases.case import Case, Layout, digest
 from softcheck.cases.recipe import available_bytes
 from softcheck.errors import UsageError, near_matches
@@ -43,11 +43,13 @@ def check_contents(case: Case) -> None:
     check_fields(case)
     bits = case.bits()
     check_layout(bits, case)
-    found = digest(bits, case.format, case.layout)
+    if case.operands is not None:
+        case.operands.check(decode(bits, case.format), case.format, case.id)
+    found = digest(bits, case.format, case.layout, case.operands)
     if found != case.digest:
         raise UsageError(
-            f"case {case.id!r} has the digest {found}, but {case.digest!r} is recorded: its bits, shape or layout were "
-            "changed after it was saved. Restore the line, or remove it and add the input anew"
+            f"case {case.id!r} has the digest {found}, but {case.digest!r} is recorded: its bits, shape, layout or operands "
+            "were changed after it was saved. Restore the line, or remove it and add the input anew"
         )
 
 

@@ -9,6 +9,7 @@ import msgspec
 from softcheck.cases.case import PACKED, Case
 from softcheck.cases.check import check_contents, check_fields
 from softcheck.errors import UsageError, near_matches
+from softcheck.operations.registry import OPERATIONS
 
 _DECODER = msgspec.json.Decoder(Case)
 _ENCODER = msgspec.json.Encoder()
@@ -54,15 +55,17 @@ def builtin_names() -> list[str]:
     return sorted(entry.name for entry in builtin_root().iterdir() if entry.is_dir())
 
 
-def default_corpora() -> list[str]:
+def default_corpora(*, of_operations: bool = True) -> list[str]:
     """Corpora that run if none is named: the built-in ones, and the working folder's ``corpora/regressions``.
 
-    Nothing else below ``corpora`` is read unasked: a project may keep files of its own in a folder of that name.
+    Those named after an operation can be left out. Nothing else below ``corpora`` is read unasked: a project may keep files of
+    its own in a folder of that name.
     """
+    names = [name for name in builtin_names() if of_operations or name not in OPERATIONS]
     own = Path("corpora") / "regressions"
     if own.is_dir() and own.resolve().parent != builtin_root() and any(own.rglob("*.jsonl")):
-        return [*builtin_names(), f"./{own}"]
-    return builtin_names()
+        return [*names, f"./{own}"]
+    return names
 
 
 def encode_case(case: Case) -> bytes:

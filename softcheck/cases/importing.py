@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import BFLOAT16, FORMATS, Bits, Format, encode
-from softcheck.cases.case import PACKED, Case, Layout, parse_rows
+from softcheck.cases.bit_rows import parse_rows
+from softcheck.cases.case import PACKED, Case, Layout
 from softcheck.cases.check import check_fields, check_layout
 from softcheck.cases.dtypes import known_dtype
+from softcheck.cases.operands import Operands
 from softcheck.errors import UsageError, near_matches
 
 MAX_SAVED_ELEMENTS = 1 << 22
@@ -26,6 +28,7 @@ def case_from_bits(
     family: str = "saved",
     name: str | None = None,
     layout: Layout = PACKED,
+    operands: Operands | None = None,
     tags: tuple[str, ...] = (),
 ) -> Case:
     """A case that holds the given bit patterns, an unsigned array of shape [rows, columns] or [columns].
@@ -39,7 +42,9 @@ def case_from_bits(
         raise UsageError(
             f"bits of {dtype} are an array of {fmt.storage}, got {matrix.dtype}; pass patterns, not values"
         )
-    case = Case.of(matrix, fmt, family=family, name=name, layout=layout, tags=tags, provenance=provenance)
+    case = Case.of(
+        matrix, fmt, family=family, name=name, layout=layout, operands=operands, tags=tags, provenance=provenance
+    )
     check_fields(case)
     check_layout(matrix, case)
     return case

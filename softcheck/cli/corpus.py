@@ -5,8 +5,10 @@ import shlex
 from pathlib import Path
 
 import click
+import numpy as np
 
 from oracles.formats import bits_hex, decode
+from softcheck.cases.beside import beside as beside_matrix
 from softcheck.cases.case import Case
 from softcheck.cases.check import check_name
 from softcheck.cases.corpus import corpus_files, decode_case, default_corpora, encode_case, load, verify
@@ -18,6 +20,7 @@ from softcheck.cli.config import ConfiguredCommand, SuggestingGroup
 from softcheck.cli.options import corpora_argument, device_option, variant_options
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError, near_matches
+from softcheck.operations.registry import OPERATIONS, operation
 from softcheck.report.json_format import load as load_report
 from softcheck.report.model import Finding, Report
 from softcheck.run.process import DeviceChoice
@@ -41,6 +44,12 @@ def command() -> None:
 @click.option("--tensor", metavar="NAME", help="Which tensor of a .safetensors file.")
 @click.option("--bits", metavar="HEX", help="Bit patterns: elements parted by spaces, rows by semicolons.")
 @click.option("--line", metavar="JSON", help="A whole case as a corpus stores it, recipe and layout included.")
+@click.option(
+    "--beside",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="What stands beside the matrix of --bits or --file: target=3, mask=FILE.npy, grad=FILE.npy, scale=0.125.",
+)
 @click.option("--dtype", metavar="DTYPE", help="Format of the bits, or of patterns in a .npy file.")
 @variant_options(required=False)
 @click.option("--shrink/--no-shrink", default=True, help="Look for the smallest input that still fails.")
@@ -57,6 +66,7 @@ def add_command(
     tensor: str | None,
     bits: str | None,
     line: str | None,
+    beside: tuple[str, ...],
     dtype: str | None,
     names: tuple[str, ...],
     shrink: bool,
@@ -72,6 +82,8 @@ def add_command(
     """
     if sum(source is not None for source in (finding, array_file, bits, line)) != 1:
         raise UsageError("say what to add by exactly one of --finding (with --report), --file, --bits and --line")
+    if beside and not (bits or array_file):
+        raise UsageError("--beside goes with --bits or --file; a line and a finding say themselves what they name")
     if name is not None:
         check_name(name)
     dtype = None if dtype is None else known_dtype(dtype)
@@ -90,6 +102,7 @@ def add_command(
             if bits is not None
             else _from_file(str(array_file), dtype, tensor)
         )
+        case = _with_beside(case, beside)
     origin = "added by hand"
     shrunk: Shrunk | None = None
     if spec is not None and shrink:
@@ -131,7 +144,7 @@ def list_command(corpora: tuple[str, ...]) -> None:
 @click.option("--rows", type=click.IntRange(min=0), default=4, show_default=True, help="Rows to print.")
 @click.option("--columns", type=click.IntRange(min=0), default=8, show_default=True, help="Columns to print.")
 def show_command(case_id: str, corpora: tuple[str, ...], rows: int, columns: int) -> None:
-    """Show one case: its line in the corpus, and its first elements as bits and values."""
+    """Show one case: its line in the corpus, its first elements as bits and values, and what it names beside them."""
     for case in select(load(corpora or default_corpora()), globs=[case_id]):
         click.echo(encode_case(case).decode().rstrip()[:2000])
         bits = case.bits(rows)
@@ -140,6 +153,11 @@ def show_command(case_id: str, corpora: tuple[str, ...], rows: int, columns: int
             click.echo("  " + "  ".join(pairs) + ("  …" if case.shape[1] > columns else ""))
         if case.shape[0] > rows:
             click.echo(f"  … {case.shape[0] - rows} more rows")
+        for name, operand in case.named(rows).items():
+            for values in np.atleast_2d(operand)[:, : columns if operand.ndim > 1 else rows]:
+                click.echo(f"  {name}  " + "  ".join(f"{v:g}" for v in values))
+        for name, number in ({} if case.operands is None else case.operands.parameters).items():
+            click.echo(f"  {name}={number:g}")
 
 
 @command.command("verify", cls=ConfiguredCommand)
@@ -172,6 +190,15 @@ def run_command(context: click.Context, arguments: tuple[str, ...]) -> None:
 def _from_file(path: str, dtype: str | None, tensor: str | None) -> Case:
     bits, found = read_array(path, dtype=dtype, tensor=tensor)
     return case_from_bits(bits, found, family=FAMILY, provenance=Path(path).name)
+
+
+def _with_beside(case: Case, words: tuple[str, ...]) -> Case:
+    if not words:
+        return case
+    known = [item for computed in OPERATIONS for item in operation(computed).parameters.items()]
+    numbers = {name for name, value in known if isinstance(value, float)}
+    bits, operands = beside_matrix(case.bits(), case.format, words, sorted(numbers))
+    return case.with_contents(bits, case.layout, operands)
 
 
 def _from_report(report_file: str | None, finding_id: str) -> tuple[Case, Finding, str]:

@@ -50,4 +50,4 @@ def _file_name(name: str) -> str:
 
 
 def _plain(name: str) -> str:
-    return name.lower().replace("\N{MINUS SIGN}", "_").replace("-", "_").replace(" ", "_")
+    return name.lower().removesuffix("*").replace("\N{MINUS SIGN}", "_").replace("-", "_").replace(" ", "_")

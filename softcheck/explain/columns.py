@@ -5,7 +5,8 @@ from softcheck.explain.explanation import Explanation
 COLUMNS: dict[str, Explanation] = {
     "max ULP": Explanation(
         meaning="the largest error |y - r| / ulp(r), where r is the exact softmax of the input's bits and ulp(r) the spacing of the "
-        "format at r. A correctly rounded result shows at most 0.5. A sign ≥ means the largest of those run, = the largest "
+        "format at r. With a star, ulp is that of the size which the line below the table names, since a result that cancels may "
+        "be as small as you like. A correctly rounded result shows at most 0.5. A sign ≥ means the largest of those run, = the largest "
         "there is"
     ),
     "mean ULP": Explanation(meaning="the mean error of all elements in ULPs; wide cases weigh most"),
@@ -38,7 +39,7 @@ COLUMNS: dict[str, Explanation] = {
         "count); on a GPU a kernel's lines count where it is launched; a note names the others, and conditions that came out one way"
     ),
     "GB/s": Explanation(
-        meaning="bytes of input and output per second, timed on a GPU with a cold cache and fresh inputs"
+        meaning="bytes of all operands and of the output per second, timed on a GPU with a cold cache and fresh inputs"
     ),
     "vs torch": Explanation(meaning="the time of torch.softmax over the variant's; above 1 the variant is quicker"),
     "findings": Explanation(meaning="broken promises by kind, each with the number of cases and trials that show it"),

@@ -75,13 +75,14 @@ def judge(
     for first in range(0, rows if columns else 0, step):
         chosen = slice(first, min(first + step, rows))
         values = decode(input_bits[chosen], fmt)
-        answer = rows_of(reference, chosen) if reference is not None else operation.answer(values, fmt, fully_masked)
+        own = operation.of_rows(chosen)
+        answer = rows_of(reference, chosen) if reference is not None else own.answer(values, fmt, fully_masked)
         outputs = output_bits[chosen]
-        block = Block.of(first, input_bits[chosen], outputs, output_fmt, answer, constants, operation, values, fmt)
+        block = Block.of(first, input_bits[chosen], outputs, output_fmt, answer, constants, own, values, fmt)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             doubtful = block.doubtful_rows()
             if len(doubtful):
-                block = block.with_reference(doubtful, operation.prove(values[doubtful], fmt, fully_masked))
+                block = block.with_reference(doubtful, own.of_rows(doubtful).prove(values[doubtful], fmt, fully_masked))
             summary.add(block, len(doubtful), None if standard is None else block.largest_share(standard))
     measured = summary.measurement(rows, columns)
     return measured if standard is None else msgspec.structs.replace(measured, contract=arithmetic)

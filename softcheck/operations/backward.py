@@ -6,7 +6,7 @@ Their bounds are derived in docs/bounds.md, section 25, with the sizes of the te
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,16 +18,17 @@ from softcheck.errors import UsageError
 from softcheck.operations.bounds import Bounds, Model, depth
 from softcheck.operations.drawn import of_elements, of_rows
 from softcheck.operations.log_softmax import half_ulp
-from softcheck.operations.operation import Arguments, Operand, Operation
+from softcheck.operations.operation import Arguments, Limits, Named, Operand, Operation, beside, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.softmax import SOFTMAX
+from softcheck.operations.strides import like
 from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
     import torch
 
 _UNIT = 2.0**-53
-_SECOND_ORDER = 1.0 + 2.0**-8
+SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""
 
 _FORWARD: "Mapping[str, Callable[[torch.Tensor], torch.Tensor]]" = {
@@ -46,26 +47,51 @@ def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     """An output gradient for each row, in the matrix's dtype.
 
     Of eight rows four vary, and one each is 1 throughout, is another number throughout, has alternating signs and large numbers,
-    and is 0 but in one column.
+    and is 0 but in one column. A row of equal logits has one number throughout, which is 1 in every second of them.
     """
     import torch
 
-    bits, drawn = of_elements(x), of_rows(x)
-    varying = ((bits >> 39).to(torch.float64) - 2**23) / 2**23
-    column = torch.arange(x.shape[1], device=x.device)
-    kind = ((drawn >> 40) & 7)[:, None]
-    one = (drawn >> 8) % max(1, x.shape[1])
-    signs = torch.where(column % 2 == 0, 100.0, -100.0)
-    kinds = (torch.ones_like(varying), varying[:, :1].expand_as(varying), signs + varying)
-    found = varying
-    for number, other in enumerate((*kinds, torch.where(column == one[:, None], varying, 0.0))):
-        found = torch.where(kind == number, other, found)
+    drawn, columns = of_rows(x), x.shape[1]
+    if not columns:
+        return torch.zeros_like(x)
+    half = torch.tensor(2.0**23, dtype=torch.float64, device=x.device)
+    varying = torch.sub(of_elements(drawn, columns).bitwise_right_shift_(39), half).mul_(2.0**-23)
+    is_even = (x == x[:, :1]).all(dim=1, keepdim=True)
+    kind, one = ((drawn >> 40) & 7)[:, None], ((drawn >> 8) % columns)[:, None]
+    kind = torch.where(is_even, (drawn[:, None] >> 44) & 1, kind)
+    signs = torch.where(torch.arange(columns, device=x.device) % 2 == 0, 100.0, -100.0).to(torch.float64)
+    # Passes over all elements are few: constants and signs by row, and whether an element varies.
+    constant = torch.where(kind == 0, 1.0, torch.where(kind == 1, varying[:, :1], 0.0))
+    alternates, varies = (kind == 2).to(torch.float64), ((kind != 0) & (kind != 1) & (kind != 3)).to(torch.float64)
+    found = torch.addcmul(torch.addcmul(constant, alternates, signs), varies, varying)
+    alone = torch.where(kind == 3, varying.gather(1, one), found.gather(1, one))
+    found.scatter_(1, one, alone)
     return found.to(x.dtype)
+
+
+def laid_out(x: "torch.Tensor", name: str, operand: "torch.Tensor") -> "torch.Tensor":
+    """An output ``y`` that lies as the matrix does, or its gradient in a layout of its own.
+
+    A gradient of one number throughout, or of one for each row, is that number expanded, with strides of 0, as autograd gives it behind
+    a sum; so are both operands where the matrix is one row expanded. Else the gradient is packed for a packed matrix, and
+    its rows are further apart for any other.
+    """
+    if not operand.numel():
+        return operand
+    if name == "grad":
+        if bool((operand == operand[:1, :1]).all()):
+            return operand[:1, :1].contiguous().expand(operand.shape)
+        if bool((operand == operand[:, :1]).all()):
+            return operand[:, :1].contiguous().expand(operand.shape)
+    if len(x) > 1 and x.stride(0) == 0:
+        return operand[:1].contiguous().expand(operand.shape)
+    return beside(x, operand, math.nan) if name == "grad" else like(x, operand)
 
 
 @dataclass(frozen=True, slots=True)
 class _Backward:
     name: str
+    named: Named = field(default_factory=dict)
 
     @property
     def is_logarithm(self) -> bool:
@@ -76,7 +102,12 @@ class _Backward:
             "y": lambda: _FORWARD[self.name](x.detach().double()).to(x.dtype).contiguous(),
             "grad": lambda: grads_of(x),
         }
-        return {name: maker() for name, maker in makers.items() if name in names}
+        given = {name: of_matrix(self.named, name, x) for name in makers if name in names}
+        return {name: makers[name]() if operand is None else operand for name, operand in given.items()}
+
+    def placed(self, x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
+        """The operands of a call, in the layouts that a kernel must take."""
+        return {name: laid_out(x, name, operand) for name, operand in self.make(x, names).items()}
 
     def operands(self, values: Values, fmt: Format) -> tuple[Values, Values]:
         """The outputs and gradients of a matrix of values, as a call gets them, in float64."""
@@ -147,23 +178,34 @@ class _Backward:
                 products = exact.fmt.unit_roundoff * p * np.abs(g)
                 error = p * of_sum + 4 * model.roundoff * p * (np.abs(g) + sizes)
                 error += products + p * products.sum(axis=1, keepdims=True)
-            error = error * _SECOND_ORDER + least
+            error = error * SECOND_ORDER + least
             rounding = half_ulp(np.abs(answers) + error, exact.fmt)
             elements = (error + rounding if model.rounds_result else error) / exact.ulp
             elements = np.minimum(elements, np.finfo(np.float64).max)
         return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(values), np.inf))
 
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        from softcheck.operations.torch_backward import backward_limits
+
+        assert scale == 1.0, "a backward depends on its own operands"
+        made = self.make(x, frozenset({"y", "grad"}))
+        return backward_limits(made["y"], made["grad"], fmt, model, is_logarithm=self.is_logarithm, strict=strict)
+
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
+        return self.by_torch(self.make(x, frozenset({"y", "grad"})))
+
+    def by_torch(self, given: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
         import torch
 
-        made = self.make(x, frozenset({"y", "grad"}))
         backward = getattr(torch.ops.aten, f"_{self.name}_data")
-        found: torch.Tensor = backward(made["grad"], made["y"], -1, x.dtype)
+        found: torch.Tensor = backward(given["grad"], given["y"], -1, given["y"].dtype)
         return found
 
 
-def _operation(name: str, unit: str) -> Operation:
-    of_rows_ = _Backward(name)
+def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
+    of_rows_ = _Backward(name, named or {})
     matrix = ("rows", "columns")
     return Operation(
         name=name,
@@ -177,16 +219,19 @@ def _operation(name: str, unit: str) -> Operation:
         bounds=of_rows_.bounds,
         rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
         yardstick=of_rows_.yardstick,
+        by_torch=of_rows_.by_torch,
         arguments=Arguments(
             words={
                 "grad grad_output grad_out grad_y dy do dout g gy output_grad grad_outputs": ("grad",),
                 "y output outputs p probs softmax_output softmax_out s result": ("y",),
             },
-            make=of_rows_.make,
+            make=of_rows_.placed,
             trial=lambda x, _names: x,
         ),
+        with_named=lambda operation, named: _operation(operation.name, operation.scale_text, named),
         scale=of_rows_.scale,
         scale_text=unit,
+        on_device=of_rows_.on_device,
     )
 
 

@@ -3,7 +3,7 @@
 Options, each a parameter: ``label_smoothing``, class weights (``weight``), a z-loss, a soft cap of the logits, the mean or the
 sum of a matrix's rows, the gradient in the input's place, and a promised loss for targets that are no columns.
 
-The bound is derived in docs/bounds.md, sections 23 and 26. With m = max x and L = log(sum exp(x - m)), E_L as in section 19, and without
+The bound is derived in docs/bounds.md, sections 23 and 28. With m = max x and L = log(sum exp(x - m)), E_L as in section 19, and without
 options:
 
     |y - r| <= E_L + rho (4 (|m| + |x_t|) + 2 |r|) + half an ulp of |r|, if the result is rounded to a narrower format
@@ -23,7 +23,7 @@ from softcheck.operations import weights
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp
 from softcheck.operations.logsumexp import bounds_of, shown
-from softcheck.operations.operation import Operand, Operation
+from softcheck.operations.operation import Limits, Named, Operand, Operation
 from softcheck.operations.reduction import REDUCTIONS, Reduced, batch_of
 from softcheck.operations.row_gradient import gradient_of_rows
 from softcheck.operations.row_loss import RowLoss
@@ -59,28 +59,43 @@ class _EachRow:
             error, np.where(error > 0, half_ulp(np.abs(answers) + error, exact.fmt), 0.0), exact, constants
         )
 
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        from softcheck.operations.torch_logarithms import cross_entropy_limits
+
+        assert scale == 1.0, "a cross-entropy depends on the logits themselves"
+        return cross_entropy_limits(x, fmt, model, self.losses, strict=strict)
+
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         return torch_losses(self.losses, x)[:, None]
 
 
-def torch_losses(losses: RowLoss, x: "torch.Tensor") -> "torch.Tensor":
-    """Computes the losses of rows as torch does, [rows]."""
+def torch_losses(
+    losses: RowLoss, x: "torch.Tensor", target: "torch.Tensor | None" = None, weight: "torch.Tensor | None" = None
+) -> "torch.Tensor":
+    """Computes the losses of rows as torch does, [rows]; targets and weights are made of the matrix where none are given."""
     import torch
 
-    target = losses.targets.of_tensor(x)
-    left_out = (target < 0) | (target >= x.shape[1])
+    target = losses.targets.of_tensor(x) if target is None else target
+    if weight is None and losses.is_weighted:
+        weight = weights.of_tensor(x)
+    ignored = -100 if losses.targets.ignored is None else losses.targets.ignored
+    left_out = (target < 0) | (target >= x.shape[1]) if losses.targets.invalid else target == ignored
     logits = losses.softcap * torch.tanh(x / losses.softcap) if losses.softcap else x
     found = torch.nn.functional.cross_entropy(
         logits,
-        target.masked_fill(left_out, -100),
-        weights.of_tensor(x) if losses.is_weighted else None,
+        target.masked_fill(left_out, ignored) if losses.targets.invalid else target,
+        weight,
         reduction="none",
+        ignore_index=ignored,
         label_smoothing=losses.smoothing,
     )
     if losses.z_loss:
         found = found + (losses.z_loss * torch.logsumexp(logits, -1) ** 2).masked_fill(left_out, 0.0)
-    is_nan = left_out & (target != losses.targets.ignored) if losses.targets.invalid == "nan" else left_out & False
-    return found.masked_fill(is_nan, float("nan"))
+    if losses.targets.invalid != "nan":
+        return found
+    return found.masked_fill(left_out & (target != losses.targets.ignored), float("nan"))
 
 
 def _check(ignore_index: float, label_smoothing: float, z_loss: float, flags: dict[str, float]) -> None:
@@ -125,6 +140,7 @@ def _of(
     reduction: str = "none",
     invalid_target: str = "",
     gradient_in_place: float = 0.0,
+    named: Named | None = None,
 ) -> Operation:
     """The cross-entropy with these parameters.
 
@@ -135,7 +151,7 @@ def _of(
     caps.check(softcap)
     ignored = None if ignore_index == NO_INDEX else int(ignore_index)
     losses = RowLoss(
-        targets=Targets(ignored, invalid_target),
+        targets=Targets(ignored, invalid_target, named or {}),
         smoothing=label_smoothing,
         z_loss=z_loss,
         softcap=softcap,
@@ -154,7 +170,7 @@ def _of(
 
     return Operation(
         name="cross_entropy",
-        operands=(Operand("x", ("rows", "columns")), Operand("target", ("rows",))),
+        operands=(Operand("x", ("rows", "columns")), Operand("target", ("rows",), 8)),
         outputs=(Operand("loss", ("rows",)),),
         families=LOG_SOFTMAX.families,
         relations=(),
@@ -164,6 +180,7 @@ def _of(
         bounds=judged.bounds,
         rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
         yardstick=judged.yardstick,
+        by_torch=lambda given: torch_losses(losses, given["x"], given["target"], given.get("weight"))[:, None],
         parameters={
             "ignore_index": ignore_index,
             "label_smoothing": label_smoothing,
@@ -175,6 +192,7 @@ def _of(
             "gradient_in_place": gradient_in_place,
         },
         with_parameters=_of,
+        with_named=_with_named if reduction == "none" else None,
         arguments=losses.targets.arguments(with_weights=bool(weight)),
         matrix=batch_of if reduction != "none" else None,
         undefined=None if is_plain else judged.undefined if isinstance(judged, Reduced) else losses.undefined,
@@ -182,6 +200,7 @@ def _of(
         scale_text="of max(|max x| + log-sum + |x_t|, 1)"
         if is_plain
         else "of the sizes of the loss's terms, at least 1",
+        on_device=judged.on_device if isinstance(judged, _EachRow) and not softcap else None,
         gradient=gradient_of_rows(
             gradient_terms,
             "|g| (p + onehot)" if is_plain else "|g| (a p + e)",
@@ -189,6 +208,11 @@ def _of(
             has_second=reduction == "none" and not (z_loss or softcap or weight),
         ),
     )
+
+
+def _with_named(operation: Operation, named: Named) -> Operation:
+    parameters: dict[str, Any] = dict(operation.parameters)
+    return _of(**parameters, named=named)
 
 
 CROSS_ENTROPY = _of()

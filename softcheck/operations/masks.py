@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from softcheck.operations.operation import Arguments, beside
+from softcheck.operations.operation import Arguments, Named, Operand, Operation, beside, of_matrix
 
 if TYPE_CHECKING:
     import torch
@@ -42,11 +42,11 @@ def _part(x: "torch.Tensor") -> "torch.Tensor":
     return torch.where(x.isfinite(), torch.where((bits >> half) % 2 == 1, first, x - first), 0.0)
 
 
-def _make(x: "torch.Tensor", names: frozenset[str], *, adds: bool) -> Mapping[str, Any]:
+def _make(x: "torch.Tensor", names: frozenset[str], *, adds: bool, named: Named | None = None) -> Mapping[str, Any]:
     """Returns the masks, bool or of the matrix's dtype, and a matrix to be masked by them.
 
     A mask that is added turns any number into -inf, but not a NaN or an infinity. If it ``adds``, a part of what is visible
-    comes with it. Masks of a packed matrix are packed; those of another have rows of their own distance, and what lies
+    comes with it. What is ``named`` stands behind the mask, or is added by it, in place of these. Masks of a packed matrix are packed; those of another have rows of their own distance, and what lies
     between these rows hides.
     """
     import torch
@@ -55,13 +55,20 @@ def _make(x: "torch.Tensor", names: frozenset[str], *, adds: bool) -> Mapping[st
     if not asked:
         return {}
     hidden = x.detach() == float("-inf")
-    added = _part(x.detach()) if adds and "bias" in asked else torch.zeros_like(hidden, dtype=x.dtype)
+    is_added = "bias" in asked
+    added = of_matrix(named or {}, "bias", x) if is_added and adds else None
+    if added is None:
+        added = _part(x.detach()) if is_added and adds else torch.zeros_like(hidden, dtype=x.dtype)
+    behind, given = _behind(x, finite=is_added), of_matrix(named or {}, "behind", x)
+    if given is not None:
+        # NaN and infinities stay what they are whatever is added to them.
+        behind = torch.where(given.isfinite(), given, behind) if is_added else given
     masks: dict[str, Callable[[], torch.Tensor]] = {
         "mask": lambda: beside(x, hidden, True),
         "keep": lambda: beside(x, ~hidden, False),
         "bias": lambda: beside(x, torch.where(hidden, float("-inf"), added), float("-inf")),
     }
-    seen = torch.where(hidden, _behind(x, finite="bias" in asked), x - added)
+    seen = torch.where(hidden, behind, x - added)
     return {**{name: masks[name]() for name in asked}, "x": seen}
 
 
@@ -84,7 +91,30 @@ MASKING = Arguments(
     },
     make=partial(_make, adds=True),
     trial=_trial,
+    operands=(
+        Operand("mask", ("rows", "columns"), 1),
+        Operand("keep", ("rows", "columns"), 1),
+        Operand("bias", ("rows", "columns")),
+    ),
 )
+
+
+def masked(given: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
+    """The logits of a softmax as torch makes them of an input and one mask."""
+    x = given["x"]
+    if "bias" in given:
+        return x + given["bias"]
+    if "mask" in given:
+        return x.masked_fill(given["mask"], float("-inf"))
+    return x.masked_fill(~given["keep"], float("-inf")) if "keep" in given else x
+
+
+def with_masks(operation: Operation, named: Named) -> Operation:
+    """Returns an operation whose masks hide and add what a case names."""
+    assert operation.arguments is not None
+    make = partial(operation.arguments.make, named=named)
+    return replace(operation, arguments=replace(operation.arguments, make=make))
+
 
 HIDING = replace(MASKING, make=partial(_make, adds=False))
 """Masks alone, for an operation that would have to say if a bias is scaled too."""

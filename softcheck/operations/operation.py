@@ -1,12 +1,13 @@
 """The fields that every operation fills: its operands, exact answer, the errors allowed, the rules, and its neighbours."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     import torch
 
 
+Named = Mapping[str, NDArray[Any]]
+"""Operands that a case names: ``target`` is int64 [rows], others are values in float64, [rows, columns]."""
+
 Parameter = float | str
 """The value of a parameter of an operation."""
 
@@ -29,6 +33,8 @@ class Operand(NamedTuple):
 
     name: str
     dims: tuple[str, ...]
+    itemsize: int | None = None
+    """Bytes of an element; None for the matrix's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +48,13 @@ class Arguments:
     words: Mapping[str, tuple[str, ...]]
     """Names in a call (``softcheck.variants.forms``) that a function's parameter of a name may stand for, the likeliest first;
     the parameters' names are in lower case and separated by spaces."""
-    make: "Callable[[torch.Tensor, frozenset[str]], Mapping[str, Any]]"
-    """Returns the values of the names that a call holds. An ``x`` among them stands in the matrix's place."""
+    make: "Callable[..., Mapping[str, Any]]"
+    """Returns the values of the names that a call holds, from the matrix and these names. An ``x`` among them stands in the
+    matrix's place."""
     trial: "Callable[[torch.Tensor, frozenset[str]], torch.Tensor]"
     """Changes a matrix of random numbers so that wrong arguments of these names show."""
+    operands: tuple[Operand, ...] = ()
+    """The tensors among the values that only some calls hold; ``Operation.operands`` has those that every call takes."""
 
 
 def beside(x: "torch.Tensor", operand: "torch.Tensor", between: float) -> "torch.Tensor":
@@ -61,8 +70,19 @@ def beside(x: "torch.Tensor", operand: "torch.Tensor", between: float) -> "torch
     return wider[..., :columns]
 
 
+def of_matrix(named: Named, name: str, x: "torch.Tensor") -> "torch.Tensor | None":
+    """Returns a named operand where the matrix lies, in its dtype but for integers; None if none is named for so large a matrix."""
+    import torch
+
+    operand = named.get(name)
+    if operand is None or operand.shape != tuple(x.shape[: operand.ndim]):
+        return None
+    found = torch.from_numpy(np.ascontiguousarray(operand))
+    return found.to(x.device, x.dtype if found.is_floating_point() else found.dtype)
+
+
 class Limits(NamedTuple):
-    """Exact values and limits of a matrix on a device; all float64, [rows, columns]."""
+    """Exact values and limits of a matrix on a device; all float64, [rows, columns], or [rows, 1] with one answer for each row."""
 
     exact: "torch.Tensor"
     per_ulp: "torch.Tensor"
@@ -70,18 +90,30 @@ class Limits(NamedTuple):
     limits: "torch.Tensor | None"
     """The largest error allowed, in ULPs, 0 where the answer is settled; None if no arithmetic was given."""
     sums: "torch.Tensor | None"
-    """Largest |sum - 1| of each row, float64 [rows]; None if no arithmetic was given."""
+    """Largest |sum - 1| of each row, float64 [rows]; None if no arithmetic was given or no rule is about sums."""
+    uncertainty: float = 0.0
+    """The largest error of ``exact`` in ULPs, where it counts: it is at most half an ULP's 2^-10th."""
+    below: "torch.Tensor | None" = None
+    """The limits of outputs below the exact value, where they differ from ``limits``; None if they are the same."""
+    undefined: "torch.Tensor | None" = None
+    """The rows whose answer nobody promises, bool [rows]; None if there are none."""
 
 
 class OnDevice(Protocol):
     """Exact values and limits of a [rows, columns] tensor from torch's float64, for many rows at once.
 
-    Rows with special values have no meaning. Without ``strict`` no error seems larger than it is, so that rows can be
-    ranked; with it no error seems smaller, so that what keeps its limit can be passed.
+    The exact values of a row with NaN, with +inf or of -inf alone are the convention's, with NaN for a row of -inf; its limits
+    have no meaning. Without ``strict`` no error seems larger than it is, so that rows can be ranked; with it no error seems
+    smaller, so that what keeps its limit can be passed.
     """
 
-    def __call__(self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False) -> Limits:
-        """Returns exact values alone if no arithmetic is given."""
+    def __call__(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        """Returns exact values alone if no arithmetic is given, ``fmt`` being the output's format.
+
+        Only an operation that depends on differences of logits alone takes a ``scale`` of theirs.
+        """
 
 
 def as_they_are(outputs: Values) -> Values:
@@ -119,6 +151,9 @@ class Operation:
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
+    by_torch: "Callable[[Mapping[str, torch.Tensor]], torch.Tensor] | None" = None
+    """Computes the operation as torch does, from the operands of a call by name, beside which such calls are timed; None if
+    calls take no operands but masks."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """Numbers and words that the operation depends on, such as a scale, with their values."""
     with_parameters: "Callable[..., Operation] | None" = None
@@ -133,11 +168,17 @@ class Operation:
     logits: Callable[[Values, Format], Values] | None = None
     """Returns the logits behind each part of the rows' answers, float64 [rows * parts, keys], from the inputs' values and format.
     Conventions for special values, sums and order hold for each part by itself. None if a row has its own logits alone."""
+    most_columns: int | None = None
+    """Columns of the widest row that is judged; None for any width."""
     arguments: Arguments | None = None
     """The values that calls take beside the matrix; None if the matrix is all."""
+    named: Named = field(default_factory=dict)
+    """Operands of the rows of one matrix in place of those that ``arguments`` makes of it."""
+    with_named: "Callable[[Operation, Named], Operation] | None" = None
+    """Returns an operation for named operands; None if it takes none."""
     undefined: Callable[[Values], Flags] | None = None
-    """Returns the rows whose answer nobody promises, [rows], since a right arithmetic may overflow on its way; None if there
-    are no such rows."""
+    """Returns the rows whose answer nobody promises, [rows], or the parts of rows, [rows * parts], since a right arithmetic may
+    overflow on its way; None if there are no such rows."""
     scale: Callable[[Values, Values, Format], Values] | None = None
     """Returns the size of what a right arithmetic rounds on the way, where r itself may be as small as you like: errors are
     counted in ulp(max(|r|, size)). Takes the inputs' values, the answers rounded to float64, and the output's format, and returns
@@ -154,10 +195,21 @@ class Operation:
     """A package with a faster judge of whole outputs on a GPU, ``trust.judge_trusted``, and a quick pass for rows that are
     right beyond doubt, ``screen.passing``. Without it the numpy judge judges all outputs."""
 
+    def naming(self, named: Named) -> "Operation":
+        """Returns the operation for the operands that a case names."""
+        if not named:
+            return self
+        assert self.with_named is not None
+        return replace(self.with_named(self, named), named=named)
+
+    def of_rows(self, rows: "slice | NDArray[np.int64]") -> "Operation":
+        """Returns the operation for some rows of the matrix whose operands are named; itself where none is."""
+        return self.naming({name: operand[rows] for name, operand in self.named.items()}) if self.named else self
+
     @property
     def answers_rows(self) -> bool:
-        """True if each row has one answer, in place of one for each element."""
-        return self.outputs[0].dims == ("rows",)
+        """True if each row, or each of a row's queries, has one answer, in place of one for each element."""
+        return self.outputs[0].dims in (("rows",), ("rows", "queries"))
 
     @property
     def answers_logits(self) -> bool:
@@ -198,9 +250,22 @@ class Operation:
         """True if a rule holds for the sum of a row's probabilities."""
         return any(rule.kind is FindingKind.SUM_VIOLATION for rule in self.rules)
 
-    def elements_moved(self, sizes: dict[str, int]) -> int:
-        """Returns the elements that must be read and written at least, for dimensions of these sizes."""
-        return sum(math.prod(sizes[dim] for dim in each.dims) for each in (*self.operands, *self.outputs))
+    def dims_of(self, names: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Returns the dimensions of operands by name; empty where one of them is not made row by row."""
+        optional = () if self.arguments is None else self.arguments.operands
+        found = {each.name: each.dims for each in (*self.operands, *optional)}
+        return {name: found[name] for name in names} if all(name in found for name in names) else {}
+
+    def bytes_moved(self, sizes: Mapping[str, int], itemsize: int, names: Collection[str] = ()) -> int:
+        """Returns the bytes that must be read and written at least, for dimensions of these sizes and elements of ``itemsize``.
+
+        ``names`` are those in the call, which may be of further operands, such as a mask.
+        """
+        optional = () if self.arguments is None else self.arguments.operands
+        moved = (*self.operands, *self.outputs, *(each for each in optional if each.name in names))
+        queries, numbers = self.part_shape(sizes["columns"])
+        known = {"queries": queries, "head_dim": numbers, **sizes}
+        return sum(math.prod(known[dim] for dim in each.dims) * (each.itemsize or itemsize) for each in moved)
 
     def judge_on_gpu(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> Any:
         """Measures an output where it lies, by the operation's accelerator, whose options and errors these are.
@@ -211,8 +276,11 @@ class Operation:
         return import_module(f"{self.accelerator}.trust").judge_trusted(x, y, fmt, **options)
 
     def passing(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> "torch.Tensor":
-        """Returns rows of ``y`` that are right beyond doubt, bool [rows]; none if there is no accelerator to tell."""
-        if self.accelerator is None:
+        """Returns rows of ``y`` that are right beyond doubt, bool [rows]; none if no device can tell."""
+        if self.on_device is None:
             return x.new_zeros(len(x)) > 0
-        passed: torch.Tensor = import_module(f"{self.accelerator}.screen").passing(x, y, fmt, **options)
+        if self.accelerator is None:
+            options["operation"] = self
+        screen = import_module("softcheck.judge.tensors" if self.accelerator is None else f"{self.accelerator}.screen")
+        passed: torch.Tensor = screen.passing(x, y, fmt, **options)
         return passed

@@ -14,6 +14,8 @@ OPERATIONS: dict[str, str] = {
     "cross_entropy": "softcheck.operations.cross_entropy:CROSS_ENTROPY",
     "softmax_backward": "softcheck.operations.backward:SOFTMAX_BACKWARD",
     "log_softmax_backward": "softcheck.operations.backward:LOG_SOFTMAX_BACKWARD",
+    "attention": "softcheck.operations.attention:ATTENTION",
+    "attention_logsumexp": "softcheck.operations.attention_logsumexp:ATTENTION_LOGSUMEXP",
 }
 """Module and name of each operation."""
 

@@ -15,7 +15,7 @@ from softcheck.operations import bounds
 from softcheck.operations.capped import capped
 from softcheck.operations.causal import masked_by_position
 from softcheck.operations.gradient import Gradient, gradient_errors, softmax_second, softmax_size
-from softcheck.operations.masks import HIDING, MASKING
+from softcheck.operations.masks import HIDING, MASKING, with_masks
 from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
@@ -63,10 +63,12 @@ def _decimal(row: Values, column: int, _fmt: Format, fully_masked: FullyMasked) 
     return ball.decimal(row, column, fully_masked=fully_masked)
 
 
-def _on_device(x: "torch.Tensor", fmt: Format, model: bounds.Model | None, *, strict: bool = False) -> Limits:
+def _on_device(
+    x: "torch.Tensor", fmt: Format, model: bounds.Model | None, *, strict: bool = False, scale: float = 1.0
+) -> Limits:
     from softcheck.operations.torch_bounds import softmax_limits
 
-    return softmax_limits(x, fmt, model, strict=strict)
+    return softmax_limits(x, fmt, model, strict=strict, scale=scale)
 
 
 def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
@@ -111,6 +113,7 @@ SOFTMAX = Operation(
     parameters={"scale": 1.0, "softcap": 0.0, "causal": "", "queries": 0},
     with_parameters=_with_parameters,
     arguments=MASKING,
+    with_named=with_masks,
     on_device=_on_device,
     accelerator="softcheck.judge.device",
 )

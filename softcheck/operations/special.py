@@ -57,6 +57,11 @@ _NEARLY = 1.0 - 2.0**-20
 """Share of the least value that rounds to infinity, beyond which an arithmetic's own error may lead there."""
 
 
+def overflow(fmt: Format) -> float:
+    """Returns the size of an answer from which on its output may be infinite."""
+    return _NEARLY * (fmt.max * (1.0 + 0.5 * fmt.unit_roundoff))
+
+
 def specials(
     logits: Values, output: Values, reference: Values, fmt: Format, *, per_row: bool = False, hides: bool = False
 ) -> Specials:
@@ -67,14 +72,15 @@ def specials(
 
     If the operation itself ``hides`` elements, these may be 0 in a row of NaN: no kernel need look there.
 
-    With one answer ``per_row``, output and reference are [rows, 1], and no element is masked. Where such an answer is +inf, as for
-    a row that holds a +inf, NaN is taken too: it is what the difference of two infinities gives.
+    With answers ``per_row``, output and reference have columns of their own, and the elements of a row of -inf alone are masked.
+    Where such an answer is +inf, as for a row that holds a +inf, NaN is taken too: it is what the difference of two infinities gives.
     """
     expects_nan = np.isnan(reference)
     finite, expects_finite = np.isfinite(output), np.isfinite(reference)
-    masked = np.zeros(output.shape, dtype=np.bool_) if per_row else np.isneginf(logits) & ~expects_nan
-    indefinite = np.isposinf(reference) & per_row
     classes = classify(logits)
+    masked = (classes == RowClass.FULLY_MASKED)[:, None] if per_row else np.isneginf(logits)
+    masked = masked & ~expects_nan
+    indefinite = np.isposinf(reference) & per_row
     ordinary = classes == RowClass.ORDINARY
     comparable = finite & expects_finite
     is_nan = np.isnan(output)
@@ -84,8 +90,9 @@ def specials(
         nan_mismatch &= ~(is_lost & np.isneginf(logits) & (output == 0))
     as_infinite = np.zeros(output.shape, dtype=np.bool_)
     if not (finite | is_nan).all():
-        overflows = np.abs(reference) >= _NEARLY * (fmt.max * (1.0 + 0.5 * fmt.unit_roundoff))
-        as_infinite = np.isinf(output) & overflows & (np.signbit(output) == np.signbit(reference))
+        as_infinite = (
+            np.isinf(output) & (np.abs(reference) >= overflow(fmt)) & (np.signbit(output) == np.signbit(reference))
+        )
     return Specials(
         ordinary=ordinary,
         masked=masked,

@@ -1,7 +1,7 @@
 """Targets of a cross-entropy as an argument of its call: a column of each row, chosen by the row's own bits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from oracles.formats import Values
 from softcheck.operations import weights
 from softcheck.operations.drawn import finite, of_rows
-from softcheck.operations.operation import Arguments
+from softcheck.operations.operation import Arguments, Named, Operand, of_matrix
 
 if TYPE_CHECKING:
     import torch
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
     """The targets of a matrix's rows, int64 [rows]: 0 without columns.
 
-    Of eight rows four have a random column, and one each the first, the last, the largest and the smallest logit's. Where an
+    Of eight rows four have a random column, and one each the first, the last, the largest and the smallest logit's. A row of two
+    columns and the same row turned round have one column, so that all pairs together show each pair with each target. Where an
     ``ignore_index`` is given, one row of sixteen has that.
     """
     import torch
@@ -37,6 +38,9 @@ def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
     )
     for number, choice in enumerate(choices):
         place = torch.where(kind == number, choice, place)
+    if columns == 2:
+        drawn ^= of_rows(x.flip(1))
+        place = (drawn >> 20) & 1
     if ignore_index is not None:
         place = torch.where(((drawn >> 11) & 15) == 0, int(ignore_index), place)
     return place
@@ -62,11 +66,16 @@ class Targets:
     """The target of rows that are to be ignored; None if there is none."""
     invalid: str = ""
     """The loss of rows whose target is no column, one of ``INVALID``. Where it is promised, one row of sixteen has such a target."""
+    named: Named = field(default_factory=dict)
+    """The targets that a case names in place of those drawn."""
 
     def of_tensor(self, x: "torch.Tensor") -> "torch.Tensor":
         """The targets of a matrix's rows, int64 [rows]."""
         import torch
 
+        given = of_matrix(self.named, "target", x)
+        if given is not None:
+            return given
         found = of_tensor(x, self.ignored)
         if not self.invalid or not x.shape[1]:
             return found
@@ -106,6 +115,7 @@ class Targets:
             words=words | ({_WEIGHTS: ("weight", "weight.float()")} if with_weights else {}),
             make=make,
             trial=lambda x, _names: x,
+            operands=(Operand("weight", ("columns",)),),
         )
 
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from softcheck.calling.call import Placed, Returned, call_on_device, to_bits
-from softcheck.cases.case import format_rows
+from softcheck.cases.bit_rows import format_rows
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import by_contract, judge_in_place
 from softcheck.judge.measurement import Measurement

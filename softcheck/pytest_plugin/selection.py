@@ -73,7 +73,7 @@ def _saved(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any
     from softcheck.cases.selection import select
 
     cases = select(
-        load(_names(config, "corpus", asked.get("corpora")) or default_corpora()),
+        load(_names(config, "corpus", asked.get("corpora")) or default_corpora(of_operations=False)),
         dtypes=_dtypes(config, asked),
         families=_names(config, "family", asked.get("families")),
         globs=_names(config, "case", None),

@@ -57,7 +57,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
                 rows=s.rows,
                 columns=s.columns,
                 gb_per_s=s.copy_gb_per_s,
-                torch_gb_per_s=gb_per_s(s.dtype, s.rows, s.columns, s.torch_seconds.mid),
+                torch_gb_per_s=gb_per_s(s.dtype, s.rows, s.columns, s.torch_seconds.mid, s.operation, s.operands),
             )
             for s in timings
         ),
@@ -316,7 +316,9 @@ class _Row:
         if not candidates:
             return None
         case, worst = max(candidates, key=lambda item: item[1].value)
-        return witness_of(worst, case.id, case.bits(worst.row + 1)[worst.row], case.format, declaration)
+        row = case.bits(worst.row + 1)[worst.row]
+        computed = declaration.computed_on(case, worst.row + 1).of_rows(slice(worst.row, worst.row + 1))
+        return witness_of(worst, case.id, row, case.format, declaration, operation=computed)
 
     def _speed(self) -> SpeedFigures | None:
         shapes = (shape for shape in self.timings if shape.dtype == self.dtype)

@@ -97,7 +97,8 @@ def counted(report: Report) -> str:
 def columns(report: Report) -> list[Column]:
     """Columns of the verdict table in order.
 
-    Speed, random elements and regimes are no columns where they were not measured.
+    Speed, random elements, regimes and sums are no columns where they were not measured. Where errors are counted in other ULPs
+    than the result's, ULP has a star, and error/bound, which means the same everywhere, leads.
     """
     has_sample = any(result.sampled is not None for result in report.variants)
     sampled = [
@@ -111,16 +112,24 @@ def columns(report: Report) -> list[Column]:
         Column("regimes", lambda r: figures.count(r.regimes), "contract"),
         Column("coverage", lambda r: figures.percent(None if r.coverage is None else r.coverage.percent), "contract"),
     ]
+    sums = [
+        Column("max |Σ\N{MINUS SIGN}1|", lambda r: figures.figure(r.max_sum_deviation), "contract"),
+        Column("sum viol.", lambda r: figures.count(r.sum_violations), "contract"),
+    ]
+    star = "*" if unit_line(report) else ""
+    errors = [
+        Column(f"max ULP{star}", figures.max_ulp, "accuracy"),
+        Column(f"mean ULP{star}", lambda r: figures.up_to_maximum(r.mean_ulp, r), "accuracy"),
+        Column(f"p99.9 ULP{star}", lambda r: figures.up_to_maximum(r.p999_ulp, r), "accuracy"),
+    ]
+    share = [Column("error/ bound", lambda r: figures.bound_share(r.max_bound_share), "accuracy")]
+    has_sums = not report.variants or any(operation(result.operation).sums_rows for result in report.variants)
     return [
         Column("variant", lambda r: one_line(r.name), "both", numeric=False),
         Column("verdict", lambda r: r.verdict, "both", numeric=False),
-        Column("max ULP", figures.max_ulp, "accuracy"),
-        Column("mean ULP", lambda r: figures.up_to_maximum(r.mean_ulp, r), "accuracy"),
-        Column("p99.9 ULP", lambda r: figures.up_to_maximum(r.p999_ulp, r), "accuracy"),
-        Column("error/ bound", lambda r: figures.bound_share(r.max_bound_share), "accuracy"),
+        *(share + errors if star else errors + share),
         Column("flushed", lambda r: figures.count(r.flushed), "contract"),
-        Column("max |Σ\N{MINUS SIGN}1|", lambda r: figures.figure(r.max_sum_deviation), "contract"),
-        Column("sum viol.", lambda r: figures.count(r.sum_violations), "contract"),
+        *(sums if has_sums else []),
         Column("special mism.", lambda r: figures.count(r.special_mismatches), "contract"),
         *(sampled if has_sample else []),
         *(paths if any(result.regimes is not None for result in report.variants) else []),
@@ -132,25 +141,34 @@ def columns(report: Report) -> list[Column]:
 def legend(report: Report) -> list[tuple[str, str]]:
     """Meanings of the table's less plain words and signs that the report shows, in at most five words each."""
     judged = [result for result in report.variants if result.max_ulp is not None]
-    units = dict.fromkeys(unit for result in judged if (unit := operation(result.operation).scale_text))
     shown = {
         "known": any(result.verdict == "known" for result in report.variants),
         "≥": any(result.ulp_is == "at least" for result in judged),
         "=": any(result.ulp_is == "exact" for result in judged),
         "sampled": any(result.sampled is not None for result in report.variants),
-        "ULP": bool(units),
     }
     meanings = {
         "known": "declared defects alone",
         "≥": "largest of those run",
         "=": "largest there is",
-        "ULP": " or ".join(units),
         "error/bound": "above 1 is a finding",
         "flushed": "0 for a subnormal result",
         "special": "NaN, infinity or mask wrong",
         "sampled": "elements of random rows",
     }
     return [(word, meaning) for word, meaning in meanings.items() if shown.get(word, bool(judged))]
+
+
+def unit_line(report: Report) -> str | None:
+    """Says in one line in which ULPs the errors of each operation are counted; None if all are counted in the result's own."""
+    judged = dict.fromkeys(result.operation for result in report.variants if result.max_ulp is not None)
+    units = {name: operation(name).scale_text for name in judged}
+    if not any(units.values()):
+        return None
+    said = "; ".join(f"{name} in ULPs {unit or 'of the result'}" for name, unit in units.items())
+    return (
+        f"ULP*: errors are counted at the size of the terms that are added or subtracted, not of their result: {said}"
+    )
 
 
 def place(witness: Witness | Finding) -> str:
@@ -243,7 +261,7 @@ def worst_element(result: VariantResult) -> str | None:
         return None
     given = f"input {value_of(witness.input_bits, result.dtype)}, " if witness.input_bits else ""
     text = (
-        f"{figures.max_ulp(result)} ULP at {place(witness)}: {given}"
+        f"{figures.max_ulp(result)} ULP{'*' if operation(result.operation).scale_text else ''} at {place(witness)}: {given}"
         f"output {value_of(witness.output_bits, result.dtype)}, exact {one_line(witness.exact)}"
     )
     if result.flushed and result.max_ulp_ftz is not None:

@@ -5,6 +5,7 @@ import msgspec
 from oracles.formats import Bits, Format, decode
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
+from softcheck.operations.operation import Operation
 from softcheck.report.content import groups_of
 from softcheck.report.model import Finding, VariantResult, Witness
 from softcheck.report.reproduce import finding_id
@@ -54,11 +55,19 @@ def without_repetition(result: VariantResult) -> VariantResult:
 
 
 def witness_of(
-    worst: Extreme, case_id: str, row: Bits, fmt: Format, declaration: Declaration, *, number: int | None = None
+    worst: Extreme,
+    case_id: str,
+    row: Bits,
+    fmt: Format,
+    declaration: Declaration,
+    *,
+    number: int | None = None,
+    operation: Operation | None = None,
 ) -> Witness:
     """The element that shows a maximum, with the exact value at it.
 
     ``row`` holds the bit patterns of its row, [columns], and ``number`` the row's number if it is not ``worst.row``.
+    ``operation`` is the declaration's with what the case names of this row, if it names anything.
     """
     return Witness(
         case=case_id,
@@ -66,5 +75,7 @@ def witness_of(
         column=worst.column,
         input_bits=worst.input_bits,
         output_bits=worst.output_bits,
-        exact=declaration.computed.decimal(decode(row, fmt), worst.column, fmt, declaration.fully_masked),
+        exact=(operation or declaration.computed).decimal(
+            decode(row, fmt), worst.column, fmt, declaration.fully_masked
+        ),
     )

@@ -46,7 +46,7 @@ def in_order_command(command: Command, backend: str, corpora: Sequence[str] = ()
 
 def add_command(variant: str, case: Case) -> str:
     """The command that saves a case as a regression found with a variant: by its bits where they say it all."""
-    if case.rows is not None and case.layout.is_contiguous(case.shape[1]):
+    if case.rows is not None and case.operands is None and case.layout.is_contiguous(case.shape[1]):
         return bits_command(variant, case.dtype, "; ".join(case.rows))
     line = encode_case(case).decode().strip()
     return shlex.join(["softcheck", "corpus", "add", "--variant", variant, "--line", line])

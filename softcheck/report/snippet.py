@@ -4,6 +4,7 @@ import shlex
 
 from oracles.formats import FORMATS
 from softcheck.cases.case import GENERATED
+from softcheck.cases.families import operation_of
 from softcheck.contract import VALUE_KINDS, FindingKind
 from softcheck.operations.registry import operation
 from softcheck.report.model import Finding, Report, VariantResult
@@ -38,12 +39,15 @@ def snippet_of(finding: Finding, result: VariantResult, report: Report) -> str |
     state, and for wide rows of probes. The lines find the variant's function as softcheck does.
     """
     shrunk, around = shrunk_input(finding), finding.around
+    case = next((case for case in report.cases if case.id == finding.case), None)
+    is_named = case is not None and (
+        operation_of(case.family) is not None or (case.definition is not None and case.definition.operands is not None)
+    )
     shows = finding.kind in _SHOWN_BY_ONE_ROW and result.dtype in FORMATS
     if shows and shrunk is not None:
         return _called(_literal(shrunk, report, result), "print(y)", finding, result, report)
-    if shows and around is not None and around.row is not None:
+    if shows and around is not None and around.row is not None and not is_named:
         return _called(_literal(around.row, report, result), _printed(finding, 0, result), finding, result, report)
-    case = next((case for case in report.cases if case.id == finding.case), None)
     if case is None or case.definition is not None or case.family == GENERATED or finding.row is None:
         return None
     if finding.kind not in _SHOWN_BY_ONE_ROW | {FindingKind.WRONG_LAYOUT}:
@@ -52,10 +56,12 @@ def snippet_of(finding: Finding, result: VariantResult, report: Report) -> str |
     made = [
         "from softcheck.calling.call import place",
         "from softcheck.cases import corpus",
-        f"case = next(c for c in corpus.load(corpus.builtin_names()) if c.id == {case.id!r})",
+        "names = corpus.builtin_names()",
+        f"case = next(c for c in corpus.load(names) if c.id == {case.id!r})",
         f"x = place(case.bits({finding.row + 1}), case.format, case.layout, torch.device({device!r})).view",
     ]
-    return _called(made, _printed(finding, finding.row, result), finding, result, report)
+    of_case = f".on(case, {finding.row + 1})" if is_named else ""
+    return _called(made, _printed(finding, finding.row, result), finding, result, report, of_case)
 
 
 def _literal(bits: str, report: Report, result: VariantResult) -> list[str]:
@@ -65,13 +71,20 @@ def _literal(bits: str, report: Report, result: VariantResult) -> list[str]:
     return [f"x = torch.tensor([{rows}], dtype=torch.uint{width}).view(torch.{result.dtype}){moved}"]
 
 
-def _called(made: list[str], printed: str, finding: Finding, result: VariantResult, report: Report) -> str:
+def _called(
+    made: list[str], printed: str, finding: Finding, result: VariantResult, report: Report, of_case: str = ""
+) -> str:
     lines = ["import os, torch"]
     if report.environment.backend == "interpreter":
         lines.append('os.environ["TRITON_INTERPRET"] = "1"')
     if finding.kind is FindingKind.UNWRITTEN_OUTPUT:
         lines.append('torch.set_deterministic_debug_mode("warn")  # new memory is filled with NaN')
-    lines += ["from softcheck.variants.registry import load", *made, f"y = load({result.name!r}).function(x)", printed]
+    lines += [
+        "from softcheck.variants.registry import load",
+        *made,
+        f"y = load({result.name!r}){of_case}.function(x)",
+        printed,
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -82,7 +95,7 @@ def _printed(finding: Finding, row: int, result: VariantResult) -> str:
     if finding.column is None:
         return f"print(y[{row}])"
     around, loaded = finding.around, operation(result.operation)
-    output = f"y.flatten()[{row}]" if loaded.answers_rows else f"y[{row}, {finding.column}]"
+    output = f"y.flatten()[{row}]" if loaded.outputs[0].dims == ("rows",) else f"y[{row}, {finding.column}]"
     exact = around.exact.split() if around is not None else []
     at = finding.column - around.first_column if around is not None else 0
     expected = f', "expected", "{exact[at]}"' if 0 <= at < len(exact) else ""

@@ -12,10 +12,12 @@ from softcheck.variants.declaration import Declaration
 TORCH = "torch"
 
 
-def gb_per_s(dtype: str, rows: int, columns: int, seconds: float, name: str = "softmax") -> float:
-    """GB/s as every benchmark of the named operation counts it: each element read once and written once."""
-    moved = operation(name).elements_moved({"rows": rows, "columns": columns})
-    return moved * FORMATS[dtype].itemsize / seconds / 1e9
+def gb_per_s(
+    dtype: str, rows: int, columns: int, seconds: float, name: str = "softmax", operands: Sequence[str] = ()
+) -> float:
+    """GB/s as every benchmark of the named operation counts it: each element of each operand read or written once."""
+    sizes = {"rows": rows, "columns": columns}
+    return operation(name).bytes_moved(sizes, FORMATS[dtype].itemsize, operands) / seconds / 1e9
 
 
 def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], reference: str = TORCH) -> ShapeSpeed:
@@ -27,11 +29,14 @@ def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], 
     if against is None and reference == TORCH:
         against = samples.torch
     copy = median_interval(samples.copy.seconds)
+    declared = next((declarations[s.name] for s in samples.variants if s.name in declarations), Declaration())
     return ShapeSpeed(
         dtype=samples.dtype,
         rows=samples.rows,
         columns=samples.columns,
         reference=reference,
+        operation=declared.operation,
+        operands=samples.operands,
         copy_seconds=copy,
         copy_gb_per_s=gb_per_s(samples.dtype, samples.rows, samples.columns, copy.mid),
         torch_seconds=median_interval(samples.torch.seconds),
@@ -86,6 +91,7 @@ def _figures(
             samples.columns,
             seconds.mid,
             (declaration or Declaration()).operation,
+            samples.operands,
         ),
         copy_share=copy_share,
         times_faster=faster,

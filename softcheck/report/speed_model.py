@@ -18,7 +18,7 @@ class SpeedFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of one plain launch on an idle device, if ``seconds`` are those of a graph."""
     method: Method = "launch"
     gb_per_s: float | None = None
-    """Rate if each element is read once and written once, whatever the algorithm moves; from the median."""
+    """Rate if each element of each operand is read or written once, whatever the algorithm moves; from the median."""
     copy_share: Interval | None = None
     """The device copy's seconds over the variant's, formed within rounds."""
     times_faster: Interval | None = None
@@ -43,6 +43,9 @@ class ShapeSpeed(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     columns: int
     reference: str
+    operation: str = "softmax"
+    operands: tuple[str, ...] = ()
+    """Names of what the calls take beside the matrix; torch's own takes the same."""
     copy_seconds: Interval
     copy_gb_per_s: float
     torch_seconds: Interval

@@ -135,8 +135,10 @@ def shape_title(shape: ShapeSpeed) -> str:
     """Shape, the copy beside it, how it was measured, in one line."""
     clock = f", {shape.clock_mhz} MHz" if shape.clock_mhz else ""
     cache = "cold cache" if shape.cache == "cold" else "CACHE NOT SEEN TO BE COLD"
+    computed = "" if shape.operation == "softmax" else f" {shape.operation}"
+    beside = f" with {', '.join(shape.operands)}" if shape.operands else ""
     return (
-        f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}: device copy {figures.speed(shape.copy_gb_per_s)} GB/s; "
+        f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}{computed}{beside}: device copy {figures.speed(shape.copy_gb_per_s)} GB/s; "
         f"{shape.rounds} rounds, stopped: {shape.stopped}; {cache}{clock}"
     )
 

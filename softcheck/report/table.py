@@ -55,6 +55,8 @@ def render(report: Report, display: Display = PLAIN, *, details: bool = True) ->
     if legend := content.legend(report):
         print_line(console)
         console.print(Text("; ".join(f"{word}: {meaning}" for word, meaning in legend), style="dim"))
+    if unit := content.unit_line(report):
+        print_line(console, unit, style="dim")
     for title, lines in _blocks(report, details=details):
         print_line(console)
         print_line(console, title, style="bold")
@@ -114,6 +116,7 @@ def _fitting(console: Console, report: Report, results: list[VariantResult], *, 
     columns = content.columns(report)
     *figures_alone, findings = columns
     at = content.Column("at", _place, "accuracy", numeric=False)
+    worst = 1 + next(i for i, column in enumerate(columns) if column.title.startswith("max ULP"))
     unbounded = console.options.update(width=UNBOUNDED_WIDTH)
 
     def fits(table: Table) -> bool:
@@ -121,7 +124,7 @@ def _fitting(console: Console, report: Report, results: list[VariantResult], *, 
 
     if console.width >= LEAST_WIDTH_WITH_FINDINGS:
         arrangements = (
-            *([_table([*columns[:3], at, *columns[3:]], results)] if details else []),
+            *([_table([*columns[:worst], at, *columns[worst:]], results)] if details else []),
             _table(columns, results),
             _table(columns, results, gap=1),
         )

@@ -8,6 +8,7 @@ import msgspec
 
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.model import Events
+from softcheck.run.plan import timed_together
 from softcheck.run.pool import Devices, Job, Lane, spread
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Session
@@ -84,19 +85,21 @@ def _load(session: Session, run: BenchRun, events: Events) -> None:
 def _measure(session: Session, run: BenchRun, events: Events) -> None:
     todo = [(dtype, shape) for dtype in run.options.dtypes for shape in run.options.shapes]
     events.stage("timing")
-    found: dict[int, ShapeSamples] = {}
+    found: dict[tuple[int, int], ShapeSamples] = {}
 
-    def job(index: int) -> Job[tuple[int, ShapeSamples]]:
+    def job(index: int) -> Job[tuple[tuple[int, int], ShapeSamples]]:
         dtype, shape = todo[index]
 
-        def work(emit: Callable[[tuple[int, ShapeSamples]], None]) -> None:
+        def work(emit: Callable[[tuple[tuple[int, int], ShapeSamples]], None]) -> None:
             left_out = {name: _left_out(d, dtype, shape[1]) for name, d in run.declarations.items()}
             names = [name for name, why in left_out.items() if why is None]
-            with session.on_one_device() as own:
-                measured = own.time(names, dtype, shape, seed=run.options.seed, seconds=run.options.seconds)
-            if isinstance(measured, str):
-                raise SoftcheckError(f"{dtype} {shape[0]}x{shape[1]}: {measured}")
-            emit((index, _with_left_out(measured, left_out)))
+            for number, group in enumerate(timed_together(names, run.declarations) or [()]):
+                with session.on_one_device() as own:
+                    measured = own.time(group, dtype, shape, seed=run.options.seed, seconds=run.options.seconds)
+                if isinstance(measured, str):
+                    raise SoftcheckError(f"{dtype} {shape[0]}x{shape[1]}: {measured}")
+                shown = {name: why for name, why in left_out.items() if name in group or (why and not number)}
+                emit(((index, number), _with_left_out(measured, shown)))
 
         return Job(f"{dtype} {shape[0]}x{shape[1]}", work)
 

@@ -10,7 +10,7 @@ from softcheck.errors import SoftcheckError
 from softcheck.run.every_pair import WORKERS, EveryPair, wanted
 from softcheck.run.generate import generate
 from softcheck.run.model import Events, GivenUp, Run, RunOptions
-from softcheck.run.plan import covered
+from softcheck.run.plan import covered, timed_together
 from softcheck.run.pool import Devices, Job, Lane, spread
 from softcheck.run.record import Asked, Keeping, Kept, Record, SearchRecord, digest_of, header_of
 from softcheck.run.session import CaseMeasurement, Session
@@ -236,10 +236,11 @@ def _time(session: Session, run: Run, events: Events, record: Record) -> None:
         over = {name: found.why for name in able if (found := session.patience.over(name, dtype)) is not None}
         run.notes.extend(f"{name}, {dtype}: not timed: given up: {why}" for name, why in over.items())
         names = [name for name in able if name not in over]
-        if dtype in record.speeds:
-            run.speeds.append(record.speeds[dtype])
-        elif names:
-            jobs.append(_timing(session, names, dtype, run.options.seed))
+        for group in timed_together(names, run.declarations):
+            if (dtype, group) in record.speeds:
+                run.speeds.append(record.speeds[dtype, group])
+            else:
+                jobs.append(_timing(session, group, dtype, run.options.seed))
 
     def deliver(item: tuple[str, ShapeSamples | str]) -> None:
         dtype, speeds = item

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 
 from softcheck.cases.case import Case
 from softcheck.cases.drawing import call_with_each
+from softcheck.run.plan import named_by_cases
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
@@ -66,7 +68,14 @@ def generate(
             on_result(result)
 
     try:
-        cases = strategies.cases(dtype, max_columns=limit, allow_layouts="strided" in declaration.layouts)
+        ignored = declaration.computed.parameters.get("ignore_index")
+        cases = strategies.cases(
+            dtype,
+            max_columns=limit,
+            allow_layouts="strided" in declaration.layouts,
+            operand_names=named_by_cases(declaration),
+            ignore_index=int(ignored) if isinstance(ignored, float) and isfinite(ignored) else None,
+        )
         call_with_each(cases, judged, seed=seed, examples=examples)
     except (_FoundError, Flaky):
         if not smallest:

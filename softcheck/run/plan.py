@@ -1,12 +1,19 @@
 """Assignment of cases to variants, and the cases left out by declaration."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from softcheck.cases.case import Case
-from softcheck.cases.families import FAMILIES
+from softcheck.cases.families import FAMILIES, operation_of
+from softcheck.cases.operands import Operands
+from softcheck.errors import UsageError
+from softcheck.operations.masks import MASKS
+from softcheck.operations.operation import Operation
+from softcheck.operations.registry import operation
 from softcheck.run.patience import MOST_DEATHS
 from softcheck.variants.declaration import Declaration
+from softcheck.variants.forms import operands_in
 
 NARROW = 2**12
 """Columns up to which a kernel of one block is compiled in a fraction of a second."""
@@ -21,7 +28,10 @@ class CasePlan:
 
 
 def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes: Sequence[str]) -> CasePlan:
-    """Returns every case of the dtypes with every variant whose declaration covers it, narrow cases first."""
+    """Returns every case of the dtypes with every variant whose declaration covers it, narrow cases first.
+
+    No note tells of a built-in case of another operation, or of a call that lacks the operands that the case names.
+    """
     beyond: dict[tuple[str, str, str], int] = {}
     tasks = []
     for case in cases:
@@ -34,7 +44,7 @@ def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes:
             reason = left_out(case, declaration)
             if reason is None:
                 takers.append(name)
-            else:
+            elif operation_of(case.family) is None:
                 key = (name, case.dtype, reason)
                 beyond[key] = beyond.get(key, 0) + 1
         tasks.append((case, tuple(takers)))
@@ -47,6 +57,16 @@ def _turn(case: Case) -> tuple[bool, int]:
     """Sorts narrow cases first, largest first, then wide ones, narrowest first: their kernels take long to compile."""
     rows, columns = case.shape
     return (True, columns) if columns > NARROW else (False, -rows * columns)
+
+
+def timed_together(names: Sequence[str], declarations: Mapping[str, Declaration]) -> list[tuple[str, ...]]:
+    """Returns the variants in groups that compute one operation of the same operands, which can be timed side by side."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name in names:
+        declared = declarations[name]
+        key = (declared.operation, *sorted(declared.parameters.items()), operands_in(declared.call))
+        groups.setdefault(key, []).append(name)
+    return [tuple(group) for group in groups.values()]
 
 
 def scouts(cases: Sequence[Case], declaration: Declaration, dtypes: Sequence[str]) -> list[Case]:
@@ -72,11 +92,12 @@ def covered(cases: Sequence[Case], declaration: Declaration, dtype: str) -> list
 def left_out(case: Case, declaration: Declaration) -> str | None:
     """Returns the reason why a declaration does not cover a case of one of its dtypes, or None."""
     computed = declaration.computed
-    if (case.family in FAMILIES and case.family not in computed.families) or (
-        case.shape[1] == 0 and computed.answers_rows
-    ):
-        return f"{case.family} of {case.shape[1]} columns is not for {declaration.operation}"
+    known = computed.families if case.family in FAMILIES else (None, declaration.operation)
+    belongs = case.family if case.family in FAMILIES else operation_of(case.family)
     columns = case.shape[1]
+    is_foreign = belongs not in known
+    if is_foreign or (columns == 0 and not computed.answers_elements):
+        return f"{'their family' if is_foreign else 'a row of 0 columns'} is not for {declaration.operation}"
     limit = declaration.column_limit(case.dtype)
     if limit is not None and columns > limit:
         return f"wider than the declared {limit} columns"
@@ -87,4 +108,50 @@ def left_out(case: Case, declaration: Declaration) -> str | None:
     most = declaration.max_elements
     if most is not None and case.layout.extent(*case.shape) > most:
         return f"more than the declared {most} elements"
+    return None if case.operands is None else _untaken(case.operands, declaration)
+
+
+def named_by_cases(declaration: Declaration) -> tuple[str, ...]:
+    """The operands that a drawn case may name for a declared call: targets and gradients, or what its mask hides."""
+    computed, taken = declaration.computed, operands_in(declaration.call)
+    if computed.with_named is None:
+        return ()
+    own = tuple(operand.name for operand in computed.operands if operand.name in ("target", "grad"))
+    return (*own, *(["behind"] if taken & MASKS else []))
+
+
+_IN_CALLS = {"behind": MASKS, "bias": frozenset({"bias"})}
+"""Names in calls of what a case names, where they are not the same."""
+
+
+def _untaken(operands: Operands, declaration: Declaration) -> str | None:
+    """Returns what a case names that a declaration's operation or call does not take, or None."""
+    words = set(re.findall(r"\w+", declaration.call))
+    return _untaken_operand(operands, declaration.computed, words) or _untaken_parameter(operands, declaration, words)
+
+
+def _untaken_operand(operands: Operands, computed: Operation, words: set[str]) -> str | None:
+    arguments = {} if computed.arguments is None else computed.arguments.words
+    judged = {name for names in arguments.values() for name in names}
+    always = {operand.name for operand in computed.operands}
+    for name in operands.names:
+        in_calls = _IN_CALLS.get(name, frozenset({name}))
+        if not in_calls & judged or computed.with_named is None:
+            return f"the case names {name!r}, which {computed.name} does not take"
+        if name not in always and not in_calls & words:
+            return f"the case names {name!r}, and the call takes none of {', '.join(sorted(in_calls))}"
+    return None
+
+
+def _untaken_parameter(operands: Operands, declaration: Declaration, words: set[str]) -> str | None:
+    for name, value in operands.parameters.items():
+        in_calls = {name, *(["temperature"] if name == "scale" else [])}
+        if value != declaration.computed.parameters.get(name) and not words & in_calls:
+            return f"the case is of {name}={value:g}, and neither the declaration nor the call says so"
+    try:
+        given = operation(declaration.operation, {**declaration.parameters, **operands.parameters})
+    except UsageError as error:
+        return str(error)
+    if "bias" in operands.names and given.parameters.get("scale", 1.0) != 1.0:
+        return "a mask that is added with values is not judged beside a scale"
     return None

@@ -112,7 +112,8 @@ class Record:
         """Results by variant and dtype."""
         self.searches = {(e.search.generated.variant, e.search.generated.dtype): e.search for e in kept if e.search}
         """Searches by variant and dtype."""
-        self.speeds = {each.speeds.dtype: each.speeds for each in kept if each.speeds}
+        speeds = [each.speeds for each in kept if each.speeds]
+        self.speeds = {(each.dtype, tuple(sample.name for sample in each.variants)): each for each in speeds}
         """Samples by dtype."""
         self.blames = {each.blame[:2]: each.blame[2] for each in kept if each.blame}
         """Blames by the variant and dtype that crashed."""

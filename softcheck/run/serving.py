@@ -155,7 +155,7 @@ class Server:
         for name in request.variants:
             variant = self._variant(name)
             self._settle()
-            answers.of(variant, request.first_rows)
+            answers.of(variant.on(case, len(answers.bits(request.first_rows))), request.first_rows)
             yield Started(name)
             begun = time.perf_counter()
             launched = launches.counted()
@@ -172,6 +172,7 @@ class Server:
 
     def _run_rows(self, variant: LoadedVariant, answers: "_Answers", rows: int | None) -> tuple[Measurement, bool]:
         """Runs a variant on the first rows of a case and judges its output."""
+        variant = variant.on(answers.case, len(answers.bits(rows)))
         bits, exact = answers.of(variant, rows)
         try:
             return self._measuring.of_case(variant, answers.case, bits, exact)
@@ -189,8 +190,14 @@ class Server:
         if len(bits) > _TRACED_ROWS:
             # Programs of the rows before take a millisecond each.
             bits, layout, of_rows = bits[list(rows)], PACKED, tuple(range(len(rows)))
+        variant = self._variant(request.variant)
+        if case.operands is not None:
+            shown = np.arange(len(bits)) if of_rows == rows else np.array(rows)
+            if (part := case.part(shown, np.arange(bits.shape[1]))) is None:
+                return Traced(reason=f"the target of a row lies beyond its first {bits.shape[1]} columns; trace more")
+            variant = variant.on(part)
         try:
-            traced, notes = record(self._variant(request.variant), bits, case.format, layout, of_rows, request.focus)
+            traced, notes = record(variant, bits, case.format, layout, of_rows, request.focus)
         except (NothingRunError, UninterpretableError) as error:
             return Traced(reason=str(error), has_kernel=not isinstance(error, WithoutKernelError))
         if of_rows != rows:
@@ -236,7 +243,7 @@ class _Answers:
     def of(self, variant: LoadedVariant, rows: int | None) -> tuple[Bits, Reference]:
         """The bits of so many rows, and what the variant declares to compute of them."""
         declared, fmt, bits = variant.declaration, self.case.format, self.bits(rows)
-        asked = (declared.operation, *sorted(declared.parameters.items()), declared.fully_masked, rows)
+        asked = (declared.operation, *sorted(variant.operation.parameters.items()), declared.fully_masked, rows)
         if asked not in self._found:
             self._found[asked] = reference(decode(bits, fmt), fmt, declared.fully_masked, variant.operation)
         return bits, self._found[asked]

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from oracles.formats import Bits, encode
-from softcheck.cases.case import Case, Layout, format_rows
-from softcheck.cases.check import check_layout
+from softcheck.cases.case import PACKED, Case
+from softcheck.cases.check import check_contents
 from softcheck.errors import UsageError
 
 Fails = Callable[[Case], bool]
@@ -22,21 +22,30 @@ class _Shrinker:
         self.fails = fails
         self.left = 0
 
-    def offer(self, bits: Bits, layout: Layout | None = None) -> bool:
-        """Accepts a simpler input if it still fails."""
-        if self.left == 0:
+    def offer(self, candidate: Case | None) -> bool:
+        """Accepts a simpler input if it still fails; None is none."""
+        if self.left == 0 or candidate is None:
             return False
         self.left -= 1
-        candidate = with_bits(self.case, bits, self.case.layout if layout is None else layout)
         try:
-            check_layout(bits, candidate)
+            check_contents(candidate)
         except UsageError:
-            # Elements that share memory must stay equal.
+            # Elements that share memory must stay equal, and a bias must be added without rounding.
             return False
         if not self.fails(candidate):
             return False
         self.case = candidate
         return True
+
+    def offer_part(self, kept: NDArray[np.int64], axis: int) -> bool:
+        """Offers these rows, or these columns for axis 1."""
+        every = [np.arange(size) for size in self.case.shape]
+        every[axis] = kept
+        return self.offer(self.case.part(*every))
+
+    def offer_bits(self, bits: Bits) -> bool:
+        """Offers other values in the same places."""
+        return self.offer(self.case.with_contents(bits, self.case.layout, self.case.operands))
 
 
 def shrink(case: Case, fails: Fails, *, row: int | None = None) -> Case:
@@ -44,38 +53,21 @@ def shrink(case: Case, fails: Fails, *, row: int | None = None) -> Case:
 
     ``row`` is the row that is known to fail. ``fails`` must be true of ``case``. The result holds its bits.
     """
-    search = _Shrinker(with_bits(case, case.bits(), case.layout), fails)
+    search = _Shrinker(case.with_contents(case.bits(), case.layout, case.operands), fails)
     for stage in (_pack, lambda s: _drop_rows(s, row), _drop_columns, _simplify_values):
         search.left = _BUDGET
         stage(search)
     return search.case
 
 
-def with_bits(case: Case, bits: Bits, layout: Layout) -> Case:
-    """A case of the same id and origin that holds these bits. A strided layout keeps its gaps, not its strides."""
-    rows, columns = bits.shape
-    fitted = _fit(layout, case.shape[1], columns)
-    changed = msgspec.structs.replace(
-        case, shape=(rows, columns), rows=format_rows(bits, case.format), recipe=None, layout=fitted
-    )
-    return changed.with_digest()
-
-
-def _fit(layout: Layout, was: int, now: int) -> Layout:
-    """The layout for another column count, with the same gap after each row."""
-    if layout.row_stride is None or layout.row_stride == 0 or layout.column_stride != 1 or was == now:
-        return layout
-    return msgspec.structs.replace(layout, row_stride=max(1, layout.row_stride - was + now))
-
-
 def _pack(search: _Shrinker) -> None:
-    search.offer(search.case.bits(), Layout())
+    search.offer(search.case.with_contents(search.case.bits(), PACKED, search.case.operands))
 
 
 def _drop_rows(search: _Shrinker, row: int | None) -> None:
-    bits = search.case.bits()
-    candidates = [row] if row is not None and row < len(bits) else []
-    if len(bits) > 1 and any(search.offer(bits[r : r + 1]) for r in (*candidates, 0, len(bits) - 1)):
+    rows = search.case.shape[0]
+    candidates = [row] if row is not None and row < rows else []
+    if rows > 1 and any(search.offer_part(np.array([r]), 0) for r in (*candidates, 0, rows - 1)):
         return
     _drop_chunks(search, axis=0)
 
@@ -86,8 +78,8 @@ def _drop_columns(search: _Shrinker) -> None:
         passing, failing = 0, search.case.shape[1]
         while failing - passing > 1:
             middle = (passing + failing) // 2
-            bits = search.case.bits()
-            if search.offer(bits[:, :middle] if beginning else bits[:, -middle:]):
+            columns = np.arange(search.case.shape[1])
+            if search.offer_part(columns[:middle] if beginning else columns[-middle:], 1):
                 failing = middle
             else:
                 passing = middle
@@ -100,8 +92,7 @@ def _drop_chunks(search: _Shrinker, axis: int) -> None:
     while size >= 1:
         end = search.case.shape[axis]
         while end - size >= 0 and search.case.shape[axis] > size:
-            shorter = np.delete(search.case.bits(), np.s_[end - size : end], axis=axis)
-            search.offer(shorter)
+            search.offer_part(np.delete(np.arange(search.case.shape[axis]), np.s_[end - size : end]), axis)
             end -= size
             if search.left == 0:
                 return
@@ -109,18 +100,23 @@ def _drop_chunks(search: _Shrinker, axis: int) -> None:
 
 
 def _simplify_values(search: _Shrinker) -> None:
-    """Tries zero for every value at once, for each distinct value, then for each element of a short row."""
+    """Tries zero for each operand, for every value at once, for each distinct value, then for each element of a short row."""
     fmt = search.case.format
     zero = encode(np.array([0.0]), fmt)[0]
     bits = search.case.bits()
-    if search.offer(np.zeros_like(bits)):
+    while (operands := search.case.operands) is not None:
+        changed = [operands.with_bits({name: np.zeros_like(bits)}, fmt) for name in operands.matrices]
+        simpler = (search.case.with_contents(bits, search.case.layout, each) for each in changed if each != operands)
+        if not any(map(search.offer, simpler)):
+            break
+    if search.offer_bits(np.zeros_like(bits)):
         return
     for value in np.unique(bits)[:64]:
         current = search.case.bits()
         if value != zero and (current == value).any():
-            search.offer(np.where(current == value, zero, current).astype(bits.dtype))
+            search.offer_bits(np.where(current == value, zero, current).astype(bits.dtype))
     for index in range(min(search.case.bits().size, 64)):
         current = search.case.bits().copy()
         if current.flat[index] != zero:
             current.flat[index] = zero
-            search.offer(current)
+            search.offer_bits(current)

@@ -1,5 +1,6 @@
 """Timing of variants on the worker's GPU, on the parent's request, under watch."""
 
+import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -7,6 +8,7 @@ import msgspec
 import torch
 
 from oracles.formats import FORMATS
+from softcheck.calling.call import TORCH_DTYPES
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
 from softcheck.run.protocol import Reply, Started, Time, Timed
@@ -15,6 +17,7 @@ from softcheck.speed.engine import DeviceLostError, Engine, TimingPlan
 from softcheck.speed.guards import Watch
 from softcheck.speed.samples import Alarm
 from softcheck.speed.vetting import Function
+from softcheck.variants.adapt import Adapted, operands_of
 
 
 def measure(
@@ -39,7 +42,13 @@ def measure(
         peak_bytes_per_second=clock.peak_bytes_per_second(),
         operation=operation,
     )
-    steps = Engine(plan, device, clock, watch.look).measure(functions)
+    for name, function in functions.items():
+        if isinstance(function, Adapted) and not function.is_known:
+            yield Started(name)
+            with contextlib.suppress(Exception):
+                function(torch.zeros(2, 8, dtype=TORCH_DTYPES[request.dtype], device=device))
+    names = operands_of(next(iter(functions.values()), None))
+    steps = Engine(plan, device, clock, watch.look, names).measure(functions)
     while True:
         try:
             yield Started(next(steps))

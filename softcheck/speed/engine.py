@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from oracles.formats import Format
+from softcheck.calling import operands
 from softcheck.calling.call import describe
+from softcheck.operations.masks import masked
 from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.speed import statistics
@@ -22,7 +24,7 @@ from softcheck.speed.clock import RESOLUTION, Captured, CudaClock, estimate
 from softcheck.speed.inputs import Rotation
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.vetting import Function, Vetted, Vetting
-from softcheck.variants.adapt import takes_operands
+from softcheck.variants.adapt import Adapted, operands_of
 
 COPY = "\0copy"
 TORCH = "\0torch"
@@ -103,19 +105,26 @@ class TimingPlan:
     """The operation that all contenders compute."""
 
 
-_UNTIMED = "its call takes operands that are made of each input anew, which would be timed with it"
+_ALONE = "no variant is timed beside it"
 
 
 class Engine:
     """Measures one shape on one device."""
 
     def __init__(
-        self, plan: TimingPlan, device: torch.device, clock: CudaClock, look: Callable[[], None] = lambda: None
+        self,
+        plan: TimingPlan,
+        device: torch.device,
+        clock: CudaClock,
+        look: Callable[[], None] = lambda: None,
+        names: frozenset[str] = frozenset(),
     ) -> None:
+        """Prepares to measure functions whose calls take the operands of these names beside the matrix."""
         self._plan = plan
         self._clock = clock
         self._look = look
-        self._rotation = Rotation(plan.rows, plan.columns, plan.fmt, plan.seed, device)
+        self._names = names
+        self._rotation = Rotation(plan.rows, plan.columns, plan.fmt, plan.seed, device, plan.operation, names)
         self._inputs = [self._rotation.new_input()]
         self._random = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
 
@@ -131,17 +140,19 @@ class Engine:
         contenders, refused = [], {}
         for name, function in functions.items():
             yield name
-            vetted = _UNTIMED if takes_operands(function) else vetting.vet(function)
-            if isinstance(vetted, str):
-                self._refuse_if_lost(name, vetted)
-                refused[name] = vetted
+            called = self._called(function)
+            vetted = called if isinstance(called, str) else vetting.vet(called)
+            if isinstance(called, str) or isinstance(vetted, str):
+                self._refuse_if_lost(name, str(vetted))
+                refused[name] = str(vetted)
             else:
-                contenders.append(_Contender(name, function, vetted))
-        yardsticks = [_Contender(COPY, torch.clone, None), _Contender(TORCH, self._plan.operation.yardstick, None)]
-        everyone = [*contenders, *yardsticks]
+                contenders.append(_Contender(name, called, vetted))
+        yardsticks = [_Contender(COPY, torch.clone, None), _Contender(TORCH, self._by_torch(), None)]
+        # Without a contender there is nothing to time beside.
+        everyone = [*contenders, *yardsticks] if contenders else []
         yield from self._prepare(everyone)
         yield ROUNDS
-        stopped = self._rounds(everyone)
+        stopped = self._rounds(everyone) if everyone else "rounds"
         for contender in contenders:
             self._conclude(contender)
         by_name = {c.name: c.sampled() for c in everyone}
@@ -149,13 +160,40 @@ class Engine:
             dtype=self._plan.fmt.name,
             rows=self._plan.rows,
             columns=self._plan.columns,
+            operands=tuple(sorted(self._names)),
             variants=tuple(by_name.get(n) or Sampled(name=n, reason=refused[n]) for n in functions),
-            copy=by_name[COPY],
-            torch=by_name[TORCH],
+            copy=by_name.get(COPY) or Sampled(name=COPY, reason=_ALONE),
+            torch=by_name.get(TORCH) or Sampled(name=TORCH, reason=_ALONE),
             cache=self._clock.cache_state(),
             stopped=stopped,
             wall_seconds=time.monotonic() - begun,
         )
+
+    def _called(self, function: Function) -> Function | str:
+        """The function on inputs whose operands are ready; the reason where its call takes others than these."""
+        names = operands_of(function)
+        if names != self._names:
+            others, ours = (", ".join(sorted(each)) or "none" for each in (names, self._names))
+            return f"its call takes other operands ({others}) than those it is timed beside ({ours})"
+        if not isinstance(function, Adapted) or not names:
+            return function
+        if self._plan.operation.matrix is not None or not self._plan.operation.dims_of(names):
+            return "its call takes operands of several rows each, which can't be changed with their rows"
+        ready = function.with_operation(self._rotation.operation)
+
+        def called(x: torch.Tensor) -> Any:
+            with operands.timed():
+                return ready(x)
+
+        return called
+
+    def _by_torch(self) -> Function:
+        """Torch's own, on the same operands."""
+        computed = self._plan.operation
+        if not self._names:
+            return computed.yardstick
+        by_torch = computed.by_torch or (lambda given: computed.yardstick(masked(given)))
+        return lambda x: by_torch({"x": x, **self._rotation.operands(x)})
 
     def _refuse_if_lost(self, variant: str, reason: str) -> None:
         if not self._clock.alive():
@@ -194,7 +232,7 @@ class Engine:
         return [function(x) for x in self._inputs]
 
     def _calls(self, seconds: float, graphs: int) -> int:
-        size = self._plan.rows * self._plan.columns * self._plan.fmt.itemsize
+        size = self._rotation.input_bytes
         # Half the memory that is free, for the inputs that all share and the outputs of each.
         room = self._clock.room() // (2 * (graphs + 1))
         return max(1, min(_MOST_CALLS, _MOST_BYTES // size, room // size, round(_SPAN / max(seconds, 1e-9))))
@@ -315,4 +353,4 @@ class Engine:
 
     def _least_seconds(self) -> float:
         peak = self._plan.peak_bytes_per_second
-        return self._plan.rows * self._plan.columns * self._plan.fmt.itemsize / peak if peak else 0.0
+        return self._rotation.input_bytes / peak if peak else 0.0

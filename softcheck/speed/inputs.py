@@ -1,12 +1,16 @@
 """Inputs that change before every timed call, so that no earlier answer fits, and the check of their answers."""
 
 import random
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
 from oracles.formats import Bits, Format
-from softcheck.calling.call import to_tensor
+from softcheck.calling.call import to_bits, to_tensor
 from softcheck.cases.recipe import Normal, Recipe
+from softcheck.operations.operation import Operation
+from softcheck.operations.softmax import SOFTMAX
 
 _MOST_ROWS = 64
 _MOST_JUDGED = 2**20
@@ -22,15 +26,39 @@ class Rotation:
 
     Row i of the input holds row (i + shift) mod n of the block, so the right answer to a call is a shifted repetition of the
     block's answer, which the judge has looked at. A variant that does nothing, keeps an answer or reads its input too early
-    returns rows of another shift.
+    returns rows of another shift. Operands beside the matrix, whose ``names`` are those of the calls, are made of the block once,
+    and change with the input: each input has its own.
     """
 
-    def __init__(self, rows: int, columns: int, fmt: Format, seed: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        rows: int,
+        columns: int,
+        fmt: Format,
+        seed: int,
+        device: torch.device,
+        operation: Operation = SOFTMAX,
+        names: frozenset[str] = frozenset(),
+    ) -> None:
         self.rows = rows
         self.columns = columns
         self.fmt = fmt
         self.bits: Bits = Recipe(Normal(seed=seed, scale=2.0)).bits(_distinct(rows, columns), columns, fmt)
         self._block = to_tensor(self.bits, fmt, device)
+        self._blocks: dict[str, torch.Tensor] = {}
+        self._shared: dict[str, torch.Tensor] = {}
+        self._operands: dict[int, dict[str, torch.Tensor]] = {}
+        self.operation = operation
+        """The operation, whose calls get the operands of an input that were made with it."""
+        if names and operation.arguments is not None:
+            chosen = operation.arguments.trial(self._block, names)
+            self.bits = to_bits(chosen, fmt)
+            self._blocks = dict(operation.arguments.make(chosen, names))
+            self._block = self._blocks.pop("x", chosen)
+            dims = operation.dims_of(names)
+            self._shared = {name: self._blocks.pop(name) for name in dims if "rows" not in dims[name]}
+            made = replace(operation.arguments, make=lambda x, _names: self.operands(x))
+            self.operation = replace(operation, arguments=made)
         self._random = random.Random(seed)  # noqa: S311 - an order, not a secret
         self._shift = 0
 
@@ -42,8 +70,23 @@ class Rotation:
     def new_input(self) -> torch.Tensor:
         """A tensor [rows, columns], filled with the block unshifted."""
         x = torch.empty(self.rows, self.columns, dtype=self._block.dtype, device=self._block.device)
+        self._operands[x.data_ptr()] = {
+            name: torch.empty(self.rows, *block.shape[1:], dtype=block.dtype, device=block.device)
+            for name, block in self._blocks.items()
+        } | {name: operand.clone() for name, operand in self._shared.items()}
         self.fill(x, 0)
         return x
+
+    def operands(self, x: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        """The operands beside an input of ``new_input``."""
+        return self._operands[x.data_ptr()]
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of one input, its operands included."""
+        blocks = (self._block, *self._blocks.values())
+        shared = sum(operand.numel() * operand.element_size() for operand in self._shared.values())
+        return shared + sum(self.rows * block[0].numel() * block.element_size() for block in blocks)
 
     def next_shift(self) -> int:
         """Draws a random shift, different from the last one if the block has more than one row."""
@@ -52,9 +95,12 @@ class Rotation:
         return self._shift
 
     def fill(self, x: torch.Tensor, shift: int) -> None:
-        """Writes the input of this shift."""
-        for part, rolled in _parts(x, self._block.roll(-shift, dims=0)):
-            part.copy_(rolled)
+        """Writes the input of this shift, and the operands beside it."""
+        pairs = ((self.operands(x)[name], block) for name, block in self._blocks.items())
+        for whole, block in ((x, self._block), *pairs):
+            rolled_block = block.roll(-shift, dims=0)
+            for part, rolled in _parts(whole.view(self.rows, -1), rolled_block.view(len(block), -1)):
+                part.copy_(rolled)
 
     def wrong_rows(self, output: torch.Tensor, answer: torch.Tensor, shift: int) -> torch.Tensor:
         """Number of rows of an output [rows, columns] that differ from the block's answer at this shift.

@@ -41,6 +41,8 @@ class ShapeSamples(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     rows: int
     columns: int
+    operands: tuple[str, ...] = ()
+    """Names of what the calls take beside the matrix."""
     variants: tuple[Sampled, ...]
     copy: Sampled
     torch: Sampled

@@ -1,5 +1,6 @@
 """Functions, classes and modules of any signature as variants: callables of one matrix. Imports torch when it is needed."""
 
+import copy
 import functools
 import inspect
 import re
@@ -12,7 +13,7 @@ import numpy as np
 from softcheck.calling import launches
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
-from softcheck.variants.copies import shares_memory
+from softcheck.operations.strides import shares_memory
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
 from softcheck.variants.forms import OPERANDS, PLAIN, Form
 from softcheck.variants.recognise import Guess, Vocabulary, guesses, guesses_for, instance_guesses, kernel_guess
@@ -87,12 +88,23 @@ class Adapted:
         """The call; an empty text for the plain one and for one that is not known yet."""
         return "" if self._form is None or self._form.text == PLAIN else self._form.text
 
+    @property
+    def is_known(self) -> bool:
+        """True if the call was given or has been found."""
+        return self._form is not None
+
     def computing(self, operation: Operation) -> "Adapted":
         """Gives calls the values that an operation takes beside the matrix, and returns itself."""
         self._operation = operation
         if self._form is not None:
             self._form = self._form.of(operation)
         return self
+
+    def with_operation(self, operation: Operation) -> "Adapted":
+        """Returns a copy whose calls get what another operation gives them; the call itself stays as it was found."""
+        found = copy.copy(self)
+        found._form = None if self._form is None else copy.copy(self._form)  # noqa: SLF001 - of the same class
+        return found.computing(operation)
 
     def called_as(self, other: object) -> None:
         """Takes over the call that another copy of the function was found to have, where it was found."""
@@ -213,10 +225,10 @@ class Adapted:
                     yield Guess(re.sub(r"\bx\b", name, guess.text), is_last_resort=True)
 
 
-def takes_operands(function: object) -> bool:
-    """True if a variant's call is known to take more than the matrix, such as a mask or targets."""
+def operands_of(function: object) -> frozenset[str]:
+    """The names of what a variant's call is known to take beside the matrix, such as a mask or targets."""
     form = function._form if isinstance(function, Adapted) else None  # noqa: SLF001 - of this module
-    return form is not None and bool(form.names & OPERANDS)
+    return frozenset() if form is None else form.names & OPERANDS
 
 
 def adapt(

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from oracles.reference import FullyMasked
+from softcheck.cases.case import Case
 from softcheck.cases.dtypes import known_dtype
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
@@ -125,6 +126,16 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """
         return operation(self.operation, self.parameters)
 
+    def computed_on(self, case: Case, first_rows: int | None = None) -> Operation:
+        """The operation with the parameters and operands that a case names, of its first rows where a number is given.
+
+        Raises UsageError as ``computed`` does.
+        """
+        if case.operands is None:
+            return self.computed
+        given = operation(self.operation, {**self.parameters, **case.operands.parameters})
+        return given.naming(case.named(first_rows))
+
     def explanation(self, violation: Violation, case_id: str, dtype: str, backend: Backend) -> str | None:
         """The reason of the declared defect that accounts for a violation, or None."""
         for defect in self.known_defects:
@@ -133,10 +144,10 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return None
 
     def column_limit(self, dtype: str) -> int | None:
-        """Largest column count promised for a dtype; None where there is no limit."""
-        if isinstance(self.max_columns, dict):
-            return self.max_columns.get(dtype)
-        return self.max_columns
+        """Largest column count promised for a dtype, or judged of the operation; None where there is no limit."""
+        promised = self.max_columns.get(dtype) if isinstance(self.max_columns, dict) else self.max_columns
+        limits = [limit for limit in (promised, self.computed.most_columns) if limit is not None]
+        return min(limits, default=None)
 
 
 def variant(**promises: Any) -> Callable[[Function], Function]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from softcheck.cases.case import Case
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Operation
 from softcheck.variants import _import
@@ -62,6 +63,23 @@ BUILTIN_OF: dict[str, dict[str, str]] = {
         }
         for backward in ("softmax_backward", "log_softmax_backward")
     },
+    "attention": {
+        **{
+            name: f"{_PACKAGE}.attention_torch:{name}"
+            for name in (
+                *("torch_sdpa_math", "torch_sdpa_flash", "torch_sdpa_efficient", "torch_sdpa_cudnn"),
+                *("torch_sdpa_causal", "torch_sdpa_masked"),
+            )
+        },
+        **{
+            name: f"{_PACKAGE}.attention:{name}"
+            for name in (
+                *("attention_online", "attention_online_causal", "attention_online_masked"),
+                "attention_split_keys",
+            )
+        },
+    },
+    "attention_logsumexp": {"torch_attention_logsumexp": f"{_PACKAGE}.attention_torch:torch_attention_logsumexp"},
 }
 """Built-in variants of each operation; torch's own is one of them."""
 
@@ -100,11 +118,21 @@ class LoadedVariant:
     name: str
     function: Callable[..., Any]
     declaration: Declaration
+    named: Operation | None = None
+    """The operation with what a case names; None where no case names anything."""
 
     @property
     def operation(self) -> Operation:
         """The operation that the declaration names."""
-        return self.declaration.computed
+        return self.declaration.computed if self.named is None else self.named
+
+    def on(self, case: Case, first_rows: int | None = None) -> "LoadedVariant":
+        """Returns the variant whose calls get what a case names, for the case's first rows where a number is given."""
+        if case.operands is None:
+            return self
+        named = self.declaration.computed_on(case, first_rows)
+        function = self.function.with_operation(named) if isinstance(self.function, Adapted) else self.function
+        return dataclasses.replace(self, function=function, named=named)
 
     @property
     def call(self) -> str:

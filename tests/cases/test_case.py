@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.formats import FORMATS
-from softcheck.cases.case import Case, Layout, digest, format_rows, parse_rows
+from softcheck.cases.bit_rows import format_rows, parse_rows
+from softcheck.cases.case import Case, Layout, digest
 from softcheck.cases.check import check_contents, check_fields
 from softcheck.errors import UsageError
 

@@ -8,7 +8,8 @@ from case_helpers import case_of
 
 from softcheck.cases import corpus as corpora
 from softcheck.cases.case import Case
-from softcheck.cases.corpus import builtin_names, builtin_root, decode_case, encode_case, load, verify
+from softcheck.cases.corpus import builtin_names, builtin_root, decode_case, default_corpora, encode_case, load, verify
+from softcheck.cases.families import OF_OPERATIONS
 from softcheck.cases.recipe import Normal, Recipe
 from softcheck.errors import UsageError
 
@@ -94,7 +95,7 @@ def test_verify_finds_a_recipe_that_does_not_reproduce(tmp_path, change):
     ).with_digest()
     written(tmp_path / "a.jsonl", msgspec.structs.replace(case, **change))
     (problem,) = verify([tmp_path])
-    assert "is recorded: its bits, shape or layout were changed" in problem.message
+    assert "is recorded: its bits, shape, layout or operands were changed" in problem.message
 
 
 def test_verify_refuses_what_does_not_fit_into_memory(tmp_path):
@@ -117,7 +118,7 @@ def test_verify_names_an_empty_file(tmp_path):
 def test_unknown_missing_empty_and_unreadable_corpora(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"no corpus 'egde'.*did you mean 'edge'"):
         load(["egde"])
-    with pytest.raises(UsageError, match="neither a built-in name nor a file or folder; built-in corpora: edge"):
+    with pytest.raises(UsageError, match=r"neither a built-in name nor a file or folder; built-in corpora: .*edge"):
         load([tmp_path / "none"])
     with pytest.raises(UsageError, match=r"holds no \*.jsonl file"):
         load([tmp_path])
@@ -142,7 +143,8 @@ def test_unknown_missing_empty_and_unreadable_corpora(tmp_path, monkeypatch):
 
 
 def test_the_corpora_that_come_along():
-    assert builtin_names() == ["edge", "regressions"]
+    assert set(builtin_names()) == {"edge", "regressions", *OF_OPERATIONS}
+    assert default_corpora(of_operations=False) == ["edge", "regressions"]
     assert len({case.digest for case in load(builtin_names())}) == len(load(builtin_names()))
     for file in builtin_root().rglob("*.jsonl"):
         for line in file.read_text(encoding="utf-8").splitlines():

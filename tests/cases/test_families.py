@@ -11,12 +11,13 @@ from oracles.formats import FORMATS, decode, encode
 from oracles.reference import RowClass, classify
 from softcheck.cases.check import check_layout
 from softcheck.cases.corpus import builtin_root, load
-from softcheck.cases.families import FAMILIES, cases_of
+from softcheck.cases.families import FAMILIES, OF_OPERATIONS, cases_of
 from softcheck.cases.families.__main__ import family_file, main
 from softcheck.cases.families.provenance import REPORTS
 from softcheck.cases.recipe import Recipe
 from softcheck.errors import UsageError
 
+PLACES = {family: corpus for corpus, families in {"edge": FAMILIES, **OF_OPERATIONS}.items() for family in families}
 EDGE = {case.id: case for case in load(["edge"])}
 REPOSITORY = Path(__file__).parents[2]
 
@@ -30,17 +31,26 @@ def values_of(case_id):
     return decode(case.bits(), case.format)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", PLACES)
 def test_the_committed_corpus_is_what_the_families_give(family):
     expected = family_file(family)
-    assert (builtin_root() / "edge" / f"{family}.jsonl").read_bytes() == expected, (
-        "run: python -m softcheck.cases.families corpora/edge"
+    assert (builtin_root() / PLACES[family] / f"{family}.jsonl").read_bytes() == expected, (
+        "run: python -m softcheck.cases.families corpora"
     )
 
 
-def test_there_is_a_file_for_every_family_and_no_other():
-    assert sorted(file.stem for file in (builtin_root() / "edge").glob("*.jsonl")) == sorted(FAMILIES)
-    assert sum(file.stat().st_size for file in (builtin_root() / "edge").iterdir()) < 2_000_000
+@pytest.mark.parametrize("corpus", ["edge", *OF_OPERATIONS])
+def test_there_is_a_file_for_every_family_and_no_other(corpus):
+    families = sorted(family for family, place in PLACES.items() if place == corpus)
+    assert sorted(file.stem for file in (builtin_root() / corpus).glob("*.jsonl")) == families
+    assert sum(file.stat().st_size for file in (builtin_root() / corpus).iterdir()) < 2_000_000
+
+
+@pytest.mark.parametrize("operation", OF_OPERATIONS)
+def test_every_operation_has_cases_of_its_own(operation):
+    cases = load([operation])
+    assert len(cases) >= 40
+    assert sum("field report" in case.provenance for case in cases) >= 20
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -58,8 +68,9 @@ def test_inputs_differ_and_say_where_they_come_from():
 def test_no_two_cases_share_random_numbers():
     """Two rows that differ by a shift are one row to softmax."""
     seeds = collections.defaultdict(set)
-    for family, (drafts, _, _) in FAMILIES.items():
-        for draft in drafts(FORMATS["float32"]):
+    for family in PLACES:
+        every = FAMILIES[family] if family in FAMILIES else OF_OPERATIONS[PLACES[family]][family]
+        for draft in every.drafts(FORMATS["float32"]):
             if isinstance(draft.content, Recipe) and (seed := getattr(draft.content.start, "seed", None)) is not None:
                 seeds[type(draft.content.start), seed].add(f"{family}/{draft.name}")
     assert len(seeds) > 100
@@ -88,7 +99,8 @@ def test_the_command_needs_one_folder(capsys):
 def test_the_command_writes_a_file_per_family(tmp_path, monkeypatch):
     monkeypatch.setattr("softcheck.cases.families.__main__.FAMILIES", {"empty": FAMILIES["empty"]})
     assert main([str(tmp_path / "new")]) == 0
-    assert (tmp_path / "new" / "empty.jsonl").read_bytes() == family_file("empty")
+    assert (tmp_path / "new" / "edge" / "empty.jsonl").read_bytes() == family_file("empty")
+    assert (tmp_path / "new" / "logsumexp" / "log-sums.jsonl").read_bytes() == family_file("log-sums")
 
 
 def test_field_reports_are_those_of_the_documentation():

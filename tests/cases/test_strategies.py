@@ -9,7 +9,18 @@ from hypothesis.errors import InvalidArgument
 from oracles.formats import FORMATS, decode
 from softcheck.cases.check import check_contents
 from softcheck.cases.corpus import decode_case, encode_case
-from softcheck.strategies import bit_patterns, cases, matrices, rows
+from softcheck.strategies import (
+    bit_patterns,
+    cases,
+    gradients,
+    masks,
+    matrices,
+    rows,
+    targets,
+    with_gradients,
+    with_masks,
+    with_targets,
+)
 
 FEW = settings(deadline=None, max_examples=40)
 SEARCH = settings(deadline=None, max_examples=3000, database=None, derandomize=True)
@@ -114,3 +125,67 @@ def test_special_values_are_drawn_where_allowed():
 def test_wrong_arguments_are_shown(make, said):
     with pytest.raises(InvalidArgument, match=said):
         make()
+
+
+@given(data=st.data())
+@FEW
+def test_targets_are_columns_or_ignored(data):
+    columns = data.draw(st.integers(1, 300))
+    found = data.draw(targets(5, columns, ignore_index=-100))
+    assert (found.dtype, found.shape) == (np.int64, (5,))
+    assert (((found >= 0) & (found < columns)) | (found == -100)).all()
+    assert (data.draw(targets(5, columns)) >= 0).all()
+
+
+@pytest.mark.parametrize("wanted", [0, 63, 64, 199])
+def test_targets_reach_seams_and_ends_and_shrink_to_the_first_column(wanted):
+    found = find(targets(3, 200), lambda each: wanted in each, settings=SEARCH)
+    assert sorted(found) == [0, 0, wanted]
+    assert -100 in find(targets(3, 200, ignore_index=-100), lambda each: (each < 0).any(), settings=SEARCH)
+
+
+def test_masks_hide_all_nothing_and_one_row():
+    assert not find(masks(4, 9), lambda _: True, settings=SEARCH).any()
+    assert find(masks(4, 9), lambda each: each.all(), settings=SEARCH).shape == (4, 9)
+    assert find(masks(4, 9), lambda each: each[1].all() and not each[0].any(), settings=SEARCH).dtype == np.bool_
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_gradients_are_finite_and_of_every_kind(dtype):
+    fmt = FORMATS[dtype]
+    ones = find(gradients(dtype, 2, 5), lambda each: (decode(each, fmt) == 1).all(), settings=SEARCH)
+    assert ones.dtype == fmt.storage
+    varied = find(gradients(dtype, 2, 5), lambda each: len(np.unique(each)) == 10, settings=SEARCH)
+    assert np.isfinite(decode(varied, fmt)).all()
+    assert find(gradients(dtype, 2, 5), lambda each: (each[0] != each[1]).any(), settings=SEARCH).shape == (2, 5)
+
+
+@given(data=st.data())
+@FEW
+def test_what_stands_beside_a_matrix_has_its_shape(data):
+    few = matrices("float16", max_columns=70)
+    bits, target = data.draw(with_targets(few))
+    assert target.shape == bits.shape[:1]
+    bits, mask = data.draw(with_masks(few))
+    assert mask.shape == bits.shape
+    bits, grad = data.draw(with_gradients(few, "float16"))
+    assert (grad.shape, grad.dtype) == (bits.shape, bits.dtype)
+
+
+@given(data=st.data())
+@FEW
+def test_cases_may_name_operands(data):
+    names = data.draw(st.sets(st.sampled_from(["target", "grad", "behind"]), min_size=1))
+    case = data.draw(cases("float32", max_columns=600, operand_names=names, ignore_index=-100))
+    check_contents(case)
+    assert set(case.operands.names) == names
+    assert decode_case(encode_case(case)) == case
+
+
+def test_unknown_operands_are_refused():
+    with pytest.raises(InvalidArgument, match="'targets'; expected names among target, grad, behind"):
+        cases("float16", operand_names=["targets"])
+    with pytest.raises(InvalidArgument, match="columns=0; expected at least 1"):
+        targets(2, 0)
+    with pytest.raises(InvalidArgument, match="dtype='fp16'"):
+        gradients("fp16", 2, 2)

@@ -155,7 +155,7 @@ def test_gradients_are_judged_by_their_own_formula(fmt, spread):
 
 
 def test_the_unit_of_errors_is_told_below_every_table():
-    told = "ULP: of max(|r|, 1)"
+    told = "log_softmax in ULPs of max(|r|, 1)"
     exhausted = ["exhaust", "torch_log_softmax", "--dtype", "float16", "--columns", "2", "--sample-first", "256"]
     reported = ["report", "torch_log_softmax", "--dtype", "float32", "--family", "ties"]
     for arguments in (exhausted, reported):

@@ -138,7 +138,7 @@ def test_every_combination_of_options():
         right = judged(values, in_float32(values, given), given)
         assert right.violations == (), given
         tightest = min(tightest, right.max_bound_share.value)
-        for name in given:
+        for name in list(given)[turn % max(1, len(given)) :][:2]:
             fewer = {other: value for other, value in given.items() if other != name}
             if name == "reduction":
                 fewer["reduction"] = "sum" if given[name] == "mean" else "mean"
@@ -258,6 +258,11 @@ def test_a_mean_that_is_not_declared_is_no_answer_for_each_row():
     x = torch.randn(4, COLUMNS)
     called = call(variant.function, place(to_bits(x, FLOAT32), FLOAT32, PACKED, x.device), variant.operation)
     assert [str(violation.kind) for violation in called.violations] == ["wrong_shape"]
+
+
+def test_weights_that_are_not_declared_say_what_to_declare():
+    with pytest.raises(UsageError, match="--declare weight=1"):
+        load(f"{KERNELS}:weighted(x, target, weight)@operation=cross_entropy")
 
 
 def test_a_loss_of_16_bits_is_rounded_once_more():

@@ -88,4 +88,4 @@ def test_unknown_operation_is_named():
 
 
 def test_each_operand_and_output_moves_once():
-    assert operation("softmax").elements_moved({"rows": 3, "columns": 5}) == 30
+    assert operation("softmax").bytes_moved({"rows": 3, "columns": 5}, 4) == 120

@@ -8,7 +8,7 @@ import torch
 from probe_helpers import conclusion, kinds
 
 from oracles.formats import FORMATS
-from softcheck.cases.case import parse_rows
+from softcheck.cases.bit_rows import parse_rows
 from softcheck.probes import registry, sampling, volume
 from softcheck.probes.base import Setting, Subject
 from softcheck.variants.declaration import declaration_of, variant

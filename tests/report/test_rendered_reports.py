@@ -1,5 +1,6 @@
 """The readable formats against saved texts, and what must hold of them whatever the report."""
 
+import html
 import os
 import re
 from pathlib import Path
@@ -320,3 +321,27 @@ def test_a_legend_explains_what_is_shown_in_five_words_each(output_format):
     clean = msgspec.structs.replace(INTERPRETED, variants=(PASSING,))
     assert {"known", "="}.isdisjoint(dict(content.legend(clean)))
     assert content.legend(msgspec.structs.replace(INTERPRETED, variants=())) == []
+
+
+UNITS = msgspec.structs.replace(
+    INTERPRETED,
+    variants=(
+        msgspec.structs.replace(PASSING, operation="softmax_backward", max_sum_deviation=None),
+        msgspec.structs.replace(PASSING, operation="cross_entropy", max_sum_deviation=None),
+    ),
+)
+
+
+@pytest.mark.parametrize("name", ["table", "summary", "markdown", "html"])
+def test_ulps_that_are_not_the_results_have_a_star_and_a_line_that_explains_it(name):
+    text = formats.render(UNITS, name).replace("\\", "")
+    assert "softmax_backward in ULPs of y (|g| + sum |y g|); cross_entropy in ULPs of max(" in html.unescape(text)
+    assert "ULP*" in text
+    assert "ULP*" not in formats.render(INTERPRETED, name).replace("\\", "")
+
+
+def test_where_units_differ_the_share_of_the_bound_leads_and_sums_are_no_columns():
+    titles = [column.title for column in content.columns(UNITS)]
+    assert titles[2:6] == ["error/ bound", "max ULP*", "mean ULP*", "p99.9 ULP*"]
+    assert not any("sum" in title or "Σ" in title for title in titles)
+    assert "sum viol." in [column.title for column in content.columns(INTERPRETED)]

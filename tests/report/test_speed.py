@@ -9,8 +9,9 @@ from sample_speed import SWEEP, around, samples, speed_report
 
 from softcheck.errors import UsageError
 from softcheck.report.json_format import load, load_any, render
-from softcheck.report.speed_build import shape_speed
-from softcheck.report.speed_text import render_csv, render_markdown, render_table
+from softcheck.report.speed_build import gb_per_s, shape_speed
+from softcheck.report.speed_text import render_csv, render_markdown, render_table, shape_title
+from softcheck.variants.declaration import Declaration
 
 
 def figures(report, shape=0):
@@ -105,3 +106,26 @@ def test_csv_has_a_line_per_shape_and_variant():
     assert float(fused["times_faster"]) == pytest.approx(1.6, rel=0.01)
     wrong = next(line for line in lines if line["variant"].startswith("wrong"))
     assert wrong["seconds"] == wrong["gb_per_s"] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "moved"),
+    [
+        ("softmax", (), 2 * 10 * 8 * 2),
+        ("softmax", ("mask",), 2 * 10 * 8 * 2 + 10 * 8),
+        ("softmax", ("bias",), 3 * 10 * 8 * 2),
+        ("cross_entropy", ("target",), 10 * 8 * 2 + 10 * 8 + 10 * 2),
+        ("softmax_backward", ("grad", "y"), 3 * 10 * 8 * 2),
+        ("logsumexp", (), 10 * 8 * 2 + 10 * 2),
+    ],
+)
+def test_bytes_of_every_operand_count_once(name, operands, moved):
+    assert gb_per_s("float16", 10, 8, 1e-9, name, operands) == pytest.approx(moved)
+
+
+def test_the_title_names_operation_and_operands():
+    with_targets = msgspec.structs.replace(samples(), operands=("target",))
+    shape = shape_speed(with_targets, {"torch": Declaration(operation="cross_entropy")})
+    assert shape_title(shape).startswith(
+        "float16 4096\N{MULTIPLICATION SIGN}1024 cross_entropy with target: device copy"
+    )

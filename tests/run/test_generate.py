@@ -1,11 +1,16 @@
 """The search with generated cases: what it counts, passes on and shrinks, with a session that only pretends to run."""
 
+import shlex
+
 import numpy as np
 import pytest
 
 from oracles.formats import decode
+from softcheck.cases.check import check_contents
+from softcheck.cases.corpus import decode_case
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import unmeasured
+from softcheck.report.reproduce import reproduce_command
 from softcheck.run.generate import generate
 from softcheck.run.session import CaseMeasurement
 from softcheck.variants.declaration import Declaration
@@ -98,3 +103,19 @@ def test_a_failure_that_does_not_come_back_is_still_reported():
     _, found, _ = search(wrong)
     assert found.failure is not None
     assert found.failure.case == seen[4]
+
+
+def test_cases_name_what_the_call_takes_and_their_failure_is_saved_by_its_line():
+    loss = {"operation": "cross_entropy", "call": "f(x, target)", "parameters": {"ignore_index": -100.0}}
+    session, found, _ = search(lambda case: 70 in case.operands.target, examples=1000, **loss)
+    assert any(-100 in case.operands.target for case in session.cases)
+    case = found.failure.case
+    assert case.operands.target == (70,)
+    assert case.shape == (1, 71)
+    check_contents(case)
+    words = shlex.split(reproduce_command("mine", case, "interpreter"))
+    assert decode_case(words[words.index("--line") + 1].encode()) == case
+    masked, *_ = search(lambda _: False, call="f(x, keep)")
+    assert {case.operands.names for case in masked.cases} == {("behind",)}
+    plain, *_ = search(lambda _: False)
+    assert {case.operands for case in plain.cases} == {None}

@@ -1,11 +1,14 @@
 """Plans cover every declared case and name what they leave out."""
 
+import msgspec
 import numpy as np
+import pytest
 
 from softcheck.cases.case import PACKED, Layout
+from softcheck.cases.families import cases_of
 from softcheck.cases.importing import case_from_bits
 from softcheck.run.patience import MOST_DEATHS
-from softcheck.run.plan import plan, scouts
+from softcheck.run.plan import left_out, plan, scouts, timed_together
 from softcheck.variants.declaration import Declaration
 
 
@@ -62,3 +65,56 @@ def test_scouts_are_only_what_a_declaration_covers_in_each_dtype():
     limits = Declaration(max_columns={"float16": 32}, layouts=("contiguous",))
     assert [c.id for c in scouts(CASES, limits, ["float16", "float32"])] == [CASES[0].id]
     assert scouts(CASES, Declaration(dtypes=("float32",)), ["float16", "float32"]) == []
+
+
+MASKED = cases_of("hidden", "float16")[0]
+SCALED = cases_of("scales", "float16")[0]
+IGNORING = cases_of("ignored-rows", "float16")[0]
+LOSS = {"operation": "cross_entropy", "call": "f(x, target)"}
+
+
+@pytest.mark.parametrize(
+    ("found", "declaration", "why"),
+    [
+        (MASKED, Declaration(call="f(x, mask)"), None),
+        (MASKED, Declaration(call="f(x, attn_mask=bias)"), None),
+        (MASKED, Declaration(), "the case names 'behind', and the call takes none of bias, keep, mask"),
+        (
+            MASKED,
+            Declaration(operation="log_softmax", call="f(x, mask)"),
+            "hidden of 129 columns is not for log_softmax",
+        ),
+        (SCALED, Declaration(call="f(x, scale)"), None),
+        (SCALED, Declaration(call="f(x, t=temperature)"), None),
+        (SCALED, Declaration(parameters={"scale": 1000.0}), None),
+        (SCALED, Declaration(), "the case is of scale=1000, and neither the declaration nor the call says so"),
+        (IGNORING, Declaration(**LOSS, parameters={"ignore_index": -100}), None),
+        (
+            IGNORING,
+            Declaration(**LOSS),
+            "the case is of ignore_index=-100, and neither the declaration nor the call says so",
+        ),
+    ],
+)
+def test_a_case_that_names_operands_is_for_calls_that_take_them(found, declaration, why):
+    assert left_out(found, declaration) == why
+
+
+def test_no_note_tells_of_cases_of_another_operation():
+    planned = plan([MASKED, SCALED, IGNORING], {"a": Declaration()}, ["float16"])
+    assert planned.notes == ()
+    assert not any(takers for _, takers in planned.tasks)
+    named = plan([msgspec.structs.replace(MASKED, id="saved/mine/float16")], {"a": Declaration()}, ["float16"])
+    assert named.notes == (f"a, float16: 1 cases not run: {left_out(MASKED, Declaration())}",)
+
+
+def test_variants_are_timed_beside_those_of_the_same_operands():
+    declarations = {
+        "a": Declaration(call="f(x, mask)"),
+        "b": Declaration(),
+        "c": Declaration(call="f(mask, x)"),
+        "d": Declaration(call="f(x, bias)"),
+        "e": Declaration(**LOSS),
+        "f": Declaration(parameters={"scale": 0.5}),
+    }
+    assert timed_together(list("abcdef"), declarations) == [("a", "c"), ("b",), ("d",), ("e",), ("f",)]

@@ -5,6 +5,8 @@ import numpy as np
 from oracles.formats import FLOAT16, decode
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.importing import case_from_bits
+from softcheck.cases.operands import Operands
+from softcheck.cases.recipe import Constant, Normal, Recipe
 from softcheck.run.shrink import shrink
 
 
@@ -52,4 +54,22 @@ def test_nothing_simpler_fails_gives_the_case_itself():
 
 def test_digest_is_that_of_the_shrunk_bits():
     smallest = shrink(case_of(np.ones((4, 8))), lambda case: case.shape[1] >= 3)
+    assert smallest.digest == smallest.with_digest().digest
+
+
+def test_what_a_case_names_goes_with_its_rows_and_columns():
+    values = np.random.default_rng(0).normal(size=(5, 40))
+    operands = Operands(target=(3, 9, 38, 0, 1), grad=Recipe(Normal(3)), bias=Recipe(Constant(0.0)))
+    case = case_from_bits(
+        np.asarray(values, dtype=np.float16).view(np.uint16), "float16", provenance="test", operands=operands
+    )
+    wanted = case.operands.grad[2].split()[38]
+
+    def fails(each):
+        return any(each.operands.grad[row].split()[target] == wanted for row, target in enumerate(each.operands.target))
+
+    smallest = shrink(case, fails)
+    assert smallest.shape == (1, 1)
+    assert smallest.operands.target == (0,)
+    assert smallest.operands.grad == (wanted,)
     assert smallest.digest == smallest.with_digest().digest

@@ -8,10 +8,15 @@ import torch
 from host_clock import HostClock
 
 from oracles.formats import FORMATS
+from softcheck.operations import targets
+from softcheck.operations.registry import operation
 from softcheck.speed.engine import DeviceLostError, Engine, TimingPlan
 from softcheck.speed.inputs import Rotation
 from softcheck.speed.statistics import LEAST_ROUNDS
+from softcheck.variants.adapt import operands_of
+from softcheck.variants.registry import load
 
+KERNELS = Path(__file__).parents[1] / "kernels"
 CPU = torch.device("cpu")
 
 
@@ -162,3 +167,95 @@ def test_shifted_input_is_the_repeated_block_shifted(rows):
     assert int(rotation.wrong_rows(wrong, answer, shift)) == 1
     if rotation.distinct > 1:
         assert int(rotation.wrong_rows(torch.softmax(x, dim=-1), answer, shift + 1)) == rows
+
+
+def measured_with(specs, *, dtype="float32", clock=None, rows=70, columns=40):
+    """Samples of variants whose calls take operands, all the same."""
+    variants = {name: load(spec) for name, spec in specs.items()}
+    for variant in variants.values():
+        variant.function(torch.zeros(2, 8))
+    functions = {name: variant.function for name, variant in variants.items()}
+    operation = next(iter(variants.values())).operation
+    plan = TimingPlan(rows=rows, columns=columns, fmt=FORMATS[dtype], seed=3, seconds=0.02, operation=operation)
+    names = operands_of(next(iter(functions.values())))
+    steps = Engine(plan, CPU, clock or HostClock(), names=names).measure(functions)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return ended.value
+
+
+OPERATIONS_WITH_OPERANDS = [
+    (f"{KERNELS / 'row_answers.py'}:cross_entropy@operation=cross_entropy", ("target",)),
+    (f"{KERNELS / 'row_answers.py'}:ignoring@operation=cross_entropy,ignore_index=-100", ("target",)),
+    (f"{KERNELS / 'losses.py'}:weighted@operation=cross_entropy,weight=1", ("target", "weight")),
+    (f"{KERNELS / 'backwards.py'}:in_another_order@operation=softmax_backward", ("grad", "y")),
+    (f"{KERNELS / 'backwards.py'}:log_softmax_backward@operation=log_softmax_backward", ("grad", "y")),
+    (f"{KERNELS / 'masked.py'}:takes_what_is_hidden", ("mask",)),
+    (f"{KERNELS / 'masked.py'}:takes_what_is_kept", ("keep",)),
+    (f"{KERNELS / 'masked.py'}:takes_a_bias", ("bias",)),
+]
+
+
+@pytest.mark.parametrize("captures", [False, True])
+@pytest.mark.parametrize(("spec", "operands"), OPERATIONS_WITH_OPERANDS)
+def test_calls_with_operands_are_timed_beside_torch_with_the_same(spec, operands, captures):
+    clock = HostClock(captures=captures, seconds=2e-6 if captures else None)
+    samples = measured_with({"right": spec}, clock=clock)
+    found = by_name(samples)["right"]
+    assert found.reason is None
+    assert samples.operands == operands
+    assert found.max_ulp is not None
+    assert len(found.seconds) == len(samples.torch.seconds) == samples.rounds
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [
+        ("row_answers.py:target_of_the_next_row", "cross_entropy"),
+        ("backwards.py:sum_of_the_first_row", "softmax_backward"),
+        ("masked.py:multiplies_by_the_mask", "softmax"),
+    ],
+)
+def test_wrong_answers_to_operands_are_refused_where_rows_show_it(name, operation):
+    found = by_name(measured_with({"wrong": f"{KERNELS}/{name}@operation={operation}"}))["wrong"]
+    assert found.seconds == ()
+    assert "wrong" in found.reason
+
+
+def test_a_kernel_that_keeps_its_targets_is_refused(tmp_path):
+    kept = "import torch\nkept = {}\n\n\ndef loss(x, target):\n    target = kept.setdefault(len(x), target.clone())\n"
+    kept += "    return torch.nn.functional.cross_entropy(x, target, reduction='none')\n"
+    (tmp_path / "keeps.py").write_text(kept)
+    found = by_name(measured_with({"keeps": f"{tmp_path / 'keeps.py'}:loss@operation=cross_entropy"}))["keeps"]
+    assert found.seconds == ()
+    assert "wrong" in found.reason
+
+
+def test_operands_are_not_copied_or_made_in_the_timed_call(monkeypatch):
+    calls = []
+    made = targets.of_tensor
+    monkeypatch.setattr("softcheck.operations.targets.of_tensor", lambda *given: calls.append(1) or made(*given))
+    clock = HostClock()
+    samples = measured_with({"right": OPERATIONS_WITH_OPERANDS[0][0]}, clock=clock)
+    assert samples.rounds >= LEAST_ROUNDS
+    assert len(calls) < LEAST_ROUNDS
+
+
+def test_functions_of_other_operands_are_not_timed_side_by_side():
+    specs = {"mask": OPERATIONS_WITH_OPERANDS[-3][0], "bias": OPERATIONS_WITH_OPERANDS[-1][0]}
+    found = by_name(measured_with(specs))
+    assert found["mask"].reason is None
+    assert found["bias"].reason == "its call takes other operands (bias) than those it is timed beside (mask)"
+
+
+def test_operands_shift_with_their_rows():
+    cross_entropy = operation("cross_entropy")
+    rotation = Rotation(100, 12, FORMATS["float32"], 1, CPU, cross_entropy, frozenset({"target"}))
+    x = rotation.new_input()
+    assert rotation.input_bytes == 100 * 12 * 4 + 100 * 8
+    rotation.fill(x, rotation.next_shift())
+    assert torch.equal(rotation.operands(x)["target"], targets.of_tensor(x, None))
+    other = rotation.new_input()
+    assert rotation.operands(other)["target"].data_ptr() != rotation.operands(x)["target"].data_ptr()

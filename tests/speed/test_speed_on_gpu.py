@@ -8,6 +8,7 @@ from softcheck.report.speed_build import shape_speed
 from softcheck.run.session import Session
 from softcheck.speed.samples import ShapeSamples
 from softcheck.speed.statistics import ratio_interval
+from softcheck.variants.registry import BUILTIN_OF
 
 pytestmark = pytest.mark.gpu
 KERNELS = Path(__file__).parents[1] / "kernels"
@@ -73,3 +74,34 @@ def test_variant_that_ruins_the_device_leaves_the_others_their_figures(session):
     _, found = timed(session, [bad, "torch"], (256, 512))
     assert found[bad].reason
     assert found["torch"].reason is None
+
+
+@pytest.mark.parametrize(
+    ("operation", "shape", "operands"),
+    [
+        ("cross_entropy", (8192, 128256), ("target",)),
+        ("softmax_backward", (8192, 8192), ("grad", "y")),
+        ("log_softmax_backward", (8192, 8192), ("grad", "y")),
+    ],
+)
+def test_operations_with_operands_are_timed_below_what_memory_allows(session, operation, shape, operands):
+    names = list(BUILTIN_OF[operation])
+    declarations = {name: session.load(name, ("bfloat16",)) for name in names}
+    samples, found = timed(session, names, shape, dtype="bfloat16", seconds=1.0)
+    assert samples.operands == operands
+    figures = shape_speed(samples, declarations)
+    assert figures.operation == operation
+    peak = 1.1 * figures.copy_gb_per_s
+    for variant in figures.variants:
+        assert found[variant.variant].reason is None
+        assert variant.gb_per_s < peak, "the operands must have come from the cache"
+
+
+@pytest.mark.parametrize("kernel", ["takes_what_is_hidden", "takes_a_bias"])
+def test_masks_are_timed_beside_torch_with_the_same(session, kernel):
+    spec = f"{KERNELS / 'masked.py'}:{kernel}"
+    assert not isinstance(session.load(spec, ("float16",)), str)
+    samples, found = timed(session, [spec], (8192, 4096))
+    assert found[spec].reason is None
+    ratio = ratio_interval(samples.torch.seconds, found[spec].seconds).mid
+    assert 0.9 < ratio < 1.1, "the kernel is torch's own, and so is what it is timed beside"

@@ -11,7 +11,7 @@ import torch
 import softcheck
 from softcheck.errors import UsageError
 from softcheck.operations.registry import operation
-from softcheck.variants.adapt import adapted, takes_operands
+from softcheck.variants.adapt import adapted, operands_of
 from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import load, resolve, split_call, with_call
 
@@ -281,15 +281,15 @@ def test_call_is_recognised_on_an_input_that_requires_a_gradient():
     assert x.grad is not None
 
 
-def test_a_call_that_takes_operands_is_known_once_it_is_found():
+def test_a_call_that_operands_of_is_known_once_it_is_found():
     masked = load(f"{KERNELS}:with_required_mask").function
     plain = load(f"{KERNELS}:with_dim").function
-    assert not takes_operands(masked)
+    assert not operands_of(masked)
     masked(X)
     plain(X)
-    assert takes_operands(masked)
-    assert not takes_operands(plain)
-    assert not takes_operands(torch.softmax)
+    assert operands_of(masked) & {"mask", "keep", "bias"}
+    assert not operands_of(plain)
+    assert not operands_of(torch.softmax)
 
 
 def test_operands_of_another_operation_are_refused_with_the_operations_own():

@@ -1,8 +1,8 @@
 """The case families: one definition each, from which the edge corpus, random rows and hypothesis strategies are drawn.
 
 Each family draws its fresh rows beside its fixed cases. ``softcheck.cases.random_rows`` and ``softcheck.strategies`` take
-them from here. ``python -m softcheck.cases.families corpora/edge`` writes the
-corpus anew, one file per family.
+them from here. Families of one operation name operands beside their matrices. ``python -m softcheck.cases.families corpora``
+writes the corpora anew, one file per family.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from oracles.formats import FORMATS, Format
 from softcheck.cases.case import Case
 from softcheck.cases.dtypes import known_dtype
-from softcheck.cases.families import layouts, magnitude, masking, patterns, plain, shapes, tiny
+from softcheck.cases.families import (
+    heads,
+    hidden,
+    layouts,
+    logarithms,
+    magnitude,
+    masking,
+    output_gradients,
+    patterns,
+    plain,
+    shapes,
+    targets,
+    tiny,
+)
 from softcheck.cases.families.draft import Draft
 from softcheck.errors import UsageError, near_matches
 
@@ -20,7 +33,7 @@ if TYPE_CHECKING:
 
     from softcheck.cases.random_rows import Draw
 
-__all__ = ["FAMILIES", "Family", "cases_of"]
+__all__ = ["FAMILIES", "OF_OPERATIONS", "Family", "cases_of", "operation_of"]
 
 
 class Family(NamedTuple):
@@ -30,6 +43,14 @@ class Family(NamedTuple):
     rows: "Callable[[Draw], torch.Tensor] | None"
     """Draws fresh rows, of any number and width; None if the family's cases have no elements. A family that is special
     only by its shape or strides draws another family's rows."""
+    description: str
+    """One line."""
+
+
+class OwnFamily(NamedTuple):
+    """A named group of cases of one operation, whose operands random rows can't have."""
+
+    drafts: Callable[[Format], Iterator[Draft]]
     description: str
     """One line."""
 
@@ -72,12 +93,55 @@ FAMILIES: dict[str, Family] = {
     "random-bits": Family(patterns.random_bits, patterns.random_bits_rows, "random bit patterns"),
     "cancellation": Family(tiny.cancellation, tiny.cancellation_rows, "sums and differences that lose digits"),
 }
-"""Every family by name, in the order of reports."""
+"""Every family whose logits several operations take, by name, in the order of reports."""
+
+OF_OPERATIONS: dict[str, dict[str, OwnFamily]] = {
+    "softmax": {
+        "hidden": OwnFamily(hidden.hidden, "masks as arguments, and what they hide"),
+        "biases": OwnFamily(hidden.biases, "masks with values that are added"),
+        "scales": OwnFamily(hidden.scales, "scales and temperatures as arguments"),
+    },
+    "log_softmax": {
+        "log-probabilities": OwnFamily(logarithms.log_probabilities, "offsets, sums that stick, logarithms of 0"),
+    },
+    "logsumexp": {
+        "log-sums": OwnFamily(logarithms.log_sums, "answers near 0, infinite, or of parts of different size"),
+    },
+    "cross_entropy": {
+        "targets": OwnFamily(targets.targets, "targets at seams, peaks, masked and far columns"),
+        "ignored-rows": OwnFamily(targets.ignored_rows, "rows with the ignore_index"),
+        "label-smoothing": OwnFamily(targets.label_smoothing, "label smoothing, with and without ignored rows"),
+    },
+    "softmax_backward": {
+        "softmax-gradients": OwnFamily(
+            output_gradients.gradients_of_softmax, "gradients of a softmax's output, and outputs that are none"
+        ),
+    },
+    "log_softmax_backward": {
+        "log-softmax-gradients": OwnFamily(
+            output_gradients.gradients_of_log_softmax, "gradients of a log-softmax's output"
+        ),
+    },
+    "attention": {
+        "heads": OwnFamily(heads.heads, "scores of attention: hidden tiles, tails and parts, sentinels"),
+    },
+}
+"""The families of each operation, which name operands and parameters."""
+
+_OPERATIONS = {family: name for name, families in OF_OPERATIONS.items() for family in families}
+
+
+def operation_of(family: str) -> str | None:
+    """The operation whose own a family is; None for one of ``FAMILIES`` and for a name of the user's."""
+    return _OPERATIONS.get(family)
 
 
 def cases_of(family: str, dtype: str) -> list[Case]:
     """The cases of a family in one dtype. Raises UsageError for an unknown name of either."""
-    if family not in FAMILIES:
-        raise UsageError(f"unknown family {family!r}; {near_matches(family, list(FAMILIES))}")
+    known: dict[str, Family | OwnFamily] = {**FAMILIES}
+    for families in OF_OPERATIONS.values():
+        known |= families
+    if family not in known:
+        raise UsageError(f"unknown family {family!r}; {near_matches(family, list(known))}")
     fmt = FORMATS[known_dtype(dtype)]
-    return [draft.case(family, fmt) for draft in FAMILIES[family].drafts(fmt)]
+    return [draft.case(family, fmt) for draft in known[family].drafts(fmt)]

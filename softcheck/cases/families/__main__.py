@@ -1,11 +1,15 @@
-"""Writes the edge corpus: ``python -m softcheck.cases.families DIR`` makes DIR/<family>.jsonl for every family."""
+"""Writes the corpora of families: ``python -m softcheck.cases.families DIR`` makes DIR/edge/<family>.jsonl.
+
+The families of one operation come into DIR/<operation>/<family>.jsonl.
+"""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from oracles.formats import FORMATS
 from softcheck.cases.corpus import encode_case
-from softcheck.cases.families import FAMILIES, cases_of
+from softcheck.cases.families import FAMILIES, OF_OPERATIONS, cases_of
 
 
 def family_file(family: str) -> bytes:
@@ -18,10 +22,12 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write(f"expected one folder, got {arguments}; usage: python -m softcheck.cases.families DIR\n")
         return 2
-    folder = Path(arguments[0])
-    folder.mkdir(parents=True, exist_ok=True)
-    for family in FAMILIES:
-        (folder / f"{family}.jsonl").write_bytes(family_file(family))
+    corpora: dict[str, Iterable[str]] = {"edge": FAMILIES, **OF_OPERATIONS}
+    for corpus, families in corpora.items():
+        folder = Path(arguments[0]) / corpus
+        folder.mkdir(parents=True, exist_ok=True)
+        for family in families:
+            (folder / f"{family}.jsonl").write_bytes(family_file(family))
     return 0
 
 

@@ -7,7 +7,11 @@ import numpy as np
 from oracles.formats import Bits, Format, Values, encode
 from softcheck.cases.case import PACKED, Case, Layout
 from softcheck.cases.families.provenance import field_report
+from softcheck.cases.operands import Operands
 from softcheck.cases.recipe import AnyGenerator, AnyModifier, Recipe
+
+NARROW = "few columns, so that a fault of every width is not taken for one of wide rows"
+"""Provenance of a family's narrowest cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,7 @@ class Draft:
     why: str
     tags: tuple[str, ...]
     layout: Layout
+    operands: Operands | None
 
     def case(self, family: str, fmt: Format) -> Case:
         """The finished case, digest included."""
@@ -32,6 +37,7 @@ class Draft:
             name=self.name,
             recipe=recipe,
             layout=self.layout,
+            operands=self.operands,
             tags=self.tags,
             provenance=self.why,
         )
@@ -46,12 +52,13 @@ def made(
     why: int | str,
     tags: str = "",
     layout: Layout = PACKED,
+    operands: Operands | None = None,
 ) -> Draft:
     """A draft of a generator and its modifiers.
 
     ``why`` is the provenance, or the number of the field report that asks for the case. ``tags`` are parted by spaces.
     """
-    return _draft(name, (rows, columns), Recipe(start, then), why, tags, layout)
+    return _draft(name, (rows, columns), Recipe(start, then), why, tags, layout, operands)
 
 
 def listed(name: str, values: Values | list[list[float]], fmt: Format, *, why: int | str, tags: str = "") -> Draft:
@@ -65,6 +72,13 @@ def from_bits(name: str, bits: Bits, *, why: int | str, tags: str = "") -> Draft
 
 
 def _draft(
-    name: str, shape: tuple[int, int], content: Recipe | Bits, why: int | str, tags: str, layout: Layout = PACKED
+    name: str,
+    shape: tuple[int, int],
+    content: Recipe | Bits,
+    why: int | str,
+    tags: str,
+    layout: Layout = PACKED,
+    operands: Operands | None = None,
 ) -> Draft:
-    return Draft(name, shape, content, field_report(why) if isinstance(why, int) else why, tuple(tags.split()), layout)
+    origin = field_report(why) if isinstance(why, int) else why
+    return Draft(name, shape, content, origin, tuple(tags.split()), layout, operands)
