@@ -251,7 +251,8 @@ def _time(session: Session, run: Run, events: Events, record: Record) -> None:
             run.speeds.append(speeds)
 
     run.errors.extend(spread(session, [Lane(jobs, session.places)], deliver, events.progress))
-    run.speeds.sort(key=lambda speeds: run.options.dtypes.index(speeds.dtype))
+    place = {name: at for at, name in enumerate(run.options.variants)}
+    run.speeds.sort(key=lambda s: (run.options.dtypes.index(s.dtype), min(place[timed.name] for timed in s.variants)))
 
 
 def _timing(session: Session, names: Sequence[str], dtype: str, seed: int) -> Job[tuple[str, ShapeSamples | str]]:
