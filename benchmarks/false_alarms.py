@@ -8,7 +8,8 @@ the device (``softcheck.cases.random_rows``) at widths from 1 to 2^17; every var
 judged where they lie with ``judge_trusted``; with ``--device cpu``, on small launches, with the numpy judge. Families take turns by
 the time that they have used, until every variant has ``--elements`` in the dtype or ``--seconds`` have gone by since the start.
 With ``--jobs`` above 1, processes share the widths and dtypes, mostly so that they compile side by side; what each of them has is in
-the folder FILE.shards. The file is written anew every few seconds, and a run that was ended goes on with ``--resume``, which takes
+the folder FILE.shards. ``--gpus all``, ``--scheduler ADDRESS`` or ``--workers N`` spread these processes over a cluster whose hosts
+share the folder. The file is written anew every few seconds, and a run that was ended goes on with ``--resume``, which takes
 its settings from the file.
 
 A finding is printed with what the numpy judge says of the same row and output, and its row is saved beside the file as a
@@ -29,7 +30,7 @@ import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -42,6 +43,7 @@ from softcheck.cases.bit_rows import format_rows
 from softcheck.cases.corpus import encode_case
 from softcheck.cases.importing import case_from_bits
 from softcheck.cases.random_rows import FILLERS, fill
+from softcheck.cli.clusters import ClusterChoice, opened
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import judge_in_place
 from softcheck.judge.judge import STANDARD, judge
@@ -51,6 +53,9 @@ from softcheck.report.build import environment
 from softcheck.run.protocol import Ready
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.registry import BUILTIN, LoadedVariant, load
+
+if TYPE_CHECKING:
+    from softcheck.cluster.dask import DaskCluster
 
 DTYPES = ("float16", "bfloat16", "float32")
 WIDTHS = (
@@ -362,6 +367,12 @@ def _run_shard_apart(settings: dict[str, Any], shard: Shard, path: Path, until: 
         os._exit(130)
 
 
+def _run_shard_there(cluster: "DaskCluster", words: list[str]) -> None:
+    status = cluster.command(words)
+    if status not in {0, 130}:
+        raise RuntimeError(f"{' '.join(words)} ended with {status}")
+
+
 def _folder(path: Path) -> Path:
     return path.with_name(f"{path.name}.shards")
 
@@ -387,19 +398,29 @@ def _so_far(state: State) -> str:
     return f"  {elements:.4g} elements, {findings} findings"
 
 
-def run_all(state: State, path: Path) -> None:
-    """Runs every shard, several at a time with ``jobs`` above 1, and adds up what they have as they go on."""
+def run_all(state: State, path: Path, cluster: "DaskCluster | None" = None) -> None:
+    """Runs every shard, several at a time with ``jobs`` above 1, and adds up what they have as they go on.
+
+    On a cluster each shard is a command of its own, whose files all hosts share.
+    """
     settings, todo = state.settings, shards(state.settings)
     until = time.time() + (settings["seconds"] or float("inf"))
-    if settings["jobs"] == 1:
+    if settings["jobs"] == 1 and cluster is None:
         for shard in todo:
             run_shard(settings, shard, path, until)
             together(state, path)
             click.echo(_so_far(state))
         return
-    context = multiprocessing.get_context("spawn")
-    pool = concurrent.futures.ProcessPoolExecutor(settings["jobs"], mp_context=context)
-    waiting = {pool.submit(_run_shard_apart, settings, shard, path, until) for shard in todo}
+    pool: concurrent.futures.Executor
+    if cluster is not None:
+        state.write(path)
+        pool = concurrent.futures.ThreadPoolExecutor(settings["jobs"])
+        words = [sys.executable, str(Path(__file__).resolve()), "--resume", str(path.resolve()), "--until", str(until)]
+        waiting = {pool.submit(_run_shard_there, cluster, [*words, "--shard", shard.name]) for shard in todo}
+    else:
+        context = multiprocessing.get_context("spawn")
+        pool = concurrent.futures.ProcessPoolExecutor(settings["jobs"], mp_context=context)
+        waiting = {pool.submit(_run_shard_apart, settings, shard, path, until) for shard in todo}
     try:
         while waiting:
             ended, waiting = concurrent.futures.wait(waiting, _SAVE_EVERY, concurrent.futures.FIRST_COMPLETED)
@@ -408,8 +429,10 @@ def run_all(state: State, path: Path) -> None:
             together(state, path)
             click.echo(_so_far(state))
     except BaseException:
-        for process in list(pool._processes.values()):  # noqa: SLF001 - what ended this may not have reached them
+        for process in list(getattr(pool, "_processes", {}).values()):  # what ended this may not have reached them
             process.terminate()
+        if cluster is not None:
+            cluster.close()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -477,12 +500,21 @@ def main(arguments: list[str] | None = None) -> int:
         # Before any variant is imported: Triton reads it when a kernel is decorated.
         os.environ["TRITON_INTERPRET"] = "1"
         torch.set_num_threads(1)
+    if options.shard is not None:
+        (shard,) = (one for one in shards(state.settings) if one.name == options.shard)
+        try:
+            run_shard(state.settings, shard, path, options.until)
+        except KeyboardInterrupt:
+            return 130
+        return 0
+    choice = ClusterChoice(gpus=options.gpus, scheduler=options.scheduler, workers=options.workers)
     click.echo(f"{state.environment['device']}, torch {state.environment['torch']}")
     code = 0
     # What timeout sends ends the run as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        run_all(state, path)
+        with opened(choice, (), state.settings["jobs"]) as cluster:
+            run_all(state, path, cluster)
     except KeyboardInterrupt:
         code = 130
         click.echo(f"interrupted; go on with --resume {path}")
@@ -510,6 +542,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, help="seconds from the start after which no more rows are drawn")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share widths and dtypes")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gpus", metavar="all|0,2", help="one Dask worker for each of these GPUs")
+    parser.add_argument("--scheduler", metavar="ADDRESS|FILE", help="the Dask cluster of this scheduler")
+    parser.add_argument("--workers", type=int, metavar="N", help="so many Dask workers without a GPU")
+    parser.add_argument("--shard", help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     return parser
 
 

@@ -3,6 +3,7 @@
     python benchmarks/mutate.py --output FOLDER [--device auto] [--parallel N] [--limit N] [--seed S] [--seconds S]
                                 [--dtypes NAME ...] [--only SOURCE ...] [--again FILE | --names NAME ...]
                                 [--probes together|apart|all] [--list] [--no-peers]
+                                [--gpus all|0,2] [--scheduler ADDRESS|FILE] [--workers N]
 
 Mutants go to FOLDER/mutants, a file each, and mutants.json lists them. Every mutant gets a worker of its own and a check
 whose steps come cheapest first: a case of each family, the probes' most telling trials, the other cases, the probes whole.
@@ -11,7 +12,9 @@ is found has its mutants left out, and is named. ``--limit`` draws as many mutan
 ``--again`` runs those that an earlier score.json lists as not killed, and takes the others' fates from there; ``--names`` runs these
 alone, without their originals, and ``--probes apart`` none of the cases and probes that can share the device.
 
-Probes that need the device to themselves run on the survivors, one at a time. The score goes to score.json and score.md,
+``--gpus`` and the like spread mutants over a cluster, ``--parallel`` of them at once over all its devices.
+
+Probes that need the device to themselves run on the survivors, one at a time on each device. The score goes to score.json and score.md,
 with the survivors as differences: a person has to tell those that compute the same from those that got away. Beside it stand
 the judges that others use. Exits 1 where nothing was killed or an original was accused.
 """
@@ -19,8 +22,10 @@ the judges that others use. Exits 1 where nothing was killed or an original was 
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
+import queue
 import random
 import sys
 import threading
@@ -37,6 +42,7 @@ from peer_judges import JUDGES, judge_all
 
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
+from softcheck.cli.clusters import ClusterChoice, opened
 from softcheck.errors import SoftcheckError
 from softcheck.run.session import CaseMeasurement, Session
 
@@ -132,8 +138,10 @@ class _Trial:
     def run(self, cases: list[Case], probes: tuple[str, ...]) -> None:
         """Makes the check's steps until one finds something; a check that itself fails counts as cut off."""
         begun = time.monotonic()
-        session = Session(self.options.device, jobs=1, seconds_per_call=self.options.seconds)
+        devices = self.options.places.get()
+        session = None
         try:
+            session = Session(self.options.device, jobs=1, seconds_per_call=self.options.seconds, devices=devices)
             for shown in self._steps(session, cases, probes):
                 if shown:
                     self.fate.state = "killed"
@@ -145,7 +153,9 @@ class _Trial:
         except SoftcheckError as error:
             self.fate.state, self.fate.by = "cut off", str(error)
         finally:
-            session.close()
+            if session is not None:
+                session.close()
+            self.options.places.put(devices)
             self.fate.seconds += time.monotonic() - begun
 
     def _steps(self, session: Session, cases: list[Case], probes: tuple[str, ...]) -> Iterator[list[Shown]]:
@@ -187,15 +197,37 @@ def run_all(fates: list[Fate], folder: Path, options: argparse.Namespace) -> Non
             done[fate.state] += 1
             _say(f"{sum(done.values())}/{len(fates)} {fate.name}: {fate.state} after {fate.seconds:.1f} s {fate.by}")
 
-    with concurrent.futures.ThreadPoolExecutor(options.parallel) as pool:
+    count = options.devices.places if options.devices else 1
+    with (
+        _places(options, -(-options.parallel // count)),
+        concurrent.futures.ThreadPoolExecutor(options.parallel) as pool,
+    ):
         list(pool.map(one, fates))
+
+
+@contextlib.contextmanager
+def _places(options: argparse.Namespace, each: int) -> Iterator[None]:
+    """Has ``options.places`` hand out every device ``each`` times at once; None stands for this machine's."""
+    cluster = options.devices
+    options.places = queue.SimpleQueue()
+    for _ in range(each):
+        for place in range(cluster.places if cluster else 1):
+            options.places.put(cluster.at(place) if cluster else None)
+    yield
 
 
 def run_apart(fates: list[Fate], folder: Path, options: argparse.Namespace) -> None:
     """Runs the probes that need the device to themselves on each survivor."""
-    for fate in fates:
-        if fate.state == "survived":
-            _Trial(fate, folder / f"{fate.name}.py", options).run([], APART)
+    survivors = [fate for fate in fates if fate.state == "survived"]
+
+    def one(fate: Fate) -> None:
+        _Trial(fate, folder / f"{fate.name}.py", options).run([], APART)
+
+    with (
+        _places(options, 1),
+        concurrent.futures.ThreadPoolExecutor(options.devices.places if options.devices else 1) as pool,
+    ):
+        list(pool.map(one, survivors))
 
 
 def run_probes_of(
@@ -311,6 +343,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--probes", choices=("together", "apart", "all"), default="all")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--gpus", metavar="all|0,2", help="one Dask worker for each of these GPUs")
+    parser.add_argument("--scheduler", metavar="ADDRESS|FILE", help="the Dask cluster of this scheduler")
+    parser.add_argument("--workers", type=int, metavar="N", help="so many Dask workers without a GPU")
     parser.add_argument("--output", type=Path, required=True)
     return parser.parse_args()
 
@@ -318,8 +353,15 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Make mutants, run them, print and save."""
     options = _options()
+    choice = ClusterChoice(gpus=options.gpus, scheduler=options.scheduler, workers=options.workers)
+    with opened(choice, (), options.parallel) as options.devices:
+        options.device = choice.device(options.device)
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     if not options.list:
-        session = Session(options.device, jobs=1)
+        session = Session(options.device, jobs=1, devices=options.devices)
         options.device = session.ready.backend
         session.close()
     folder = options.output / "mutants"

@@ -202,7 +202,13 @@ def command(
     dtypes = dtype or tuple(DTYPES)
     with_cases, probes = _stages(probe, no_probes=no_probes)
     cases = (
-        select(load(corpus or default_corpora()), dtypes=dtypes, globs=globs, families=family, tags=tag)
+        select(
+            load(corpus or default_corpora()),
+            dtypes=dtypes,
+            globs=globs,
+            families=family,
+            tags=tag,
+        )
         if with_cases
         else []
     )

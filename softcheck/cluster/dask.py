@@ -13,9 +13,10 @@ from typing import Any
 
 from distributed import Client, Future, KilledWorker
 
-from softcheck.cluster.host import Child, Lease, TaskAnswer, end, interrupt, serve, sources
+from softcheck.cluster.host import Child, Lease, TaskAnswer, end, interrupt, run_command, serve, sources
 from softcheck.cluster.remote import MOST_LOST, HostLostError, RemoteWorker
 from softcheck.errors import SoftcheckError, UsageError
+from softcheck.run.every_pair import WORKERS
 from softcheck.run.pool import SessionClosedError
 from softcheck.run.process import DeviceChoice, Waits, Worker
 from softcheck.run.protocol import Ready, Request, encode_request
@@ -27,17 +28,20 @@ RESOURCES: dict[Backend, str] = {"cuda": "GPU", "interpreter": "CPU"}
 _SHARE = 2.0**-10
 """Part of the resource that another request takes: a power of two, so that sums are exact."""
 
-_RETURN_SECONDS = 60.0
-"""Seconds within which a Nanny starts a Dask worker anew."""
+_RETURN_SECONDS = 120.0
+"""Seconds for which a cluster may be without a worker. A Nanny starts an ended one anew within a few."""
+
+_LOOK_SECONDS = 5.0
+"""Between two looks at the cluster while a request is under way."""
 
 
 class DaskCluster:
     """The devices of a Dask cluster: each of its workers is a place. Threads may share this object."""
 
-    def __init__(self, client: Client, variants: Sequence[str]) -> None:
+    def __init__(self, client: Client, variants: Sequence[str], revive: Callable[[], object] = lambda: None) -> None:
         """Takes over a client, whose workers must have the client's version of softcheck and the variants' sources.
 
-        Raises UsageError where they differ, or where there is no worker.
+        ``revive`` is called now and then while a worker is missing. Raises UsageError where they differ, or where there is no worker.
         """
         self.suspects: set[str] = set()
         self._client = client
@@ -49,6 +53,9 @@ class DaskCluster:
         self._resource: str | None = None
         self._leases: dict[str, Future] = {}
         self._is_closed = False
+        self._revive = revive
+        self.places = 0
+        self._served = time.monotonic()
         workers = self._refresh()
         if not workers:
             raise UsageError("the cluster has no worker; start one with: dask worker ADDRESS --resources GPU=1")
@@ -62,15 +69,16 @@ class DaskCluster:
         """The address of the dashboard, None where Dask shows none."""
         return str(self._client.dashboard_link) if self._client.run_on_scheduler(has_dashboard) else None
 
-    def jobs(self, _backend: Backend) -> int:
-        """Number of requests that all places serve at once."""
-        return sum(self._threads.values())
+    def jobs(self, backend: Backend) -> int:
+        """Number of requests that a pool makes at once, beside the pairs that are judged on each GPU."""
+        beside = WORKERS if backend == "cuda" else 0
+        return sum(max(1, threads - beside) for threads in self._threads.values())
 
-    def start_all(self, choice: DeviceChoice) -> list[Worker]:
+    def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
         """Starts a process at each place. Raises UsageError if two places differ in device or software."""
         with ThreadPoolExecutor(self.places) as threads:
             workers = list(
-                threads.map(lambda place: self.start(choice, place=place, check_heap=False), range(self.places))
+                threads.map(lambda place: self.start(choice, place=place, check_heap=check_heap), range(self.places))
             )
         first = workers[0]
         for other in workers[1:]:
@@ -107,6 +115,24 @@ class DaskCluster:
         kind = type(request).__name__.removeprefix("Run").lower()
         return self._submit(kind, worker.child, worker.name, encode_request(request), limits, alone=alone)
 
+    def at(self, place: int) -> "PlaceOfCluster":
+        """One place of the cluster as the only device of a pool."""
+        return PlaceOfCluster(self, place)
+
+    def command(self, words: Sequence[str]) -> int:
+        """Runs a command beside others on some device, in this process's folder, and returns its exit status.
+
+        It is run again where its Dask worker ends. Raises SoftcheckError if that happens ``MOST_LOST`` times.
+        """
+        for _ in range(MOST_LOST):
+            # As many at once as the Dask worker has threads.
+            future = self._client.submit(
+                run_command, self._session, tuple(words), str(Path.cwd()), key=f"command-{uuid.uuid4().hex}", pure=False
+            )
+            with contextlib.suppress(KilledWorker):
+                return int(future.result())
+        raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended under: {' '.join(words)}")
+
     def interrupt(self, worker: RemoteWorker) -> None:
         """As ``Tasks.interrupt``."""
         self._tell(interrupt, worker)
@@ -132,7 +158,7 @@ class DaskCluster:
         self._client.close()
 
     def _refresh(self) -> dict[str, Any]:
-        """The Dask workers that there are now, by name."""
+        """The Dask workers that there are now, by name. Raises SoftcheckError if there has been none for long."""
         found = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
         workers = {str(worker["name"]): {**worker, "address": address} for address, worker in found.items()}
         with self._lock:
@@ -141,15 +167,21 @@ class DaskCluster:
                 self._leases[address] = self._client.submit(
                     Lease, self._session, key=f"lease-{uuid.uuid4().hex}", workers=[address], allow_other_workers=False
                 )
+            without = 0.0 if workers else time.monotonic() - self._served
+            if workers:
+                self._served = time.monotonic()
+        if len(workers) < self.places:
+            self._revive()
+        if without > _RETURN_SECONDS:
+            raise SoftcheckError(
+                f"the cluster has had no worker for {without:.0f} s; see its log, and go on with --resume"
+            )
         return workers
 
     def _reserve(self, child: Child, place: int | None) -> str:
         """The name of the worker on which a child is to be started."""
-        until = time.monotonic() + _RETURN_SECONDS
         while not (workers := self._refresh()):
-            if time.monotonic() > until:
-                raise SoftcheckError(f"the cluster has had no worker for {_RETURN_SECONDS:g} s; look at its log")
-            time.sleep(0.1)
+            time.sleep(0.5)
         with self._lock:
             name = None if place is None else self._names[place]
             if name not in workers:
@@ -174,7 +206,7 @@ class DaskCluster:
             resources=resources,
         )
         try:
-            answer: TaskAnswer = future.result()
+            answer = self._result(future)
         except KilledWorker:
             if not self._is_closed:
                 self._refresh()
@@ -188,12 +220,49 @@ class DaskCluster:
                 self._children[child.id] = answer.place
         return answer
 
+    def _result(self, future: Future) -> TaskAnswer:
+        """The result of a task. A task waits where there is no worker, for which this looks now and then."""
+        while True:
+            try:
+                answer: TaskAnswer = future.result(timeout=_LOOK_SECONDS)
+            except TimeoutError:
+                if future.done():
+                    raise
+                if not self._is_closed:
+                    self._refresh()
+            else:
+                return answer
+
     def _tell(self, function: Callable[[str], None], worker: RemoteWorker) -> None:
         """Calls a function of ``host`` for a child, unless its host is gone."""
         address = self._addresses.get(worker.name)
         if address is not None and not self._is_closed:
             with contextlib.suppress(Exception):
                 self._client.run(function, worker.child.id, workers=[address])
+
+
+class PlaceOfCluster:
+    """One place of a cluster as the only device of a pool."""
+
+    places = 1
+
+    def __init__(self, cluster: DaskCluster, place: int) -> None:
+        self._cluster = cluster
+        self._number = place
+
+    def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
+        """Starts a process there."""
+        return [self.start(choice, place=None, check_heap=check_heap)]
+
+    def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> RemoteWorker:  # noqa: ARG002 - the only one
+        """Starts a process there."""
+        worker = self._cluster.start(choice, place=self._number, check_heap=check_heap)
+        worker.place = 0
+        return worker
+
+    def jobs(self, _backend: Backend) -> int:
+        """Number of requests that a pool makes at once."""
+        return 1
 
 
 def has_dashboard() -> bool:

@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import dask
 from distributed import Client, Nanny, Scheduler, SpecCluster
 
 from softcheck.cluster.dask import DaskCluster, has_dashboard
-from softcheck.errors import NothingRunError, UsageError
+from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.every_pair import WORKERS
 from softcheck.run.pool import default_jobs
 
@@ -36,15 +37,16 @@ def on_gpus(chosen: str, variants: Sequence[str], jobs: int | None = None) -> It
     Numbers count the GPUs that this process sees. Raises NothingRunError if there is none, and UsageError for a number
     that there is not.
     """
-    seen = _seen()
+    seen = gpus_seen()
     if not seen:
         raise NothingRunError(
             f"--gpus {chosen}: torch sees no CUDA device; without a GPU, --workers 2 runs two workers under the interpreter"
         )
     numbers = range(len(seen)) if chosen == "all" else _numbers(chosen, len(seen))
     environments = [{"CUDA_VISIBLE_DEVICES": seen[number]} for number in numbers]
-    threads = default_jobs("cuda") if jobs is None else jobs
-    with _on_this_machine(environments, "GPU", max(2, threads // len(environments)) + WORKERS, variants) as cluster:
+    each = (default_jobs("interpreter") if jobs is None else jobs) // len(environments)
+    threads = min(max(2, each), default_jobs("cuda")) + WORKERS
+    with _on_this_machine(environments, "GPU", threads, variants) as cluster:
         yield cluster
 
 
@@ -104,20 +106,35 @@ def _on_this_machine(
     scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": has_dashboard()}}
     with (
         dask.config.set(_CONFIG),
-        SpecCluster(workers=nannies, scheduler=scheduler, silence_logs=False) as cluster,
+        _started(nannies, scheduler) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         client.wait_for_workers(len(nannies), timeout=_ANSWER_SECONDS)
-        with contextlib.closing(DaskCluster(client, variants)) as devices:
+        # A Nanny that could not start its worker anew is given up by Dask after a while, and is missing then.
+        devices = DaskCluster(client, variants, revive=lambda: cluster.scale(len(nannies)))
+        with contextlib.closing(devices):
             yield devices
 
 
+def _started(nannies: dict[int, Any], scheduler: dict[str, Any]) -> SpecCluster:
+    try:
+        return SpecCluster(workers=nannies, scheduler=scheduler, silence_logs=False)
+    except (RuntimeError, OSError) as error:
+        raise SoftcheckError(
+            f"a Dask worker could not be started ({error}); expected {len(nannies)} of them"
+        ) from error
+
+
 def _quieten() -> None:
-    """Leaves out what Dask says of each worker that ends: softcheck makes its requests again."""
+    """Leaves out what Dask says of each worker that ends: softcheck makes its requests again.
+
+    Hypothesis, too, warns of numbers that Dask's own threads draw while it draws inputs, on which they have no influence.
+    """
+    warnings.filterwarnings("ignore", "Do not use the `random` module inside strategies")
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
 
-def _seen() -> list[str]:
+def gpus_seen() -> list[str]:
     """The GPUs that this process sees, as CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     code = "import torch; print(torch.cuda.device_count())"

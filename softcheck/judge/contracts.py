@@ -45,6 +45,7 @@ def weaker_by_design(declared: Arithmetic | None, dtype: str) -> str | None:
         (declared.division == "reciprocal", "products with a reciprocal"),
         (narrow and declared.intermediate == "input", f"differences and exponentials rounded to {dtype}"),
         (narrow and declared.accumulation == "input", f"sums in {dtype}"),
+        (declared.products == "tf32" and not narrow, "factors of matrix products rounded to TF32"),
         (declared.flush_to_zero, "subnormal values flushed to zero"),
         (declared.lanes < WARP, f"rows summed in {declared.lanes} part{'' if declared.lanes == 1 else 's'}"),
     ]

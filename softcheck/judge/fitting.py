@@ -19,7 +19,7 @@ _OF_16_BITS = (
 
 def candidates(width: int) -> tuple[Arithmetic, ...]:
     """Arithmetics that a declaration may name for a format of ``width`` bits, beginning with those that allow less."""
-    return (*_OF_ANY_WIDTH, *_OF_16_BITS) if width == 16 else _OF_ANY_WIDTH
+    return (*_OF_ANY_WIDTH, *(_OF_16_BITS if width == 16 else (Arithmetic(products="tf32"),)))
 
 
 def in_words(arithmetic: Arithmetic) -> str:

@@ -26,6 +26,8 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     scaled_logits: bool = False
     """True if logits are multiplied by a factor that is no power of two before the maximum is subtracted, as in
     attention."""
+    products: Literal["input", "tf32"] = "input"
+    """The type that factors of matrix products are rounded to: "tf32" has 11 significant bits, for float32 alone."""
     lanes: int = WARP
     """Least number of partial sums that a wide row is spread over. With 1, a row is added up in any order, also one
     number after the other."""

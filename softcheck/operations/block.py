@@ -1,5 +1,6 @@
 """Judgement of a few rows at once: every figure of every element, before anything is summed up."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -91,8 +92,10 @@ class Block:
         per_row = not self.operation.answers_logits
         hides = self.operation.parts is not None and not per_row
         found = special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row, hides=hides)
-        undefined = self.operation.undefined
-        return found if undefined is None else found.without(np.repeat(undefined(self.values), self.parts))
+        if self.operation.undefined is None:
+            return found
+        undefined = self.operation.undefined(self.values)
+        return found.without(np.repeat(undefined, len(self.logits) // max(1, len(undefined))))
 
     @cached_property
     def errors(self) -> Values:
@@ -210,6 +213,14 @@ def reshaped(reference: Reference, shape: tuple[int, ...]) -> Reference:
         exponent=reference.exponent.reshape(shape),
         relative_error=np.broadcast_to(reference.relative_error, reference.high.shape).reshape(shape),
     )
+
+
+def joined(parts: Sequence[Reference]) -> Reference:
+    """Returns the references of successive rows as one."""
+    arrays = zip(*((one.high, one.low, one.exponent, one.relative_error) for one in parts), strict=True)
+    high, low, exponent, relative = (np.concatenate(each) for each in arrays)
+    settled = all(one.settled for one in parts)
+    return Reference(high, low, exponent, relative, max(one.absolute_error for one in parts), settled)
 
 
 def rows_of(reference: Reference, rows: slice) -> Reference:

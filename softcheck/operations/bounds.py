@@ -24,6 +24,9 @@ from softcheck.operations.ulp import Flags, Scaled, scale
 _LOG2E_CONSTANT = 0.224
 """Relative error of log2(e) rounded to float32, in units of 2^-24; float64's is 0.127 units of 2^-53."""
 
+_TF32 = 2.0**-10
+"""Relative error of a float32 number that is cut off to the 11 significant bits of TF32."""
+
 _DIVISION = {"div_full": 5.0, "div_rn": 1.0, "reciprocal": 6.0}
 """Logarithmic error of a division in u. div.full and div.approx are within 2 ULP of the correctly rounded quotient (PTX
 ISA, CUDA C++ programming guide), and so within 2.5 ULP, 5 u, of the exact quotient. A multiplication by the reciprocal
@@ -71,6 +74,8 @@ class Model:
     """Absolute error of each logit, as of one that was capped."""
     roundoff: float = 0.0
     """Error of one rounding to the type that differences and exponentials are computed in, and stored in."""
+    products: float = 0.0
+    """Relative error of a factor of a matrix product, if it is rounded to fewer bits than its format has."""
     largest_sum: float = FLOAT32.max
     """Largest finite number of the types that sums are formed and kept in."""
 
@@ -174,6 +179,7 @@ def model(arithmetic: Arithmetic, fmt: Format) -> Model:
         scaling=(_log_error(u) + stored) * (1 + exponent) if arithmetic.scaled_logits else 0.0,
         lanes=min(WARP, arithmetic.lanes),
         roundoff=_log_error(u) + stored,
+        products=_TF32 if arithmetic.products == "tf32" and fmt.width == 32 else 0.0,
         largest_sum=min(total.max, inner.max),
     )
 

@@ -29,11 +29,11 @@ def of_rows(x: "torch.Tensor") -> "torch.Tensor":
     return _mixed(bits.sum(dim=1)) & 0x7FFFFFFFFFFFFFFF
 
 
-def of_elements(x: "torch.Tensor") -> "torch.Tensor":
-    """63 random bits for each element, int64 [rows, columns], from its row's bits and its column."""
+def of_elements(x: "torch.Tensor", count: int | None = None) -> "torch.Tensor":
+    """63 random bits for each element, int64 [rows, columns], from its row's bits and its column; or ``count`` for each row."""
     import torch
 
-    columns = (2 * torch.arange(x.shape[1], device=x.device) + 1) * _ODD
+    columns = (2 * torch.arange(x.shape[1] if count is None else count, device=x.device) + 1) * _ODD
     return _mixed(_mixed(of_rows(x)[:, None] + columns)) & 0x7FFFFFFFFFFFFFFF
 
 

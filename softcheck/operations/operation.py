@@ -156,6 +156,8 @@ class Operation:
     logits: Callable[[Values, Format], Values] | None = None
     """Returns the logits behind each part of the rows' answers, float64 [rows * parts, keys], from the inputs' values and format.
     Conventions for special values, sums and order hold for each part by itself. None if a row has its own logits alone."""
+    most_columns: int | None = None
+    """Columns of the widest row that is judged; None for any width."""
     arguments: Arguments | None = None
     """The values that calls take beside the matrix; None if the matrix is all."""
     named: Named = field(default_factory=dict)
@@ -163,8 +165,8 @@ class Operation:
     with_named: "Callable[[Operation, Named], Operation] | None" = None
     """Returns an operation for named operands; None if it takes none."""
     undefined: Callable[[Values], Flags] | None = None
-    """Returns the rows whose answer nobody promises, [rows], since a right arithmetic may overflow on its way; None if there
-    are no such rows."""
+    """Returns the rows whose answer nobody promises, [rows], or the parts of rows, [rows * parts], since a right arithmetic may
+    overflow on its way; None if there are no such rows."""
     scale: Callable[[Values, Values, Format], Values] | None = None
     """Returns the size of what a right arithmetic rounds on the way, where r itself may be as small as you like: errors are
     counted in ulp(max(|r|, size)). Takes the inputs' values, the answers rounded to float64, and the output's format, and returns

@@ -14,6 +14,7 @@ OPERATIONS: dict[str, str] = {
     "cross_entropy": "softcheck.operations.cross_entropy:CROSS_ENTROPY",
     "softmax_backward": "softcheck.operations.backward:SOFTMAX_BACKWARD",
     "log_softmax_backward": "softcheck.operations.backward:LOG_SOFTMAX_BACKWARD",
+    "attention": "softcheck.operations.attention:ATTENTION",
 }
 """Module and name of each operation."""
 

@@ -67,14 +67,15 @@ def specials(
 
     If the operation itself ``hides`` elements, these may be 0 in a row of NaN: no kernel need look there.
 
-    With one answer ``per_row``, output and reference are [rows, 1], and no element is masked. Where such an answer is +inf, as for
-    a row that holds a +inf, NaN is taken too: it is what the difference of two infinities gives.
+    With answers ``per_row``, output and reference have columns of their own, and the elements of a row of -inf alone are masked.
+    Where such an answer is +inf, as for a row that holds a +inf, NaN is taken too: it is what the difference of two infinities gives.
     """
     expects_nan = np.isnan(reference)
     finite, expects_finite = np.isfinite(output), np.isfinite(reference)
-    masked = np.zeros(output.shape, dtype=np.bool_) if per_row else np.isneginf(logits) & ~expects_nan
-    indefinite = np.isposinf(reference) & per_row
     classes = classify(logits)
+    masked = (classes == RowClass.FULLY_MASKED)[:, None] if per_row else np.isneginf(logits)
+    masked = masked & ~expects_nan
+    indefinite = np.isposinf(reference) & per_row
     ordinary = classes == RowClass.ORDINARY
     comparable = finite & expects_finite
     is_nan = np.isnan(output)

@@ -46,7 +46,7 @@ class Empties(Probe):
         if not setting.declaration.empty:
             return []
         labels = (*_PACKED, *_SLICES)
-        return [Trial(label) for label in labels if label in _WITH_COLUMNS or not setting.operation.answers_rows]
+        return [Trial(label) for label in labels if label in _WITH_COLUMNS or setting.operation.answers_elements]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Calls the variant on an empty matrix. Checks exceptions, shape, dtype, and the memory around the matrix."""

@@ -141,7 +141,7 @@ class Calls:
                 return seconds
             # The storage of packed rows holds nothing else.
             is_packed = placed.storage.numel() == bits.size and placed.view.is_contiguous()
-            if launched.output is not None and bits.nbytes <= ECHO_BYTES and is_packed:
+            if launched.output is not None and max(bits.nbytes, launched.output.nbytes) <= ECHO_BYTES and is_packed:
                 self._arrivals.send_echo(len(self._made) - 1, launched.output.detach(), placed.storage)
                 return seconds
             self._arrivals.send(len(self._made) - 1, self._flags(launched))

@@ -166,7 +166,7 @@ def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) 
         [{"rows": 3 * rows, "columns": max(columns // 3, 1)}, _same_digits(rows, columns)],
         _each("columns", (columns // 3, 1, columns - 1)),
         # A row without columns has no target and no one answer that everybody means.
-        [{"rows": 0}] if setting.operation.answers_rows else [{"columns": 0}, {"rows": 0}],
+        [{"columns": 0}, {"rows": 0}] if setting.operation.answers_elements else [{"rows": 0}],
         _each("columns", [n for n in wider if n > columns]),
         _each("dtype", [dtype for dtype in declared.dtypes if dtype != base.dtype]),
         _each("layout", layouts),

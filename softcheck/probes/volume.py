@@ -119,9 +119,10 @@ def _drawing(
 ) -> Callable[[int], torch.Tensor]:
     def draw(rows: int) -> torch.Tensor:
         generator = torch.Generator(device).manual_seed(seed)
-        sure = [FILLERS[name] for name in families if name not in _DOUBTFUL]
+        known = {name: FILLERS[name] for name in families if name in FILLERS}
+        sure = [filler for name, filler in known.items() if name not in _DOUBTFUL]
         few = min(rows, _FEW * len(families)) if columns <= _NO_DOUBT else 0
-        parts = [mixed(few, columns, fmt, generator, [FILLERS[name] for name in families])] if few else []
+        parts = [mixed(few, columns, fmt, generator, list(known.values()))] if few else []
         if rows > few:
             parts.append(mixed(rows - few, columns, fmt, generator, sure))
         # Rows of all families lie side by side, since a program may take several.

@@ -1,6 +1,7 @@
 """A digest of what a report says of the variants, which is the same however often and wherever it was measured."""
 
 import hashlib
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -10,13 +11,18 @@ from softcheck.report.model import Report
 _OF_THE_RUN = {"seconds", "stages", "command", "timings", "speed", "gb_per_s", "speed_vs_torch", "rows_per_second"}
 """Fields that are times, or made of them, and the command as it was typed."""
 
-
-def digest(report: Report) -> str:
-    """Returns 16 hexadecimal digits of SHA-256 over all fields but times and the command."""
-    return hashlib.sha256(msgspec.json.encode(_without(msgspec.to_builtins(report)), order="sorted")).hexdigest()[:16]
+BY_THE_CLOCK = {"sampled", "regimes", "seen_regimes", "judged_shapes", "coverage", "probes_run", "notes"}
+"""Fields that tell how much was tried by probes that go on until a time is over, and notes, some of which name seconds."""
 
 
-def _without(value: Any) -> Any:
+def digest(report: Report, without: Collection[str] = ()) -> str:
+    """Returns 16 hexadecimal digits of SHA-256 over all fields but times, the command, and the fields ``without``."""
+    left_out = {*_OF_THE_RUN, *without}
+    encoded = msgspec.json.encode(_rest(msgspec.to_builtins(report), left_out), order="sorted")
+    return hashlib.sha256(encoded).hexdigest()[:16]
+
+
+def _rest(value: Any, left_out: Collection[str]) -> Any:
     if isinstance(value, dict):
-        return {name: _without(part) for name, part in value.items() if name not in _OF_THE_RUN}
-    return [_without(part) for part in value] if isinstance(value, list | tuple) else value
+        return {name: _rest(part, left_out) for name, part in value.items() if name not in left_out}
+    return [_rest(part, left_out) for part in value] if isinstance(value, list | tuple) else value

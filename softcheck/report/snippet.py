@@ -56,7 +56,8 @@ def snippet_of(finding: Finding, result: VariantResult, report: Report) -> str |
     made = [
         "from softcheck.calling.call import place",
         "from softcheck.cases import corpus",
-        f"case = next(c for c in corpus.load(corpus.builtin_names()) if c.id == {case.id!r})",
+        "names = corpus.builtin_names()",
+        f"case = next(c for c in corpus.load(names) if c.id == {case.id!r})",
         f"x = place(case.bits({finding.row + 1}), case.format, case.layout, torch.device({device!r})).view",
     ]
     of_case = f".on(case, {finding.row + 1})" if is_named else ""

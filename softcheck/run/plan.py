@@ -94,7 +94,7 @@ def left_out(case: Case, declaration: Declaration) -> str | None:
     computed = declaration.computed
     known = computed.families if case.family in FAMILIES else (None, declaration.operation)
     belongs = case.family if case.family in FAMILIES else operation_of(case.family)
-    if belongs not in known or (case.shape[1] == 0 and computed.answers_rows):
+    if belongs not in known or (case.shape[1] == 0 and not computed.answers_elements):
         return f"{case.family} of {case.shape[1]} columns is not for {declaration.operation}"
     columns = case.shape[1]
     limit = declaration.column_limit(case.dtype)

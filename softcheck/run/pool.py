@@ -35,7 +35,7 @@ class Devices(Protocol):
 
     places: int
 
-    def start_all(self, choice: DeviceChoice) -> list[Worker]:
+    def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
         """Starts a worker at each place. Raises SoftcheckError if two of them differ in device or software."""
 
     def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> Worker:
@@ -100,7 +100,7 @@ class Pool:
                 self._start_ahead(min(ahead, most - 1, _AT_ONCE))
                 first = [self._new_worker()]
             else:
-                first = devices.start_all(device)
+                first = devices.start_all(device, check_heap=check_heap)
         except BaseException:
             self.close()
             raise

@@ -144,10 +144,10 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return None
 
     def column_limit(self, dtype: str) -> int | None:
-        """Largest column count promised for a dtype; None where there is no limit."""
-        if isinstance(self.max_columns, dict):
-            return self.max_columns.get(dtype)
-        return self.max_columns
+        """Largest column count promised for a dtype, or judged of the operation; None where there is no limit."""
+        promised = self.max_columns.get(dtype) if isinstance(self.max_columns, dict) else self.max_columns
+        limits = [limit for limit in (promised, self.computed.most_columns) if limit is not None]
+        return min(limits, default=None)
 
 
 def variant(**promises: Any) -> Callable[[Function], Function]:

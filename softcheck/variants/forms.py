@@ -3,7 +3,7 @@
 import ast
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,21 +37,30 @@ NAMES: dict[str, str] = {
     "target": "the column of each row that is asked for, int64 [rows]",
     "y": "an output whose gradient is asked for, made from the case, [rows, columns]",
     "grad": "the gradient of that output, [rows, columns]",
+    "q": "queries made from the case, [batch, heads, queries, head_dim]",
+    "k": "keys whose first elements are the case's logits, [batch, heads, keys, head_dim]",
+    "v": "values made from the case, [batch, heads, keys, head_dim]",
+    **{f"{name}3": f"{name} as [heads of all batches, length, head_dim]" for name in "qkv"},
+    **{f"{name}_blhd": f"{name} as [batch, length, heads, head_dim]" for name in "qkv"},
+    "sinks": "the declared sink of each query head, float32 [heads]",
     "ignore_index": "the target of rows that are to be ignored",
     "label_smoothing": "the share of each target that all columns have",
     "weight": "the weight of each column's class, [columns]",
     "z_loss": "the factor of the squared log-sum-exp in each loss",
     "softcap": "the number c of c tanh(x / c)",
     "reduction": "'mean' or 'sum', over the rows of a matrix that is made of one row of the case",
+    "window": "the keys that a query sees up to its own place",
     "scale": "the number that the declaration's parameters give",
     "temperature": "1 / scale",
 }
 """Names in a call beside ``f``, ``torch`` and ``triton``, and their meaning."""
 
-OPERANDS = frozenset({"mask", "keep", "bias", "target", "weight", "y", "grad"})
+_HEADS = ("q", "q3", "q_blhd", "k", "k3", "k_blhd", "v", "v3", "v_blhd")
+
+OPERANDS = frozenset({"mask", "keep", "bias", "target", "weight", "y", "grad", "sinks", *_HEADS})
 """Names of what an operation takes beside the matrix."""
 
-_IN_ITS_PLACE = ("y", "grad")
+_IN_ITS_PLACE = ("y", "grad", *_HEADS)
 """Names of operands of which a call may hold one in place of the input."""
 
 _INPUTS = ("x5", "x4", "x3", "x1", "x")
@@ -191,12 +200,14 @@ class Form:
         of_rows = self._operation.answers_rows
         is_answer = answer.shape == shape or (of_rows and answer.shape in ((*shape, 1), (math.prod(shape),)))
         numbers = self._operation.output_shape(1, x.shape[-1])[1]
+        if operand.endswith("_blhd"):
+            answer = answer.transpose(1, 2)
         return answer.reshape(*x.shape[:-1], numbers) if is_answer else answer
 
     def _shape_due(self, shape: "torch.Size", operand: str, columns: int) -> "torch.Size | tuple[int, ...]":
         """The shape of an answer, by the shape of the operand that is the matrix, or that stands in its place.
 
-        An answer that has parts is a matrix for each row, and an operand that stands in the matrix's place holds matrices too.
+        An answer that has parts is a matrix for each row, and has the shape of an operand that stands in the matrix's place.
         """
         if self._operation is None or self._operation.answers_elements:
             return shape
@@ -204,8 +215,7 @@ class Form:
             return () if self._operation.answers_rows else shape
         if self._operation.answers_rows:
             return shape[:-1]
-        leading = shape[:-2] if operand in _IN_ITS_PLACE else shape[:-1]
-        return (*leading, *self._operation.part_shape(columns))
+        return shape if operand in _IN_ITS_PLACE else (*shape[:-1], *self._operation.part_shape(columns))
 
     def _given(self, x: "torch.Tensor") -> dict[str, Any]:
         """The values of the names in the call, beside the function and its output."""
@@ -263,6 +273,11 @@ class Form:
         if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
             return given["out"]
         return given["copy"] if value is None and "copy" in self.names else value
+
+
+def are_of_one_layout(names: Sequence[str]) -> bool:
+    """True if all queries, keys and values among the names of operands are laid out alike."""
+    return len({name[1:] for name in names if name in _HEADS}) <= 1
 
 
 def _plain(number: Parameter) -> Parameter:

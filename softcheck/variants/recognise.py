@@ -8,7 +8,7 @@ from typing import Any
 
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation as operation_of
-from softcheck.variants.forms import PLAIN
+from softcheck.variants.forms import PLAIN, are_of_one_layout
 
 _OUTPUT = "out output outputs o y result res dst dest destination ret y_out out_ptr output_ptr out_tensor output_tensor y_ptr p probs"
 _DIMENSION = "dim axis softmax_dim dimension"
@@ -43,6 +43,10 @@ _PARAMETERS = (
     ),
     ("reduction", "reduction", "reduction"),
     ("causal", "True", "causal is_causal"),
+    ("window", "window", "window window_size sliding_window"),
+    ("sink", "sinks", "sink sinks s_aux"),
+    ("groups", "True", "enable_gqa"),
+    ("masked", "keep", "mask attn_mask attention_mask"),
 )
 """Parameters of operations, the names in a call of what a function gets where they have other than their usual values, and the
 names of a function's parameters that get it."""
@@ -123,12 +127,12 @@ class Vocabulary:
         arguments = operation.arguments
         usual = operation_of(operation.name).parameters
         changed = {name for name, value in operation.parameters.items() if value != usual.get(name, value)}
-        numbers = {text: names for parameter, text, names in _PARAMETERS if parameter in changed}
+        numbers = [(text, names) for parameter, text, names in _PARAMETERS if parameter in changed]
         return cls(
             {}
             if arguments is None
             else {name: texts for names, texts in arguments.words.items() for name in names.split()},
-            {name: text for text, names in numbers.items() for name in names.split()},
+            {name: text for text, names in numbers for name in names.split()},
             any(operand.name == "x" for operand in operation.operands),
         )
 
@@ -242,7 +246,7 @@ def _alternatives(
     """The arguments with all that the parameters' names may stand for, the likeliest first."""
     meant = {p.name: words.required.get(p.name.lower().rstrip("_"), ()) for p in needed}
     open_ones = [name for name, texts in meant.items() if known[name] in texts]
-    choices = product(*(meant[name] for name in open_ones))
+    choices = (chosen for chosen in product(*(meant[name] for name in open_ones)) if are_of_one_layout(chosen))
     return [{**known, **dict(zip(open_ones, chosen, strict=True))} for chosen in choices]
 
 

@@ -63,6 +63,22 @@ BUILTIN_OF: dict[str, dict[str, str]] = {
         }
         for backward in ("softmax_backward", "log_softmax_backward")
     },
+    "attention": {
+        **{
+            name: f"{_PACKAGE}.attention_torch:{name}"
+            for name in (
+                *("torch_sdpa_math", "torch_sdpa_flash", "torch_sdpa_efficient", "torch_sdpa_cudnn"),
+                *("torch_sdpa_causal", "torch_sdpa_masked"),
+            )
+        },
+        **{
+            name: f"{_PACKAGE}.attention:{name}"
+            for name in (
+                *("attention_online", "attention_online_causal", "attention_online_masked"),
+                "attention_split_keys",
+            )
+        },
+    },
 }
 """Built-in variants of each operation; torch's own is one of them."""
 

@@ -55,7 +55,10 @@ class Planted:
         return [shown.removeprefix(PROBE_PREFIX) for shown in self.shown_by if shown.startswith(PROBE_PREFIX)]
 
 
-FOLDERS = (FOLDER, *(FOLDER / name for name in ("masked_softmax", "log_softmax", "logsumexp", "cross_entropy")))
+FOLDERS = (
+    FOLDER,
+    *(FOLDER / name for name in ("masked_softmax", "log_softmax", "logsumexp", "cross_entropy", "attention")),
+)
 """Folders of an operation's kernels, each with ``bugs/`` and ``controls/``."""
 
 

@@ -12,6 +12,7 @@ from oracles.formats import FORMATS, Format
 from softcheck.cases.case import Case
 from softcheck.cases.dtypes import known_dtype
 from softcheck.cases.families import (
+    heads,
     hidden,
     layouts,
     logarithms,
@@ -120,6 +121,9 @@ OF_OPERATIONS: dict[str, dict[str, OwnFamily]] = {
         "log-softmax-gradients": OwnFamily(
             output_gradients.gradients_of_log_softmax, "gradients of a log-softmax's output"
         ),
+    },
+    "attention": {
+        "heads": OwnFamily(heads.heads, "scores of attention: hidden tiles, tails and parts, sentinels"),
     },
 }
 """The families of each operation, which name operands and parameters."""

@@ -1,0 +1,280 @@
+"""Attention: softmax(scale q k^T) v for each query of a head, with causal masks, windows, shared keys, soft caps and sinks.
+
+One row of the matrix is one head (``operations.heads``), and its answer has a part for each query. The bound is derived in
+docs/bounds.md, section 26. Errors are counted in the ULP of sum_j p_j |v_j|, since the sum over keys cancels.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oracles.attention import Heads, attention, attention_ball
+from oracles.formats import FLOAT32, FLOAT64, Format, Values
+from oracles.reference import FullyMasked, Reference, RowClass, classify
+from softcheck.contract import FindingKind
+from softcheck.errors import UsageError
+from softcheck.operations.attention_bounds import error_of_sums, errors, lost
+from softcheck.operations.block import Block, joined, reshaped
+from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.heads import BOTTOM_RIGHT, TOP_LEFT, Attending
+from softcheck.operations.log_softmax import half_ulp
+from softcheck.operations.operation import Arguments, Operand, Operation
+from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND, ElementRule, number
+from softcheck.operations.ulp import Flags, Scaled
+
+if TYPE_CHECKING:
+    import torch
+
+_AT_ONCE = 1 << 20
+"""Scores of the heads that the oracle takes at once."""
+_WIDEST = 1024
+"""Keys of the longest head that is judged: an output has queries times keys scores behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    attending: Attending
+
+    def heads(self, values: Values, fmt: Format) -> Heads:
+        if fmt == FLOAT64:
+            raise UsageError("attention is judged in formats of up to 32 bits; leave float64 out of the dtypes")
+        return self.attending.heads(values, fmt)
+
+    def logits(self, values: Values, fmt: Format) -> Values:
+        """The scores of each query, [rows * queries, keys]: NaN or +inf where it sees a key with such a logit."""
+        heads = self.heads(values, fmt)
+        special = np.isnan(values) | np.isposinf(values)
+        scores = np.where(heads.visible & special[:, None], values[:, None], heads.scores)
+        return scores.reshape(-1, values.shape[1])
+
+    def answer(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
+        queries = self.attending.parts(values.shape[1])[0]
+        step = max(1, _AT_ONCE // max(1, queries * values.shape[1]))
+        parts = [
+            self.by(attention, values[first : first + step], fmt, masked)
+            for first in range(0, max(1, len(values)), step)
+        ]
+        return joined(parts)
+
+    def prove(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
+        return self.by(attention_ball, values, fmt, masked)
+
+    def by(self, oracle: Callable[[Heads], Reference], values: Values, fmt: Format, masked: FullyMasked) -> Reference:
+        """The oracle's answers, [rows, queries * dimension], but for special queries, whose answers are conventions."""
+        found = oracle(self.heads(values, fmt))
+        classes = classify(self.logits(values, fmt))
+        convention = np.where((classes == RowClass.FULLY_MASKED) & (masked == "zero"), 0.0, np.nan)[:, None]
+        special = (classes != RowClass.ORDINARY)[:, None]
+        found = replace(
+            found,
+            high=np.where(special, convention, found.high),
+            low=np.where(special, 0.0, found.low),
+            relative_error=np.where(special, 0.0, found.relative_error),
+        )
+        parts, numbers = self.attending.parts(values.shape[1])
+        return reshaped(found, (len(values), parts * numbers))
+
+    def decimal(self, row: Values, column: int, fmt: Format, masked: FullyMasked) -> str:
+        return f"{self.prove(row[None], fmt, masked).values[0, column]:.17g}"
+
+    def scale(self, values: Values, _answers: Values, fmt: Format) -> Values:
+        return self.of_queries(self.heads(values, fmt).sizes_of_values)
+
+    def of_queries(self, array: Values) -> Values:
+        """[heads, queries, ...] as [heads * queries, ...]."""
+        return array.reshape(-1, array.shape[2])
+
+    def undefined(self, values: Values, fmt: Format = FLOAT32) -> Flags:
+        """Queries with a product that float32 can't hold, and those with an infinite or hidden logit that was not promised."""
+        heads = self.heads(values, fmt)
+        found = (heads.sizes * max(1.0, heads.scale)).max(axis=2, initial=0.0) > FLOAT32.max / 8
+        infinite = np.isinf(values) if not self.attending.masked else np.zeros(values.shape, dtype=np.bool_)
+        special = np.isnan(values) | np.isposinf(values)
+        unseen = special[:, None] & ~heads.visible & ~np.isneginf(values)[:, None]
+        found |= infinite.any(axis=1, keepdims=True)
+        if not self.attending.ignores_nan:
+            found |= unseen.any(axis=2)
+        of_queries: Flags = found.ravel()
+        return of_queries
+
+    def bounds(self, values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
+        heads = self.heads(values, exact.fmt)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            error = self.of_queries(errors(heads, model, exact.fmt))
+            rounding = half_ulp(np.abs(answers) + error, exact.fmt)
+            elements = (error + rounding if model.rounds_result else error) / exact.ulp
+            elements = np.minimum(elements, np.finfo(np.float64).max)
+        return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(elements), np.inf))
+
+    def outside(self, block: Block) -> Values:
+        """By how much outputs lie outside of the values of their query's keys, beyond what rounding allows; at most 0 inside."""
+        heads = self.heads(block.values, block.fmt)
+        least, most = (_extremes(heads, sign) for sign in (-1.0, 1.0))
+        if np.isfinite(heads.sink):
+            least, most = np.minimum(least, 0.0), np.maximum(most, 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = np.maximum(np.abs(least), np.abs(most))
+            allowed = error_of_sums(heads, block.model, block.fmt) * size + lost(heads, block.model, block.fmt)
+            allowed = allowed + half_ulp(size + allowed, block.fmt)
+            by = np.maximum(
+                least - allowed - _by_query(block.output, heads), _by_query(block.output, heads) - most - allowed
+            )
+        return self.of_queries(by)
+
+    def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
+        """By torch's attention where it knows all parameters, else by single operations."""
+        import torch
+
+        known, found = self.attending, dict(self.attending.make(x, frozenset({"q", "k", "v", "keep"})))
+        q, k, v, keep = (found[name] for name in ("q", "k", "v", "keep"))
+        plain = not known.causal and not known.masked and known.groups == 1
+        if known.softcap == 0 and not math.isfinite(known.sink):
+            y: torch.Tensor = torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=None if plain else keep, scale=known.scale, enable_gqa=known.groups > 1
+            )
+            return y.reshape(len(x), -1)
+        q, k, v = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k, v))
+        k, v = (part.repeat_interleave(known.groups, dim=1) for part in (k, v))
+        scores = (q @ k.mT) * known.scale
+        if known.softcap:
+            scores = known.softcap * torch.tanh(scores / known.softcap)
+        scores = scores.masked_fill(~keep, float("-inf"))
+        sink = torch.full_like(scores[..., :1], known.sink)
+        weights = torch.softmax(torch.cat([scores, sink], dim=-1), dim=-1)[..., :-1]
+        return torch.matmul(weights, v).to(x.dtype).reshape(len(x), -1)
+
+
+def _by_query(output: Values, heads: Heads) -> Values:
+    return output.reshape(heads.q.shape)
+
+
+def _extremes(heads: Heads, sign: float) -> Values:
+    """The least (sign -1) or largest values of the keys that each query sees, [heads, queries, dimension]."""
+    if heads.visible.all() and heads.visible.size:
+        return np.broadcast_to(sign * (sign * heads.v).max(axis=1, keepdims=True), heads.q.shape)
+    found = np.empty(heads.q.shape)
+    for head, query in np.ndindex(*found.shape[:2]):
+        seen = sign * heads.v[head][heads.visible[head, query]]
+        found[head, query] = sign * seen.max(axis=0, initial=-np.inf)
+    return np.where(np.isfinite(found), found, 0.0)
+
+
+def _rule(attention_: _Attention) -> ElementRule:
+    def broken(block: Block) -> Flags:
+        found: Flags = (attention_.outside(block) > 0) & block.specials.bounded
+        return found
+
+    def describe(block: Block, row: int, column: int) -> str:
+        by, output = float(attention_.outside(block)[row, column]), float(block.output[row, column])
+        return f"output {number(output)} lies outside of all values that its query sees, by {by:.6g} more than rounding allows"
+
+    return ElementRule(FindingKind.OUT_OF_RANGE, broken, attention_.outside, describe)
+
+
+def _no_keys(block: Block, row: int, column: int) -> str:
+    return f"output {number(float(block.output[row, column]))}, expected exactly 0: the query sees no key"
+
+
+NOTHING_SEEN = ElementRule(
+    FindingKind.MASKED_NOT_ZERO, lambda block: block.specials.masked_wrong, lambda block: np.abs(block.output), _no_keys
+)
+"""A query that sees no key gives 0 where that is declared."""
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "q query query_states query_layer queries": ("q", "q_blhd", "q3"),
+    "k key key_states key_layer keys": ("k", "k_blhd", "k3"),
+    "v value value_states value_layer values": ("v", "v_blhd", "v3"),
+    "mask attn_mask attention_mask": ("keep", "mask", "bias", "None"),
+    "keep valid valid_mask": ("keep", "mask", "bias", "None"),
+    "bias attn_bias additive_mask": ("bias", "keep", "mask", "None"),
+    "sink sinks s_aux": ("sinks",),
+}
+
+
+def _trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
+    import torch
+
+    if not names & {"mask", "keep", "bias"}:
+        return x
+    rows, columns = (torch.arange(size, device=x.device) for size in x.shape)
+    return x.masked_fill((rows[:, None] + columns) % 3 == 0, float("-inf"))
+
+
+def _checked(
+    head_dim: float, queries: float, groups: float, scale: float, causal: float, window: float, softcap: float
+) -> None:
+    for name, value, least in (
+        ("head_dim", head_dim, 1),
+        ("queries", queries, 0),
+        ("groups", groups, 1),
+        ("window", window, 0),
+    ):
+        if value != int(value) or value < least:
+            raise UsageError(f"{name} is {value:g}; expected an integer of at least {least}")
+    if causal not in (0, TOP_LEFT, BOTTOM_RIGHT):
+        raise UsageError(
+            f"causal is {causal:g}; expected 0 for all keys, 1 if query 0 sees key 0 alone (top-left), or 2 if the last query sees "
+            "all keys (bottom-right)"
+        )
+    if window and not causal:
+        raise UsageError("a window is judged with a causal mask alone; declare causal=1 or causal=2 beside it")
+    if not 0.0 < scale < math.inf or not 0.0 <= softcap < math.inf:
+        raise UsageError(
+            f"scale is {scale:g} and softcap {softcap:g}; expected a scale above 0, and a softcap of at least 0"
+        )
+
+
+_DEFAULTS = {field.name: float(field.default) for field in fields(Attending)}  # type: ignore[arg-type]
+
+
+def _of(**parameters: float) -> Operation:
+    """Attention with these parameters. Raises UsageError for a value that is not judged."""
+    head_dim = parameters.get("head_dim", _DEFAULTS["head_dim"])
+    if head_dim >= 1:
+        parameters.setdefault("scale", 1 / math.sqrt(head_dim))
+    found = {**_DEFAULTS, **parameters}
+    _checked(*(found[name] for name in ("head_dim", "queries", "groups", "scale", "causal", "window", "softcap")))
+    kinds = {field.name: field.type for field in fields(Attending)}
+    attending = Attending(**{name: _cast(kinds[name], value) for name, value in found.items()})
+    attention_ = _Attention(attending)
+    of_head = ("rows", "queries", "head_dim")
+    keyed = ("rows", "columns", "head_dim")
+    return Operation(
+        name="attention",
+        operands=(Operand("q", of_head), Operand("k", keyed), Operand("v", keyed)),
+        outputs=(Operand("o", of_head),),
+        families=_FAMILIES if attending.masked else tuple(name for name in _FAMILIES if name != "padding"),
+        relations=(),
+        answer=attention_.answer,
+        prove=attention_.prove,
+        decimal=attention_.decimal,
+        bounds=attention_.bounds,
+        rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, NOTHING_SEEN, _rule(attention_)),
+        yardstick=attention_.yardstick,
+        parameters=found,
+        with_parameters=_of,
+        parts=attending.parts,
+        logits=attention_.logits,
+        most_columns=_WIDEST,
+        arguments=Arguments(words=_WORDS, make=attending.make, trial=_trial),
+        undefined=attention_.undefined,
+        scale=attention_.scale,
+        scale_text="of sum p |v|",
+    )
+
+
+def _cast(kind: Any, value: float) -> Any:
+    return value if kind is float else bool(value) if kind is bool else int(value)
+
+
+_FAMILIES = (
+    *("heads", "normal", "ties", "huge", "shifted", "special", "padding", "negative", "finfo-min", "temperature"),
+    *("cancellation", "layout", "random-bits"),
+)
+"""Families of few rows: each row is a head with as many queries as keys."""
+
+
+ATTENTION = _of()

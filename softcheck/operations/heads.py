@@ -1,0 +1,211 @@
+"""Queries, keys and values of attention, made from the rows of a matrix: one row is one head, and its logits are scores.
+
+A key holds its logit in its first element, and a query a power of two there, so that scale * (q . k) is the logit times a
+power of two over 1/scale. The other elements are drawn from the row's bits, and are 0 in some queries. A logit of -inf hides
+its key.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oracles.attention import Heads
+from oracles.formats import Format, Values
+from softcheck.operations.drawn import of_elements, of_rows
+from softcheck.operations.ulp import Flags
+
+if TYPE_CHECKING:
+    import torch
+
+TOP_LEFT, BOTTOM_RIGHT = 1, 2
+"""Alignments of a causal mask: query 0 sees key 0 alone, or the last query sees all keys."""
+
+_APART = 8
+"""Elements between the rows of operands of a matrix that is not packed: 16 bytes of 16-bit numbers."""
+
+_LARGE = 1000.0
+"""Finite numbers behind masks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attending:
+    """The parameters of attention, which say what each query sees and how it scores."""
+
+    head_dim: int = 64
+    queries: int = 0
+    """Queries of a head; 0 for as many as keys."""
+    groups: int = 1
+    """Query heads that share keys and values."""
+    scale: float = 0.125
+    causal: int = 0
+    window: int = 0
+    """Keys that a query sees up to its own place; 0 for all."""
+    softcap: float = 0.0
+    sink: float = -math.inf
+    masked: bool = False
+    """True if keys may be hidden by a mask."""
+    ignores_nan: bool = False
+    """True if NaN and infinities may stand behind masks."""
+
+    def parts(self, keys: int) -> tuple[int, int]:
+        """Queries that share a row's keys, and numbers of a query's answer."""
+        return self.groups * (self.queries or keys), self.head_dim
+
+    def seen(self, keys: int) -> Flags:
+        """True where a query sees a key by its place, [queries of all groups, keys]."""
+        queries = self.queries or keys
+        place = np.arange(queries)[:, None] + (keys - queries if self.causal == BOTTOM_RIGHT else 0)
+        key = np.arange(keys)
+        found = np.ones((queries, keys), dtype=np.bool_)
+        if self.causal:
+            found &= key <= place
+        if self.window:
+            found &= key > place - self.window
+        return np.tile(found, (self.groups, 1))
+
+    def hidden(self, x: "torch.Tensor") -> "torch.Tensor":
+        """True for keys that no query sees, bool [rows, keys]."""
+        import torch
+
+        unseen = torch.from_numpy(~self.seen(x.shape[1]).any(axis=0)).to(x.device)
+        return (x.detach() == float("-inf")) | unseen
+
+    def operands(self, x: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
+        """Queries [rows, queries, dimension], keys and values [rows, keys, dimension] of a matrix, in its dtype.
+
+        The values of hidden keys are large, or what else may stand there.
+        """
+        import torch
+
+        x = x.detach()
+        rows, keys = x.shape
+        queries, dim = self.parts(keys)
+        drawn = of_elements(x, (queries + 2 * keys) * dim)
+        ends = queries * dim, (queries + keys) * dim
+        of_q = drawn[:, : ends[0]].reshape(rows, queries, dim)
+        of_k = drawn[:, ends[0] : ends[1]].reshape(rows, keys, dim)
+        of_v = drawn[:, ends[1] :].reshape(rows, keys, dim)
+        # Seven digits fit every format, so that queries and keys are the same in each.
+        q, k = (((part >> 40) & 127).to(torch.float64) / 64 - 1 for part in (of_q, of_k))
+        is_alone = (of_q[..., 0] & 3) == 0
+        is_alone[:, -1:] = True
+        q = torch.where(is_alone[..., None], 0.0, q)
+        is_halved = (of_q[..., 0] & 12) == 0
+        is_halved[:, -1:] = False
+        q[..., 0] = torch.where(is_halved, 0.5 * self.first, self.first)
+        k, v = k.to(x.dtype), self._values(x, of_v).to(x.dtype)
+        k[..., 0] = x
+        return q.to(x.dtype), k, torch.where(self.hidden(x)[..., None], self._behind(v), v)
+
+    @property
+    def first(self) -> float:
+        """The first element of most queries: the power of two next to 1 / scale, so that logits are scores."""
+        return 2.0 ** min(12, max(-12, round(math.log2(1.0 / self.scale))))
+
+    def _values(self, x: "torch.Tensor", bits: "torch.Tensor") -> "torch.Tensor":
+        """Values of eight kinds of rows: four vary, and one each is near 1, constant, alternating, and 1 at every d-th key."""
+        import torch
+
+        _, keys, dim = bits.shape
+        varying = ((bits >> 20) & (2**24 - 1)).to(torch.float64) / 2**23 - 1
+        key = torch.arange(keys, device=x.device)[None, :, None]
+        column = torch.arange(dim, device=x.device)[None, None]
+        kinds = (
+            1 + varying / 64,
+            varying[:, :1].expand_as(varying),
+            torch.where(key % 2 == 0, 4.0, -4.0) + varying,
+            (key % dim == column).to(torch.float64).expand_as(varying),
+        )
+        found, drawn = varying, ((of_rows(x) >> 37) & 7)[:, None, None]
+        for number, other in enumerate(kinds):
+            found = torch.where(drawn == number, other, found)
+        return found
+
+    def _behind(self, like: "torch.Tensor") -> "torch.Tensor":
+        import torch
+
+        found = [float("nan"), float("inf"), _LARGE] if self.ignores_nan else [_LARGE, -_LARGE]
+        row = torch.tensor(found, dtype=like.dtype, device=like.device)
+        return row[torch.arange(like.shape[1], device=like.device) % len(found)][None, :, None].expand_as(like)
+
+    def make(self, x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
+        """The operands of a call by their names in it: layouts of queries, keys and values, and masks.
+
+        Where a mask is among them, what it hides is no longer -inf in the keys.
+        """
+        import torch
+
+        rows = x.flatten(0, -2)
+        q, k, v = self.operands(rows)
+        masks = names & {"mask", "keep", "bias"}
+        if masks:
+            behind = self._behind(k)
+            hidden = (rows.detach() == float("-inf"))[..., None]
+            k = torch.where(hidden, behind if self.ignores_nan else torch.where(k.isfinite(), k, behind), k)
+        hides = (
+            ~self.seen(x.shape[-1]) | (rows.detach() == float("-inf"))[:, None].expand(-1, q.shape[1], -1).cpu().numpy()
+        )
+        makers: dict[str, Callable[[], torch.Tensor]] = {}
+        for name, tensor in (("q", q), ("k", k), ("v", v)):
+            makers |= _laid_out(name, tensor, self.groups if name == "q" else 1, is_packed=x.is_contiguous())
+        if masks:
+            hiding = torch.from_numpy(hides).to(x.device)
+            of_type = torch.zeros_like(hiding, dtype=x.dtype).masked_fill(hiding, float("-inf"))
+            for name, tensor in (("mask", hiding), ("keep", ~hiding), ("bias", of_type)):
+                makers |= _laid_out(name, tensor, self.groups, is_packed=True)
+        makers["sinks"] = lambda: torch.full((split(len(rows))[1] * self.groups,), self.sink, device=x.device)
+        return {name: maker() for name, maker in makers.items() if name in names}
+
+    def heads(self, values: Values, fmt: Format) -> Heads:
+        """The heads of rows of a matrix as the oracles take them: what is not seen is finite."""
+        return _heads(np.ascontiguousarray(values).tobytes(), values.shape, fmt.name, self)
+
+
+def split(rows: int) -> tuple[int, int]:
+    """Returns batch and heads of so many rows."""
+    batch = next((n for n in (2, 3, 5, 7) if rows % n == 0 and rows > n), 1)
+    return batch, rows // batch
+
+
+def _laid_out(
+    name: str, tensor: "torch.Tensor", groups: int, *, is_packed: bool
+) -> "dict[str, Callable[[], torch.Tensor]]":
+    """Makers of an operand [rows, groups * length, dimension] in each layout, by name."""
+    rows, length, dim = tensor.shape
+    batch, heads = split(rows)
+    by_head = tensor.reshape(batch, heads * groups, length // groups, dim)
+
+    def apart(found: "torch.Tensor") -> "torch.Tensor":
+        if is_packed:
+            return found.contiguous()
+        wider = found.new_full((*found.shape[:-1], dim + _APART), float("nan"))
+        wider[..., :dim] = found
+        return wider[..., :dim]
+
+    return {
+        name: lambda: apart(by_head),
+        f"{name}3": lambda: apart(by_head.flatten(0, 1)),
+        f"{name}_blhd": lambda: apart(by_head.transpose(1, 2)),
+    }
+
+
+@lru_cache(maxsize=4)
+def _heads(values: bytes, shape: tuple[int, int], dtype: str, attending: Attending) -> Heads:
+    import torch
+
+    matrix = torch.frombuffer(bytearray(values), dtype=torch.float64).reshape(shape) if values else torch.empty(shape)
+    q, k, v = (part.to(torch.float64).numpy() for part in attending.operands(matrix.to(getattr(torch, dtype))))
+    visible = attending.seen(shape[1]) & ~np.isneginf(matrix.numpy())[:, None]
+    return Heads(
+        q,
+        np.nan_to_num(k, nan=0.0, posinf=0.0, neginf=0.0),
+        np.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0),
+        visible,
+        attending.scale,
+        attending.softcap,
+        attending.sink,
+    )

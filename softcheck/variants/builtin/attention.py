@@ -1,0 +1,307 @@
+"""Attention: one pass over the keys with a running maximum, and keys split among programs."""
+
+import torch
+import triton
+import triton.language as tl
+
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.variants.builtin._common import NARROW_DTYPES, jit, new_output
+from softcheck.variants.declaration import variant
+
+_CALL = "f(q, k, v)"
+
+_QUERIES, _KEYS = 32, 32
+"""Queries and keys of a tile."""
+
+_PARTS = 4
+"""Programs that share the keys of a tile of queries."""
+
+
+@jit
+def _attended(
+    q: tl.tensor,
+    k: tl.tensor,
+    v: tl.tensor,
+    keep: tl.tensor,
+    query: tl.tensor,
+    first: tl.tensor,
+    last: tl.tensor,
+    q_stride: tl.tensor,
+    k_stride: tl.tensor,
+    v_stride: tl.tensor,
+    queries: tl.tensor,
+    keys: tl.tensor,
+    scale: tl.tensor,
+    CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr,
+    DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TILE: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """Maximum, sum and weighted values of the keys from ``first`` to ``last``; the maximum is -inf if none is seen."""
+    lane, column = tl.arange(0, TILE), tl.arange(0, BLOCK_DIM)
+    is_number = (column < DIM)[None, :]
+    rows = tl.load(
+        q + query[:, None].to(tl.int64) * q_stride + column[None, :],
+        mask=(query < queries)[:, None] & is_number,
+        other=0.0,
+    )
+    maximum = tl.full((BLOCK,), -float("inf"), tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    values = tl.zeros((BLOCK, BLOCK_DIM), tl.float32)
+    for start in range(first, last, TILE):
+        key = start + lane
+        is_key = key < last
+        of_tile = is_key[:, None] & is_number
+        place = key[:, None].to(tl.int64)
+        tile = tl.load(k + place * k_stride + column[None, :], mask=of_tile, other=0.0)
+        scores = tl.dot(rows, tl.trans(tile), input_precision="ieee") * scale
+        seen = (query < queries)[:, None] & is_key[None, :]
+        if CAUSAL:
+            seen &= key[None, :] <= query[:, None] + (keys - queries)
+        if MASKED:
+            at = keep + query[:, None].to(tl.int64) * keys + key[None, :]
+            seen &= tl.load(at, mask=seen, other=0) != 0
+        scores = tl.where(seen, scores, -float("inf"))
+        largest = tl.maximum(maximum, tl.max(scores, axis=1))
+        # Nothing is subtracted as long as no key is seen, since the difference of two infinities is NaN.
+        subtracted = tl.where(largest == -float("inf"), 0.0, largest)
+        weights = tl.exp(scores - subtracted[:, None])
+        rescaled = tl.exp(maximum - subtracted)
+        total = total * rescaled + tl.sum(weights, axis=1)
+        held = tl.load(v + place * v_stride + column[None, :], mask=of_tile, other=0.0)
+        values = values * rescaled[:, None]
+        values += tl.dot(weights.to(held.dtype), held, input_precision="ieee")
+        maximum = largest
+    return maximum, total, values
+
+
+@jit
+def _online_kernel(
+    o: tl.tensor,
+    q: tl.tensor,
+    k: tl.tensor,
+    v: tl.tensor,
+    keep: tl.tensor,
+    q_batch: tl.tensor,
+    q_head: tl.tensor,
+    q_stride: tl.tensor,
+    k_batch: tl.tensor,
+    k_head: tl.tensor,
+    k_stride: tl.tensor,
+    v_batch: tl.tensor,
+    v_head: tl.tensor,
+    v_stride: tl.tensor,
+    heads: tl.tensor,
+    groups: tl.tensor,
+    queries: tl.tensor,
+    keys: tl.tensor,
+    scale: tl.tensor,
+    CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr,
+    DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TILE: tl.constexpr,
+) -> None:
+    query = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    head = tl.program_id(0).to(tl.int64)
+    batch, number = head // heads, head % heads
+    shared = number // groups
+    _, total, values = _attended(
+        q + batch * q_batch + number * q_head,
+        k + batch * k_batch + shared * k_head,
+        v + batch * v_batch + shared * v_head,
+        keep + head * queries * keys,
+        query,
+        0,
+        keys,
+        q_stride,
+        k_stride,
+        v_stride,
+        queries,
+        keys,
+        scale,
+        CAUSAL,
+        MASKED,
+        DIM,
+        BLOCK_DIM,
+        BLOCK,
+        TILE,
+    )
+    column = tl.arange(0, BLOCK_DIM)
+    at = o + (head * queries + query[:, None]) * DIM + column[None, :]
+    tl.store(at, values / total[:, None], mask=(query < queries)[:, None] & (column < DIM)[None, :])
+
+
+def _online(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, keep: torch.Tensor | None = None, *, causal: bool = False
+) -> torch.Tensor:
+    o = new_output(q)
+    if o.numel():
+        batch, heads, queries, dim = q.shape
+        keys, groups = k.shape[2], heads // k.shape[1]
+        strides = (stride for tensor in (q, k, v) for stride in tensor.stride()[:3])
+        mask = q if keep is None else keep.contiguous().view(torch.uint8)
+        sizes = (heads, groups, queries, keys, dim**-0.5, causal, keep is not None, dim)
+        tiles = (max(16, triton.next_power_of_2(dim)), _QUERIES, _KEYS)
+        grid = (batch * heads, triton.cdiv(queries, _QUERIES))
+        _online_kernel[grid](o, q, k, v, mask, *strides, *sizes, *tiles, num_warps=4)
+    return o
+
+
+_ONLINE = "Dao, Fu, Ermon, Rudra and Re, FlashAttention, 2022; Milakov and Gimelshein, 2018"
+_ARITHMETIC = Arithmetic(rescales=True)
+
+
+@variant(
+    operation="attention",
+    call=_CALL,
+    dtypes=NARROW_DTYPES,
+    batch_invariant=True,
+    description="one program per 32 queries, tiles of 32 keys, a running maximum and sum; weights in the input's dtype",
+    provenance=_ONLINE,
+    arithmetic=_ARITHMETIC,
+)
+def attention_online(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
+    return _online(q, k, v)
+
+
+@variant(
+    operation="attention",
+    parameters={"causal": 2, "groups": 2},
+    call=_CALL,
+    dtypes=NARROW_DTYPES,
+    batch_invariant=True,
+    description="attention_online with a causal mask aligned to the last key, two query heads for each head of keys",
+    provenance=_ONLINE,
+    arithmetic=_ARITHMETIC,
+)
+def attention_online_causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Causal attention of [batch, heads, queries, dimension] over [batch, fewer heads, keys, dimension]."""
+    return _online(q, k, v, causal=True)
+
+
+@variant(
+    operation="attention",
+    parameters={"masked": 1},
+    call="f(q, k, v, keep)",
+    dtypes=NARROW_DTYPES,
+    batch_invariant=True,
+    description="attention_online with a boolean mask that selects scores",
+    provenance=_ONLINE,
+    arithmetic=_ARITHMETIC,
+)
+def attention_online_masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+    """Attention of [batch, heads, queries, dimension] with a mask [batch, heads, queries, keys], True where a key is seen."""
+    return _online(q, k, v, keep)
+
+
+@jit
+def _part_kernel(
+    values_of: tl.tensor,
+    maximum_of: tl.tensor,
+    total_of: tl.tensor,
+    q: tl.tensor,
+    k: tl.tensor,
+    v: tl.tensor,
+    q_batch: tl.tensor,
+    q_head: tl.tensor,
+    q_stride: tl.tensor,
+    k_batch: tl.tensor,
+    k_head: tl.tensor,
+    k_stride: tl.tensor,
+    v_batch: tl.tensor,
+    v_head: tl.tensor,
+    v_stride: tl.tensor,
+    heads: tl.tensor,
+    queries: tl.tensor,
+    keys: tl.tensor,
+    of_part: tl.tensor,
+    scale: tl.tensor,
+    DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TILE: tl.constexpr,
+) -> None:
+    query = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    head, part = tl.program_id(0).to(tl.int64), tl.program_id(2)
+    batch, number = head // heads, head % heads
+    maximum, total, values = _attended(
+        q + batch * q_batch + number * q_head,
+        k + batch * k_batch + number * k_head,
+        v + batch * v_batch + number * v_head,
+        q,
+        query,
+        part * of_part,
+        tl.minimum(part * of_part + of_part, keys),
+        q_stride,
+        k_stride,
+        v_stride,
+        queries,
+        keys,
+        scale,
+        False,
+        False,
+        DIM,
+        BLOCK_DIM,
+        BLOCK,
+        TILE,
+    )
+    column = tl.arange(0, BLOCK_DIM)
+    row = (part * tl.num_programs(0) + head) * queries + query
+    tl.store(maximum_of + row, maximum, mask=query < queries)
+    tl.store(total_of + row, total, mask=query < queries)
+    is_inside = (query < queries)[:, None] & (column < DIM)[None, :]
+    tl.store(values_of + row[:, None] * DIM + column[None, :], values, mask=is_inside)
+
+
+@jit
+def _merge_kernel(
+    o: tl.tensor,
+    values_of: tl.tensor,
+    maximum_of: tl.tensor,
+    total_of: tl.tensor,
+    rows: tl.tensor,
+    PARTS: tl.constexpr,
+    DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    part, column = tl.arange(0, PARTS), tl.arange(0, BLOCK_DIM)
+    at = part * rows + row
+    maximum = tl.load(maximum_of + at)
+    share = tl.exp(maximum - tl.max(maximum, axis=0))
+    total = tl.sum(tl.load(total_of + at) * share, axis=0)
+    inside = (column < DIM)[None, :]
+    values = tl.load(values_of + at[:, None] * DIM + column[None, :], mask=inside, other=0.0)
+    merged = tl.sum(values * share[:, None], axis=0) / total
+    tl.store(o + row * DIM + column, merged, mask=column < DIM)
+
+
+@variant(
+    operation="attention",
+    call=_CALL,
+    dtypes=NARROW_DTYPES,
+    batch_invariant=True,
+    description="the keys of a tile of queries split among 4 programs, whose maxima, sums and values a second kernel merges",
+    provenance="Dao, Haziza, Massa and Sizov, Flash-Decoding for long-context inference, 2023",
+    arithmetic=_ARITHMETIC,
+)
+def attention_split_keys(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
+    o = new_output(q)
+    if o.numel():
+        batch, heads, queries, dim = q.shape
+        keys, rows = k.shape[2], batch * heads * queries
+        values = torch.empty((_PARTS, rows, dim), dtype=torch.float32, device=q.device)
+        maximum, total = torch.empty((2, _PARTS, rows), dtype=torch.float32, device=q.device)
+        strides = (stride for tensor in (q, k, v) for stride in tensor.stride()[:3])
+        sizes = (heads, queries, keys, triton.cdiv(keys, _PARTS), dim**-0.5, dim)
+        block = max(16, triton.next_power_of_2(dim))
+        grid = (batch * heads, triton.cdiv(queries, _QUERIES), _PARTS)
+        _part_kernel[grid](values, maximum, total, q, k, v, *strides, *sizes, block, _QUERIES, _KEYS, num_warps=4)
+        _merge_kernel[(rows,)](o, values, maximum, total, rows, _PARTS, dim, block, num_warps=4)
+    return o

@@ -1,0 +1,103 @@
+"""Places of a cluster: each has its own GPU, and a request that needs it for itself has it."""
+
+import contextlib
+import os
+import threading
+import time
+
+import pytest
+
+from softcheck.cluster import local
+from softcheck.errors import UsageError
+from softcheck.run.process import Waits
+from softcheck.run.protocol import Load
+from softcheck.run.session import Session
+
+KERNEL = """
+import os, pathlib, time, torch
+
+def f(x):
+    begun = time.monotonic()
+    time.sleep(0.3)
+    with open({calls!r}, "a") as calls:
+        calls.write(f"{{os.environ['CUDA_VISIBLE_DEVICES']}} {{begun}} {{time.monotonic()}}\\n")
+    return torch.softmax(x, -1)
+"""
+LIMITS = Waits(calling=60.0, preparing=60.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("places")
+    (folder / "slow.py").write_text(KERNEL.format(calls=str(folder / "calls")))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def session(folder):
+    gpus = [{"CUDA_VISIBLE_DEVICES": "5"}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}]
+    with (
+        local._on_this_machine(gpus, "CPU", 3, ()) as cluster,
+        contextlib.closing(Session("interpreter", devices=cluster)) as opened,
+    ):
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _no_calls_yet(folder):
+    (folder / "calls").unlink(missing_ok=True)
+
+
+def calls(folder):
+    return [line.split() for line in (folder / "calls").read_text().splitlines()]
+
+
+def test_each_dask_worker_has_a_gpu_of_its_own_and_every_process_its_workers(session, folder):
+    assert (session.places, session.jobs) == (2, 6)
+    with session.on_one_device() as first, session.on_one_device() as second:
+        for own in (first, second, first, second):
+            assert not isinstance(own.load(f"{folder}/slow.py:f", ("float16",)), str)
+    seen = [gpu for gpu, *_ in calls(folder)]
+    assert sorted(set(seen)) == ["5", "GPU-7"]
+    assert (seen[0], seen[1]) == (seen[2], seen[3])
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ or os.environ["CUDA_VISIBLE_DEVICES"] not in seen
+
+
+def test_a_request_that_needs_a_device_for_itself_waits_and_is_waited_for(session, folder):
+    request = Load(f"{folder}/slow.py:f", ("float16",))
+    with session.on_one_device() as own:
+        workers = [own.take(fresh=True) for _ in range(3)]
+        alone = [False, True, False]
+
+        def ask(worker, is_alone):
+            own._devices.run(worker, request, {None: LIMITS}, alone=is_alone)
+
+        threads = [threading.Thread(target=ask, args=pair) for pair in zip(workers, alone, strict=True)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.05)
+        for thread in threads:
+            thread.join()
+        for worker in workers:
+            own.give(worker)
+    spans = sorted((float(begun), float(ended)) for _, begun, ended in calls(folder))
+    assert len(spans) == 3
+    overlaps = sum(later[0] < earlier[1] for i, earlier in enumerate(spans) for later in spans[i + 1 :])
+    assert overlaps <= 1, "the first and the last may run side by side, the second with none"
+
+
+def test_workers_that_are_idle_are_ended_but_one_of_each_device(session, folder):
+    for place in (0, 1):
+        own = session.apart(place)
+        for worker in [own.take(fresh=True) for _ in range(2)]:
+            own.give(worker)
+        own.rejoin()
+    session.retire_idle()
+    assert sorted(worker.place for worker in session._idle) == [0, 1]
+
+
+def test_numbers_of_gpus_that_there_are_not_are_refused():
+    assert local._numbers("0,2", 3) == [0, 2]
+    for wrong in ("3", "0,0", "x", "-1", ""):
+        with pytest.raises(UsageError, match="different numbers from 0 to 2"):
+            local._numbers(wrong, 3)

@@ -1,0 +1,168 @@
+"""The operation attention: its operands, calls of any signature, its bound and its rules."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from oracles.formats import FORMATS, decode, encode
+from softcheck.cases.families import cases_of
+from softcheck.errors import UsageError
+from softcheck.judge.judge import judge
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.heads import Attending
+from softcheck.operations.registry import operation
+from softcheck.run.protocol import Measured, RunCase
+from softcheck.run.serving import Server
+
+KERNELS = Path(__file__).parents[1] / "kernels" / "attentions.py"
+ATTENDING = Attending(head_dim=16, scale=0.25)
+
+
+def logits(rows=6, columns=9, seed=0, dtype=torch.float32):
+    return (torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)) * 3).to(dtype)
+
+
+def run(function, families, dtype="bfloat16", widest=130):
+    """Kinds with a violation, the largest share of the bound, and the call, on the narrow cases of some families."""
+    server, name = Server(torch.device("cpu")), f"{KERNELS}:{function}"
+    kinds, share = {}, 0.0
+    for case in (case for family in families for case in cases_of(family, dtype) if 0 < case.shape[1] <= widest):
+        (reply,) = (r for r in server.answer(RunCase(case, (name,), first_rows=3)) if isinstance(r, Measured))
+        kinds |= {str(violation.kind): violation for violation in reply.measurement.violations}
+        if reply.measurement.max_bound_share is not None:
+            share = max(share, reply.measurement.max_bound_share.value)
+    return kinds, share, server._variant(name).call
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_the_last_query_scores_the_logits_themselves(dtype):
+    x = logits(dtype=dtype)
+    q, k, _ = ATTENDING.operands(x)
+    assert torch.equal((q.double() @ k.double().mT)[:, -1] * ATTENDING.scale, x.double())
+    assert (q[:, :-1, 1:] != 0).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_row_keeps_its_head_in_any_batch(dtype):
+    x = logits(dtype=dtype)
+    for whole, alone in zip(ATTENDING.operands(x), ATTENDING.operands(x[3:4]), strict=True):
+        assert torch.equal(whole[3:4], alone)
+
+
+def test_formats_share_queries_and_keys():
+    x = logits(dtype=torch.bfloat16)
+    for narrow, wide in zip(ATTENDING.operands(x)[:2], ATTENDING.operands(x.float())[:2], strict=True):
+        assert torch.equal(narrow.float(), wide)
+
+
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [
+        ("by_heads", "f(q, k, v)"),
+        ("with_logarithm", "f(q, k, v, scale)[0]"),
+        ("by_length", "f(q_blhd, k_blhd, v_blhd, True)"),
+        ("of_three_dimensions", "f(q3, k3, v3, scale)"),
+        ("with_mask", "f(q, k, v, keep)"),
+        ("with_added_mask", "f(q, k, v, bias)"),
+        ("that_selects", "f(q, k, v, keep)"),
+        ("with_shared_keys", "f(q, k, v, True, window)"),
+        ("capped_with_sinks", "f(q, k, v, softcap, sinks)"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_right_functions_keep_the_bound_however_they_are_called(function, call, dtype):
+    kinds, share, found = run(function, ("ties", "padding"), dtype, widest=66)
+    assert not kinds
+    assert 0 < share <= 1
+    assert found == call
+
+
+def test_a_right_function_nearly_reaches_the_bound_of_16_bits():
+    kinds, share, _ = run("by_heads", ("normal", "special"), widest=130)
+    assert not kinds
+    assert 0.4 < share <= 1
+
+
+@pytest.mark.parametrize(
+    ("function", "families", "kinds"),
+    [
+        ("scores_of_16_bits", ("normal",), {"ulp_exceeds_bound"}),
+        ("answers_beyond_all_values", ("ties",), {"out_of_range", "ulp_exceeds_bound"}),
+        ("mean_where_nothing_is_seen", ("special",), {"masked_not_zero"}),
+    ],
+)
+def test_wrong_functions_break_their_rules(function, families, kinds):
+    assert kinds <= set(run(function, families)[0])
+
+
+def outputs(x, fmt, **parameters):
+    attention = operation("attention", {"head_dim": 16, **parameters})
+    bits = encode(x, fmt)
+    return attention, bits, attention.answer(decode(bits, fmt), fmt, "nan").values
+
+
+@pytest.mark.parametrize("parameters", [{}, {"causal": 1}, {"causal": 2, "queries": 3}, {"causal": 1, "window": 2}])
+def test_the_exact_answer_passes_and_a_slip_of_its_size_does_not(parameters):
+    fmt = FORMATS["float32"]
+    attention, bits, exact = outputs(logits().numpy().astype(np.float64), fmt, **parameters)
+    assert not judge(bits, encode(exact, fmt), fmt, operation=attention).violations
+    wrong = encode(exact * (1 + 2e-4), fmt)
+    assert judge(bits, wrong, fmt, operation=attention).violations
+
+
+def test_an_earlier_query_sees_no_later_key():
+    """NaN in a key spoils the queries that see it, and of the others nothing is demanded unless it is promised."""
+    fmt, x = FORMATS["float32"], logits(1, 6).numpy().astype(np.float64)
+    x[0, 4] = np.nan
+    for promised in (0, 1):
+        attention, bits, exact = outputs(x, fmt, causal=1, ignores_nan=promised)
+        assert np.isnan(exact.reshape(6, 16)).any(axis=1).tolist() == [False] * 4 + [True] * 2
+        spoilt = encode(np.full_like(exact, np.nan), fmt)
+        assert bool(judge(bits, spoilt, fmt, operation=attention).violations) == bool(promised)
+
+
+def test_factors_in_tf32_are_found_and_may_be_declared():
+    fmt = FORMATS["float32"]
+    x = logits(4, 40).numpy().astype(np.float64)
+    attention, bits, _ = outputs(x, fmt)
+    q, k, v = (
+        t.float() for t in Attending(head_dim=16, scale=0.25).operands(torch.from_numpy(decode(bits, fmt)).float())
+    )
+
+    def cut(tensor):
+        return (tensor.view(torch.int32) & -(1 << 13)).view(torch.float32)
+
+    weights = torch.softmax((cut(q) @ cut(k).mT) * 0.25, dim=-1)
+    found = encode((cut(weights) @ cut(v)).double().numpy().reshape(4, -1), fmt)
+    assert {str(v.kind) for v in judge(bits, found, fmt, operation=attention).violations} == {"ulp_exceeds_bound"}
+    declared = judge(bits, found, fmt, operation=attention, arithmetic=Arithmetic(products="tf32"))
+    assert not declared.violations
+
+
+def test_large_scores_that_overflow_are_left_alone():
+    fmt = FORMATS["bfloat16"]
+    attention, bits, _ = outputs(np.array([[3e38, 1.0, -3e38]]), fmt)
+    assert not judge(bits, encode(np.full((1, 48), np.nan), fmt), fmt, operation=attention).violations
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"head_dim": 0}, "head_dim is 0"),
+        ({"causal": 3}, "causal is 3"),
+        ({"window": 4}, "declare causal=1"),
+        ({"softcap": -1}, "softcap -1"),
+        ({"scale": 0}, "scale is 0"),
+        ({"dim": 4}, "no parameter 'dim'"),
+    ],
+)
+def test_parameters_that_are_not_judged_are_refused(parameters, said):
+    with pytest.raises(UsageError, match=said):
+        operation("attention", parameters)
+
+
+def test_float64_is_not_judged():
+    with pytest.raises(UsageError, match="leave float64 out"):
+        operation("attention").answer(np.zeros((1, 2)), FORMATS["float64"], "nan")
