@@ -104,12 +104,18 @@ def _exact_distances(values: Values, scale: float) -> DoubleWord:
     """Scaled distances to the row's maximum as double words, off by at most 2^-103 of themselves."""
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         top = values.max(axis=1, keepdims=True, initial=-np.inf)
-        distance = two_sum(values, -top)
+        # A difference of the largest numbers overflows, and its product with the scale need not.
+        finite = np.where(np.isfinite(values), np.abs(values), 0.0)
+        part = np.where(finite.max(axis=1, keepdims=True, initial=0.0) > 2.0**1000, 0.25, 1.0)
+        distance = two_sum(values * part, -top * part)
         # No part of a product of mantissas underflows.
         mantissa, exponent = np.frexp(distance.high)
         factor, more = np.frexp(scale)
-        product, exponent = two_product(mantissa, np.full(mantissa.shape, factor)), exponent + more
-        low = np.ldexp(product.low, exponent) + distance.low * scale
+        product, exponent = (
+            two_product(mantissa, np.full(mantissa.shape, factor)),
+            exponent + more + np.where(part < 1, 2, 0),
+        )
+        low = np.ldexp(product.low, exponent) + distance.low * (scale / part)
         found = fast_two_sum(np.ldexp(product.high, exponent), low)
         is_exact = np.isfinite(top) & np.isfinite(values) & np.isfinite(found.low)
     rounded = _distances(values, scale)
