@@ -26,7 +26,8 @@ from typing import Literal
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from softcheck.variants.registry import BUILTIN  # noqa: E402 - from the checkout, installed or not
+from softcheck.operations.registry import operation  # noqa: E402 - as below
+from softcheck.variants.registry import BUILTIN, BUILTIN_OF  # noqa: E402 - from the checkout, installed or not
 
 _PLUGIN = "softcheck.pytest_plugin"
 
@@ -104,6 +105,17 @@ STEPS = (
         "false-alarms",
         "python benchmarks/false_alarms.py --jobs 9 --elements 3.4e11 --seconds 480 --output false-alarms.json",
         560,
+    ),
+    Step("judge-operations", "python benchmarks/bench_judge.py --operations", 120),
+    *(
+        Step(
+            f"false-alarms-{name.replace('_', '-')}",
+            f"python benchmarks/false_alarms.py --operation {name} --jobs 4 --elements 4e10 --seconds 150 "
+            f"--output false-alarms-{name}.json",
+            200,
+        )
+        for name in BUILTIN_OF
+        if operation(name).on_device is not None and operation(name).accelerator is None
     ),
     Step("sources", "python benchmarks/source_tables.py . --seconds 0.25", 250),
     Step("attention", "python benchmarks/attention.py --heads 64 --length 4096 --head-dim 128", 120),

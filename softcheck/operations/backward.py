@@ -18,7 +18,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.bounds import Bounds, Model, depth
 from softcheck.operations.drawn import of_elements, of_rows
 from softcheck.operations.log_softmax import half_ulp
-from softcheck.operations.operation import Arguments, Named, Operand, Operation, beside, of_matrix
+from softcheck.operations.operation import Arguments, Limits, Named, Operand, Operation, beside, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.operations.strides import like
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch
 
 _UNIT = 2.0**-53
-_SECOND_ORDER = 1.0 + 2.0**-8
+SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""
 
 _FORWARD: "Mapping[str, Callable[[torch.Tensor], torch.Tensor]]" = {
@@ -51,19 +51,22 @@ def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     """
     import torch
 
-    bits, drawn = of_elements(x), of_rows(x)
-    varying = ((bits >> 39).to(torch.float64) - 2**23) / 2**23
-    column = torch.arange(x.shape[1], device=x.device)
-    kind = ((drawn >> 40) & 7)[:, None]
-    one = (drawn >> 8) % max(1, x.shape[1])
-    signs = torch.where(column % 2 == 0, 100.0, -100.0)
-    kinds = (torch.ones_like(varying), varying[:, :1].expand_as(varying), signs + varying)
-    found = varying
-    for number, other in enumerate((*kinds, torch.where(column == one[:, None], varying, 0.0))):
-        found = torch.where(kind == number, other, found)
+    drawn, columns = of_rows(x), x.shape[1]
+    if not columns:
+        return torch.zeros_like(x)
+    half = torch.tensor(2.0**23, dtype=torch.float64, device=x.device)
+    varying = torch.sub(of_elements(drawn, columns).bitwise_right_shift_(39), half).mul_(2.0**-23)
     is_even = (x == x[:, :1]).all(dim=1, keepdim=True)
-    constant = torch.where(((drawn >> 44) & 1)[:, None] == 0, 1.0, varying[:, :1])
-    return torch.where(is_even, constant, found).to(x.dtype)
+    kind, one = ((drawn >> 40) & 7)[:, None], ((drawn >> 8) % columns)[:, None]
+    kind = torch.where(is_even, (drawn[:, None] >> 44) & 1, kind)
+    signs = torch.where(torch.arange(columns, device=x.device) % 2 == 0, 100.0, -100.0).to(torch.float64)
+    # Passes over all elements are few: constants and signs by row, and whether an element varies.
+    constant = torch.where(kind == 0, 1.0, torch.where(kind == 1, varying[:, :1], 0.0))
+    alternates, varies = (kind == 2).to(torch.float64), ((kind != 0) & (kind != 1) & (kind != 3)).to(torch.float64)
+    found = torch.addcmul(torch.addcmul(constant, alternates, signs), varies, varying)
+    alone = torch.where(kind == 3, varying.gather(1, one), found.gather(1, one))
+    found.scatter_(1, one, alone)
+    return found.to(x.dtype)
 
 
 def laid_out(x: "torch.Tensor", name: str, operand: "torch.Tensor") -> "torch.Tensor":
@@ -175,11 +178,20 @@ class _Backward:
                 products = exact.fmt.unit_roundoff * p * np.abs(g)
                 error = p * of_sum + 4 * model.roundoff * p * (np.abs(g) + sizes)
                 error += products + p * products.sum(axis=1, keepdims=True)
-            error = error * _SECOND_ORDER + least
+            error = error * SECOND_ORDER + least
             rounding = half_ulp(np.abs(answers) + error, exact.fmt)
             elements = (error + rounding if model.rounds_result else error) / exact.ulp
             elements = np.minimum(elements, np.finfo(np.float64).max)
         return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(values), np.inf))
+
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        from softcheck.operations.torch_backward import backward_limits
+
+        assert scale == 1.0, "a backward depends on its own operands"
+        made = self.make(x, frozenset({"y", "grad"}))
+        return backward_limits(made["y"], made["grad"], fmt, model, is_logarithm=self.is_logarithm, strict=strict)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         return self.by_torch(self.make(x, frozenset({"y", "grad"})))
@@ -219,6 +231,7 @@ def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
         with_named=lambda operation, named: _operation(operation.name, operation.scale_text, named),
         scale=of_rows_.scale,
         scale_text=unit,
+        on_device=of_rows_.on_device,
     )
 
 

@@ -12,7 +12,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.gradient import Gradient, GradientErrors
-from softcheck.operations.operation import Operation
+from softcheck.operations.operation import Limits, OnDevice, Operation
 from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def scaled(plain: Operation, scale: float) -> Operation:
         return found
 
     def bounds(values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
-        rounded = _ROUNDINGS * model.roundoff * (1 + model.exponent)
-        return plain.bounds(values * scale, exact, answers, replace(model, scaling=max(model.scaling, rounded)))
+        return plain.bounds(values * scale, exact, answers, _rounding(model))
 
     return replace(
         plain,
@@ -78,9 +77,28 @@ def scaled(plain: Operation, scale: float) -> Operation:
         undefined=overflows if scale > 1.0 else None,
         yardstick=lambda x: plain.yardstick(x * scale),
         gradient=None if plain.gradient is None else _gradient(plain.gradient, scale),
-        on_device=None,
+        on_device=None if plain.on_device is None else _on_device(plain.on_device, scale),
         accelerator=None,
     )
+
+
+def _rounding(model: Model) -> Model:
+    """The arithmetic, with the roundings of scaled logits."""
+    return replace(model, scaling=max(model.scaling, _ROUNDINGS * model.roundoff * (1 + model.exponent)))
+
+
+def _on_device(plain: OnDevice, scale: float) -> OnDevice:
+    def found(
+        x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = scale
+    ) -> Limits:
+        rounded = None if model is None else _rounding(model)
+        limits = plain(x, fmt, rounded, strict=strict, scale=scale)
+        if scale <= 1.0:
+            return limits
+        sizes = x.double().abs()
+        return limits._replace(undefined=sizes.where(sizes.isfinite(), 0.0).amax(dim=1) * scale > FLOAT32.max)
+
+    return found
 
 
 def _gradient(plain: Gradient, scale: float) -> Gradient:

@@ -109,9 +109,11 @@ class Form:
         words = {} if operation.arguments is None else operation.arguments.words
         own = {name for names in words.values() for name in names if name in OPERANDS}
         if foreign := sorted((self.names & OPERANDS) - own):
+            is_declared = foreign[0] in operation.parameters
+            step = f"declare it with --declare {foreign[0]}=1" if is_declared else "name the operation with --operation"
             raise UsageError(
                 f"the call {self._text!r} has {foreign[0]!r}, and {operation.name} takes {', '.join(sorted(own)) or 'none'} "
-                "beside its input; write another call, or name the operation with --operation"
+                f"beside its input; write another call, or {step}"
             )
         self._operation = operation
         return self
