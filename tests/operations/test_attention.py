@@ -13,8 +13,10 @@ from softcheck.judge.judge import judge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.heads import Attending
 from softcheck.operations.registry import operation
+from softcheck.run.plan import left_out
 from softcheck.run.protocol import Measured, RunCase
 from softcheck.run.serving import Server
+from softcheck.variants.declaration import Declaration
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "attentions.py"
 ATTENDING = Attending(head_dim=16, scale=0.25)
@@ -196,3 +198,9 @@ def test_wrong_logarithms_are_found(function, kind):
 def test_a_base_is_e_or_two():
     with pytest.raises(UsageError, match="base is 10; expected 2"):
         operation("attention_logsumexp", {"base": 10})
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_logsumexp", "softmax"])
+def test_cases_of_heads_are_for_attention(name):
+    (case,) = (case for case in cases_of("heads", "float16") if case.shape[1] == 97)
+    assert (left_out(case, Declaration(operation=name)) is None) == name.startswith("attention")
