@@ -118,6 +118,7 @@ STEPS = (
         if operation(name).on_device is not None and operation(name).accelerator is None
     ),
     Step("sources", "python benchmarks/source_tables.py . --seconds 0.25", 250),
+    Step("attention", "python benchmarks/attention.py --heads 64 --length 4096 --head-dim 128", 120),
     Step("ncu", "python benchmarks/ncu_agreement.py --output ncu-agreement.json", 90),
 )
 

@@ -4,6 +4,7 @@ A score is scale * (q . k_j), or c tanh(scale * (q . k_j) / c) with a soft cap c
 to the denominator.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -124,7 +125,7 @@ def attention(heads: Heads) -> Reference:
     weights, errors = heads.softmax
     high = weights @ heads.v
     off = heads.weighted(errors) + (heads.k.shape[1] + 4) * _UNIT * heads.sizes_of_values
-    return _reference(high, np.zeros_like(high), off, heads)
+    return _reference(high, np.zeros_like(high), off)
 
 
 def attention_ball(heads: Heads) -> Reference:
@@ -139,41 +140,77 @@ def attention_ball(heads: Heads) -> Reference:
                     high[head, query, column] = middle = float(ball.mid())
                     low[head, query, column] = float((ball - middle).mid())
                     off[head, query, column] = 1.01 * float(ball.rad()) + 2.0**-104 * abs(middle)
-    return _reference(high, low, off, heads)
+    return _reference(high, low, off)
+
+
+def logsumexp(heads: Heads) -> Reference:
+    """Logarithms of each query's sum of exponentials in float64, [heads * queries, 1], in base e; 0 where nothing is seen."""
+    weights, errors = heads.softmax
+    distance = np.where(heads.visible, heads.top - heads.scores, np.inf)
+    total = np.exp(-distance).sum(axis=2, keepdims=True) + np.exp(np.minimum(heads.sink - heads.top, _LARGEST))
+    logarithm = np.where(total > 0, np.log(np.where(total > 0, total, 1.0)), 0.0)
+    grown = np.log1p((weights * np.expm1(np.minimum(errors, _LARGEST))).sum(axis=2, keepdims=True))
+    least = np.where(heads.visible, errors, np.inf).min(axis=2, keepdims=True, initial=_LARGEST)
+    off = grown + least + 8 * _UNIT * (np.abs(heads.top) + np.abs(logarithm) + 1)
+    return _reference(heads.top + logarithm, np.zeros_like(off), off)
+
+
+def logsumexp_ball(heads: Heads) -> Reference:
+    """The same logarithms enclosed by Arb."""
+    high, low, off = np.zeros((3, *heads.q.shape[:2], 1))
+    size = max(1.0, float((heads.sizes * heads.scale).max(initial=0.0)))
+    with flint.ctx.workprec(_PRECISION + int(np.log2(size))):
+        for head in range(len(heads.q)):
+            for query, (top, total) in enumerate(_sums(heads, head)):
+                ball = top + total.log() if total > 0 else flint.arb(0)
+                high[head, query, 0] = middle = float(ball.mid())
+                low[head, query, 0] = float((ball - middle).mid())
+                off[head, query, 0] = 1.01 * float(ball.rad()) + 2.0**-104 * abs(middle)
+    return _reference(high, low, off)
+
+
+def _sums(heads: Heads, head: int) -> list[tuple[flint.arb, flint.arb]]:
+    """A number next to each query's largest score, and the sum of exponentials less that number."""
+    return [(top, total) for top, total, _ in _weighted(heads, head)]
 
 
 def _enclosed(heads: Heads, head: int) -> list[list[flint.arb]]:
+    values = _matrix(heads.v[head])
+    return [
+        [one / total for one in (flint.arb_mat([parts]) * values).entries()]
+        if total > 0
+        else [flint.arb(0)] * values.ncols()
+        for _, total, parts in _weighted(heads, head)
+    ]
+
+
+def _weighted(heads: Heads, head: int) -> Iterator[tuple[flint.arb, flint.arb, list[flint.arb]]]:
+    """Of each query a number next to its largest score, the sum of exponentials less that number, and these exponentials."""
     products = (_matrix(heads.q[head]) * _matrix(heads.k[head]).transpose()).table()
-    values, scale, cap = _matrix(heads.v[head]), flint.arb(heads.scale), flint.arb(heads.softcap)
-    sink = np.isfinite(heads.sink)
-    found = []
+    scale, cap = flint.arb(heads.scale), flint.arb(heads.softcap)
     for query, row in enumerate(products):
         seen = np.flatnonzero(heads.visible[head, query])
-        if not len(seen):
-            found.append([flint.arb(0)] * heads.v.shape[2])
-            continue
         scores = [row[j] * scale for j in seen]
         if heads.softcap:
             scores = [cap * (score / cap).tanh() for score in scores]
-        top = flint.arb(max(float(score.mid()) for score in scores))
+        top = flint.arb(max((float(score.mid()) for score in scores), default=0.0))
         parts = [flint.arb(0)] * len(row)
         for j, score in zip(seen, scores, strict=True):
             parts[j] = (score - top).exp()
-        total = sum(parts, flint.arb(0)) + ((flint.arb(heads.sink) - top).exp() if sink else 0)
-        found.append([one / total for one in (flint.arb_mat([parts]) * values).entries()])
-    return found
+        sink = (flint.arb(heads.sink) - top).exp() if np.isfinite(heads.sink) else flint.arb(0)
+        yield top, sum(parts, sink), parts
 
 
 def _matrix(values: Values) -> flint.arb_mat:
     return flint.arb_mat(values.shape[0], values.shape[1], values.ravel().tolist())
 
 
-def _reference(high: Values, low: Values, off: Values, heads: Heads) -> Reference:
+def _reference(high: Values, low: Values, off: Values) -> Reference:
     """The answer as a reference. One that may be 0 is given by the size of its error, which then is relative to that."""
     unsure = np.abs(high) < off
     high, low = np.where(unsure, off, high), np.where(unsure, 0.0, low)
     relative = np.divide(off, np.abs(high), out=np.zeros_like(high), where=high != 0)
     relative[unsure] = 2.0
-    shape = (-1, heads.v.shape[2])
+    shape = (-1, high.shape[2])
     exponent = np.zeros(high.shape, dtype=np.int64).reshape(shape)
     return Reference(high.reshape(shape), low.reshape(shape), exponent, relative.reshape(shape), _VANISHED)

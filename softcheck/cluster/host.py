@@ -129,7 +129,9 @@ def run_command(session: str, words: tuple[str, ...], folder: str) -> int:
 
 
 def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # Only Linux has it.
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 _PR_SET_PDEATHSIG = 1

@@ -3,8 +3,10 @@
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -103,7 +105,8 @@ def _on_this_machine(
         number: {"cls": Nanny, "options": options | {"env": environment}}
         for number, environment in enumerate(environments)
     }
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": has_dashboard()}}
+    addresses = {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"}
+    scheduler = {"cls": Scheduler, "options": {**addresses, "dashboard": has_dashboard()}}
     with (
         dask.config.set(_CONFIG),
         _started(nannies, scheduler) as cluster,
@@ -116,13 +119,34 @@ def _on_this_machine(
             yield devices
 
 
-def _started(nannies: dict[int, Any], scheduler: dict[str, Any]) -> SpecCluster:
+@contextlib.contextmanager
+def _started(nannies: dict[int, Any], scheduler: dict[str, Any]) -> Iterator[SpecCluster]:
     try:
-        return SpecCluster(workers=nannies, scheduler=scheduler, silence_logs=False)
+        with _ignoring_interrupts():
+            cluster = SpecCluster(workers=nannies, scheduler=scheduler, silence_logs=False)
     except (RuntimeError, OSError) as error:
         raise SoftcheckError(
             f"a Dask worker could not be started ({error}); expected {len(nannies)} of them"
         ) from error
+    try:
+        yield cluster
+    finally:
+        # Dask asserts that no worker is just being started; such a one ends with this process.
+        with contextlib.suppress(AssertionError):
+            cluster.close()
+
+
+@contextlib.contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Ignores Ctrl-C, for the seconds in which Dask starts: its processes inherit that, and a terminal's Ctrl-C goes to all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _quieten() -> None:

@@ -30,15 +30,18 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1 << 20
 """Scores of the heads that the oracle takes at once."""
-_WIDEST = 1024
+WIDEST = 640
 """Keys of the longest head that is judged: an output has queries times keys scores behind it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Attention:
+class Attention:
+    """What an operation's fields ask of attention with these parameters."""
+
     attending: Attending
 
     def heads(self, values: Values, fmt: Format) -> Heads:
+        """The heads of a matrix's rows. Raises UsageError for float64."""
         if fmt == FLOAT64:
             raise UsageError("attention is judged in formats of up to 32 bits; leave float64 out of the dtypes")
         return self.attending.heads(values, fmt)
@@ -51,15 +54,11 @@ class _Attention:
         return scores.reshape(-1, values.shape[1])
 
     def answer(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
-        queries = self.attending.parts(values.shape[1])[0]
-        step = max(1, _AT_ONCE // max(1, queries * values.shape[1]))
-        parts = [
-            self.by(attention, values[first : first + step], fmt, masked)
-            for first in range(0, max(1, len(values)), step)
-        ]
-        return joined(parts)
+        """In float64, [rows, queries * dimension]."""
+        return in_chunks(lambda rows: self.by(attention, rows, fmt, masked), values, self.attending)
 
     def prove(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
+        """Enclosed by Arb, of the same shape."""
         return self.by(attention_ball, values, fmt, masked)
 
     def by(self, oracle: Callable[[Heads], Reference], values: Values, fmt: Format, masked: FullyMasked) -> Reference:
@@ -67,20 +66,14 @@ class _Attention:
         found = oracle(self.heads(values, fmt))
         classes = classify(self.logits(values, fmt))
         convention = np.where((classes == RowClass.FULLY_MASKED) & (masked == "zero"), 0.0, np.nan)[:, None]
-        special = (classes != RowClass.ORDINARY)[:, None]
-        found = replace(
-            found,
-            high=np.where(special, convention, found.high),
-            low=np.where(special, 0.0, found.low),
-            relative_error=np.where(special, 0.0, found.relative_error),
-        )
-        parts, numbers = self.attending.parts(values.shape[1])
-        return reshaped(found, (len(values), parts * numbers))
+        return by_convention(found, classes != RowClass.ORDINARY, convention, len(values))
 
     def decimal(self, row: Values, column: int, fmt: Format, masked: FullyMasked) -> str:
+        """One number of a row's answer, to 17 digits."""
         return f"{self.prove(row[None], fmt, masked).values[0, column]:.17g}"
 
     def scale(self, values: Values, _answers: Values, fmt: Format) -> Values:
+        """The size of the terms that may cancel, sum p |v|, [rows * queries, dimension]."""
         return self.of_queries(self.heads(values, fmt).sizes_of_values)
 
     def of_queries(self, array: Values) -> Values:
@@ -101,6 +94,7 @@ class _Attention:
         return of_queries
 
     def bounds(self, values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
+        """The errors that an arithmetic allows, [rows * queries, dimension]."""
         heads = self.heads(values, exact.fmt)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             error = self.of_queries(errors(heads, model, exact.fmt))
@@ -147,6 +141,24 @@ class _Attention:
         return torch.matmul(weights, v).to(x.dtype).reshape(len(x), -1)
 
 
+def in_chunks(answer: Callable[[Values], Reference], values: Values, attending: Attending) -> Reference:
+    """The answers of rows, of some at once, since each has queries times keys scores."""
+    step = max(1, _AT_ONCE // max(1, attending.parts(values.shape[1])[0] * values.shape[1]))
+    return joined([answer(values[first : first + step]) for first in range(0, max(1, len(values)), step)])
+
+
+def by_convention(found: Reference, special: Flags, convention: Values, rows: int) -> Reference:
+    """The answers of queries, [queries, numbers], as those of rows, with conventions, [queries, 1], for special queries."""
+    chosen = special[:, None]
+    found = replace(
+        found,
+        high=np.where(chosen, convention, found.high),
+        low=np.where(chosen, 0.0, found.low),
+        relative_error=np.where(chosen, 0.0, found.relative_error),
+    )
+    return reshaped(found, (rows, found.high.size // max(1, rows)))
+
+
 def _by_query(output: Values, heads: Heads) -> Values:
     return output.reshape(heads.q.shape)
 
@@ -162,7 +174,7 @@ def _extremes(heads: Heads, sign: float) -> Values:
     return np.where(np.isfinite(found), found, 0.0)
 
 
-def _rule(attention_: _Attention) -> ElementRule:
+def _rule(attention_: Attention) -> ElementRule:
     def broken(block: Block) -> Flags:
         found: Flags = (attention_.outside(block) > 0) & block.specials.bounded
         return found
@@ -183,7 +195,7 @@ NOTHING_SEEN = ElementRule(
 )
 """A query that sees no key gives 0 where that is declared."""
 
-_WORDS: Mapping[str, tuple[str, ...]] = {
+WORDS: Mapping[str, tuple[str, ...]] = {
     "q query query_states query_layer queries": ("q", "q_blhd", "q3"),
     "k key key_states key_layer keys": ("k", "k_blhd", "k3"),
     "v value value_states value_layer values": ("v", "v_blhd", "v3"),
@@ -194,7 +206,8 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
+def trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
+    """Hides every third key, another one in each row, where a call takes a mask."""
     import torch
 
     if not names & {"mask", "keep", "bias"}:
@@ -230,23 +243,31 @@ def _checked(
 _DEFAULTS = {field.name: float(field.default) for field in fields(Attending)}  # type: ignore[arg-type]
 
 
-def _of(**parameters: float) -> Operation:
-    """Attention with these parameters. Raises UsageError for a value that is not judged."""
+def attending_of(parameters: Mapping[str, float]) -> tuple[Attending, dict[str, float]]:
+    """What queries see and how they score, and all parameters. Raises UsageError for a value that is not judged."""
     head_dim = parameters.get("head_dim", _DEFAULTS["head_dim"])
-    if head_dim >= 1:
-        parameters.setdefault("scale", 1 / math.sqrt(head_dim))
-    found = {**_DEFAULTS, **parameters}
+    found = {**_DEFAULTS, "scale": 1 / math.sqrt(max(1.0, head_dim)), **parameters}
     _checked(*(found[name] for name in ("head_dim", "queries", "groups", "scale", "causal", "window", "softcap")))
     kinds = {field.name: field.type for field in fields(Attending)}
-    attending = Attending(**{name: _cast(kinds[name], value) for name, value in found.items()})
-    attention_ = _Attention(attending)
+    return Attending(**{name: _cast(kinds[name], value) for name, value in found.items() if name in kinds}), found
+
+
+def families_of(attending: Attending) -> tuple[str, ...]:
+    """Families of few rows: each row is a head with as many queries as keys."""
+    return _FAMILIES if attending.masked else tuple(name for name in _FAMILIES if name != "padding")
+
+
+def _of(**parameters: float) -> Operation:
+    """Attention with these parameters. Raises UsageError for a value that is not judged."""
+    attending, found = attending_of(parameters)
+    attention_ = Attention(attending)
     of_head = ("rows", "queries", "head_dim")
     keyed = ("rows", "columns", "head_dim")
     return Operation(
         name="attention",
         operands=(Operand("q", of_head), Operand("k", keyed), Operand("v", keyed)),
         outputs=(Operand("o", of_head),),
-        families=_FAMILIES if attending.masked else tuple(name for name in _FAMILIES if name != "padding"),
+        families=families_of(attending),
         relations=(),
         answer=attention_.answer,
         prove=attention_.prove,
@@ -258,8 +279,8 @@ def _of(**parameters: float) -> Operation:
         with_parameters=_of,
         parts=attending.parts,
         logits=attention_.logits,
-        most_columns=_WIDEST,
-        arguments=Arguments(words=_WORDS, make=attending.make, trial=_trial),
+        most_columns=WIDEST,
+        arguments=Arguments(words=WORDS, make=attending.make, trial=trial),
         undefined=attention_.undefined,
         scale=attention_.scale,
         scale_text="of sum p |v|",

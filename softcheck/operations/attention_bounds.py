@@ -16,6 +16,8 @@ _SCALED = 4.0
 """Roundings of a scaled score, as in section 21."""
 _MERGED = 16.0
 """Roundings of a merge of partial answers, each relative to the answer's size."""
+_LOGARITHM = 8.0
+"""Roundings of a logarithm, of its sum with the maximum and of products with log2(e) or log(2), of |m| + L + 1."""
 _CAPPED = 8.0
 """Roundings of a soft cap's hyperbolic tangent and its products, relative to the cap."""
 
@@ -45,8 +47,8 @@ def lost(heads: Heads, model: Model, fmt: Format) -> Values:
     return found + 0.5 * fmt.least_subnormal * (heads.visible.astype(np.float64) @ sizes) if fmt.width == 16 else found
 
 
-def errors(heads: Heads, model: Model, fmt: Format) -> Values:
-    """Largest error of each number before its last rounding, [heads, queries, dimension]."""
+def _of_weights(heads: Heads, model: Model) -> tuple[Values, Values]:
+    """Largest errors of the weights' logarithms, [heads, queries, keys], and of that of their sum, [heads, queries, 1]."""
     products = _TRUNCATED * model.roundoff * (heads.terms + (heads.terms > 0)) + 2 * model.products
     of_product = products * heads.scale * heads.sizes
     raw = np.abs(heads.products) * heads.scale
@@ -62,7 +64,24 @@ def errors(heads: Heads, model: Model, fmt: Format) -> Values:
         of_sink = at_top + model.exponential + model.exponent * np.minimum(np.abs(heads.sink - heads.top), VANISHED)
         left = 1.0 - heads.softmax.weights.sum(axis=2, keepdims=True)
         mean = mean + left * np.expm1(np.minimum(of_sink, LARGEST_EXPONENT))
-    log_errors = log_errors + np.log1p(mean)
+    return log_errors, np.log1p(mean)
+
+
+def errors_of_logarithm(heads: Heads, model: Model) -> Values:
+    """Largest error of each query's log-sum-exp in base e before its last rounding, [heads, queries, 1]."""
+    keys = heads.k.shape[1]
+    of_sum = _of_weights(heads, model)[1] + (depth(keys, model.lanes) + _steps(keys)) * model.addition
+    of_sum = of_sum + _steps(keys) * (model.exponential + model.roundoff) + keys * model.underflow
+    size = 1.0 + np.log1p(keys) + np.abs(heads.top) + np.maximum(0.0, heads.sink - heads.top)
+    found: Values = (of_sum + _LOGARITHM * model.roundoff * size) * _SECOND_ORDER + model.underflow
+    return found
+
+
+def errors(heads: Heads, model: Model, fmt: Format) -> Values:
+    """Largest error of each number before its last rounding, [heads, queries, dimension]."""
+    log_errors, of_sum = _of_weights(heads, model)
+    log_errors = log_errors + of_sum
+    distance = np.where(heads.visible, np.minimum(heads.top - heads.scores, VANISHED), 0.0)
     # A weight that is 0 in float64 may be seen where the score's error is as large as its distance.
     unseen = heads.visible & (heads.softmax.weights == 0)
     reachable = np.where(unseen, np.exp(np.minimum(log_errors - distance, 0.0)), 0.0) @ np.abs(heads.v)

@@ -208,8 +208,8 @@ class Operation:
 
     @property
     def answers_rows(self) -> bool:
-        """True if each row has one answer, in place of one for each element."""
-        return self.outputs[0].dims == ("rows",)
+        """True if each row, or each of a row's queries, has one answer, in place of one for each element."""
+        return self.outputs[0].dims in (("rows",), ("rows", "queries"))
 
     @property
     def answers_logits(self) -> bool:

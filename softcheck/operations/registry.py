@@ -15,6 +15,7 @@ OPERATIONS: dict[str, str] = {
     "softmax_backward": "softcheck.operations.backward:SOFTMAX_BACKWARD",
     "log_softmax_backward": "softcheck.operations.backward:LOG_SOFTMAX_BACKWARD",
     "attention": "softcheck.operations.attention:ATTENTION",
+    "attention_logsumexp": "softcheck.operations.attention_logsumexp:ATTENTION_LOGSUMEXP",
 }
 """Module and name of each operation."""
 

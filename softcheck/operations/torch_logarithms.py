@@ -99,7 +99,7 @@ def cross_entropy_limits(
         additions = 1.0 + bounds.depth(columns, model.lanes) * model.addition / model.roundoff
         sizes = size if losses.is_plain else 3.0 * (size + (factor * lse).abs())
         sizes = sizes + additions * smooth_size + square
-        error = (factor + 2.0 * losses.z_loss * (lse.abs() + of_lse)) * of_lse + of_logits * (of_target + smoothing)
+        error = (factor + 2.0 * losses.z_loss * (lse.abs() + of_lse)) * of_lse + of_logits * factor
         error += model.roundoff * (4.0 * sizes + 2.0 * exact.abs()) + model.underflow
         error.masked_fill_(left_out, 0.0)
     limits = _of_rows(fmt, model, exact, scale, error, columns, strict=strict)

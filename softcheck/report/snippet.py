@@ -95,7 +95,7 @@ def _printed(finding: Finding, row: int, result: VariantResult) -> str:
     if finding.column is None:
         return f"print(y[{row}])"
     around, loaded = finding.around, operation(result.operation)
-    output = f"y.flatten()[{row}]" if loaded.answers_rows else f"y[{row}, {finding.column}]"
+    output = f"y.flatten()[{row}]" if loaded.outputs[0].dims == ("rows",) else f"y[{row}, {finding.column}]"
     exact = around.exact.split() if around is not None else []
     at = finding.column - around.first_column if around is not None else 0
     expected = f', "expected", "{exact[at]}"' if 0 <= at < len(exact) else ""

@@ -41,12 +41,12 @@ def record(
     """Calls a variant on a matrix of bits [rows, columns], and returns the steps of some rows, and notes.
 
     Triton must interpret kernels in this process. ``focus`` is a column whose lane each step shows. Raises NothingRunError if
-    the call gives no output, launches no Triton kernel or none that reads one of the rows, and UninterpretableError as
+    the operation takes a matrix for each row, if the call gives no output, launches no Triton kernel or none that reads one of the rows, and UninterpretableError as
     ``calling.call.launch`` does.
     """
-    if variant.operation.parts is not None:
+    if variant.operation.parts is not None or variant.operation.matrix is not None:
         raise NothingRunError(
-            f"{variant.name} computes {variant.operation.name}, whose answer for a row is that of several queries; a trace follows rows "
+            f"{variant.name} computes {variant.operation.name}, whose answer for a row is that of several queries or rows; a trace follows rows "
             "with one answer, or one for each logit: trace a variant of another operation"
         )
     with np.errstate(all="ignore"):

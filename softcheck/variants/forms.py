@@ -109,9 +109,11 @@ class Form:
         words = {} if operation.arguments is None else operation.arguments.words
         own = {name for names in words.values() for name in names if name in OPERANDS}
         if foreign := sorted((self.names & OPERANDS) - own):
+            is_declared = foreign[0] in operation.parameters
+            step = f"declare it with --declare {foreign[0]}=1" if is_declared else "name the operation with --operation"
             raise UsageError(
                 f"the call {self._text!r} has {foreign[0]!r}, and {operation.name} takes {', '.join(sorted(own)) or 'none'} "
-                "beside its input; write another call, or name the operation with --operation"
+                f"beside its input; write another call, or {step}"
             )
         self._operation = operation
         return self
@@ -200,7 +202,7 @@ class Form:
         of_rows = self._operation.answers_rows
         is_answer = answer.shape == shape or (of_rows and answer.shape in ((*shape, 1), (math.prod(shape),)))
         numbers = self._operation.output_shape(1, x.shape[-1])[1]
-        if operand.endswith("_blhd"):
+        if operand.endswith("_blhd") and not of_rows:
             answer = answer.transpose(1, 2)
         return answer.reshape(*x.shape[:-1], numbers) if is_answer else answer
 
@@ -214,7 +216,8 @@ class Form:
         if self._operation.matrix is not None:
             return () if self._operation.answers_rows else shape
         if self._operation.answers_rows:
-            return shape[:-1]
+            is_blhd = operand.endswith("_blhd")
+            return (shape[0], shape[2], shape[1]) if is_blhd else shape[:-1]
         return shape if operand in _IN_ITS_PLACE else (*shape[:-1], *self._operation.part_shape(columns))
 
     def _given(self, x: "torch.Tensor") -> dict[str, Any]:

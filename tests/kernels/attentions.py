@@ -96,3 +96,32 @@ def answers_beyond_all_values(q, k, v):
 @variant(operation="attention", parameters={**SMALL, "masked": 1}, fully_masked="zero")
 def mean_where_nothing_is_seen(q, k, v, keep):
     return torch.where(keep.any(dim=-1, keepdim=True), attend(q, k, v, keep)[0], v.mean(dim=-2, keepdim=True))
+
+
+@variant(operation="attention_logsumexp", parameters=SMALL)
+def logarithms(q, k, v):
+    return attend_with_logarithm(q, k, v)
+
+
+@variant(operation="attention_logsumexp", parameters={**SMALL, "base": 2, "masked": 1})
+def logarithms_of_base_two(q, k, v, keep):
+    o, lse = attend_with_logarithm(q, k, v, keep)
+    return o, lse / math.log(2)
+
+
+@variant(operation="attention_logsumexp", parameters={**SMALL, "base": 2})
+def logarithms_of_another_base(q, k, v):
+    return attend_with_logarithm(q, k, v)
+
+
+@variant(operation="attention_logsumexp", parameters={**SMALL, "masked": 1})
+def infinite_without_keys(q, k, v, keep):
+    o, lse = attend_with_logarithm(q, k, v, keep)
+    return o, torch.where(keep.any(dim=-1), lse, float("inf"))
+
+
+def attend_with_logarithm(q, k, v, keep=None):
+    scores = (q.float() @ k.float().mT) / math.sqrt(q.shape[-1])
+    if keep is not None:
+        scores = scores.masked_fill(~keep, float("-inf"))
+    return attend(q, k, v, keep)[0], torch.logsumexp(scores, dim=-1)

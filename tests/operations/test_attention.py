@@ -13,8 +13,10 @@ from softcheck.judge.judge import judge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.heads import Attending
 from softcheck.operations.registry import operation
+from softcheck.run.plan import left_out
 from softcheck.run.protocol import Measured, RunCase
 from softcheck.run.serving import Server
+from softcheck.variants.declaration import Declaration
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "attentions.py"
 ATTENDING = Attending(head_dim=16, scale=0.25)
@@ -174,3 +176,31 @@ def test_variants_of_one_run_are_judged_by_their_own_parameters():
     (case,) = (case for case in cases_of("ties", "float32") if case.shape[1] == 33)
     replies = server.answer(RunCase(case, (names[0], scaled, names[1])))
     assert [reply.measurement.violations for reply in replies if isinstance(reply, Measured)] == [(), (), ()]
+
+
+@pytest.mark.parametrize("function", ["logarithms", "logarithms_of_base_two"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_right_logarithms_keep_their_bound(function, dtype):
+    kinds, share, call = run(function, ("ties", "padding", "special", "normal"), dtype)
+    assert not kinds
+    assert 0 < share <= 1
+    assert call.endswith("[1]")
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [("logarithms_of_another_base", "ulp_exceeds_bound"), ("infinite_without_keys", "inf_mismatch")],
+)
+def test_wrong_logarithms_are_found(function, kind):
+    assert kind in run(function, ("ties", "special", "padding"), "float32")[0]
+
+
+def test_a_base_is_e_or_two():
+    with pytest.raises(UsageError, match="base is 10; expected 2"):
+        operation("attention_logsumexp", {"base": 10})
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_logsumexp", "softmax"])
+def test_cases_of_heads_are_for_attention(name):
+    (case,) = (case for case in cases_of("heads", "float16") if case.shape[1] == 97)
+    assert (left_out(case, Declaration(operation=name)) is None) == name.startswith("attention")

@@ -260,6 +260,11 @@ def test_a_mean_that_is_not_declared_is_no_answer_for_each_row():
     assert [str(violation.kind) for violation in called.violations] == ["wrong_shape"]
 
 
+def test_weights_that_are_not_declared_say_what_to_declare():
+    with pytest.raises(UsageError, match="--declare weight=1"):
+        load(f"{KERNELS}:weighted(x, target, weight)@operation=cross_entropy")
+
+
 def test_a_loss_of_16_bits_is_rounded_once_more():
     values = telling_rows()
     rounded = torch.from_numpy(values).bfloat16().double().numpy()

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from oracles.formats import FLOAT32, FLOAT64, encode
 from softcheck.cli.main import cli
-from softcheck.errors import UsageError
+from softcheck.errors import NothingRunError, UsageError
 from softcheck.judge.judge import judge
 from softcheck.operations.causal import queries_and_keys, visible
 from softcheck.operations.registry import operation
@@ -236,6 +236,12 @@ def test_each_variant_of_a_report_is_judged_by_its_own_parameters():
     chosen = ["--dtype", "float32", "--device", "interpreter", "--family", "ties", "--probe", "layouts"]
     done = CliRunner().invoke(cli, ["report", *variants, *chosen])
     assert done.exit_code == 0, done.output
+
+
+def test_a_matrix_for_each_row_is_not_traced():
+    done = CliRunner().invoke(cli, ["trace", "causal_online", "--values", "1, 2, 3, 4", "--dtype", "float32"])
+    assert isinstance(done.exception, NothingRunError)
+    assert "several queries or rows" in str(done.exception)
 
 
 def test_base_e_is_the_usual_one():

@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from oracles.attention import Heads, attention, attention_ball
+from oracles.attention import Heads, attention, attention_ball, logsumexp, logsumexp_ball
 
 
 def heads(seed=0, *, size=1.0, **parameters):
@@ -71,3 +71,18 @@ def test_a_query_that_sees_nothing_gives_zero():
     given = replace(heads(), visible=np.zeros((2, 5, 9), dtype=bool))
     assert not attention(given).high.any()
     assert not attention_ball(given).high.any()
+
+
+@pytest.mark.parametrize("given", HEADS)
+def test_logarithms_in_float64_are_within_their_own_error_of_arb(given):
+    (high, _, off), (proven, low, _) = values(logsumexp(given)), values(logsumexp_ball(given))
+    assert (np.abs((high - proven) - low) <= off * 1.01).all()
+    with mpmath.workdps(60):
+        scores = [
+            mpmath.fdot(zip(given.q[1, 4].tolist(), k, strict=True)) * mpmath.mpf(given.scale)
+            for k in given.k[1].tolist()
+        ]
+        if given.softcap:
+            scores = [given.softcap * mpmath.tanh(score / given.softcap) for score in scores]
+        total = mpmath.fsum(map(mpmath.exp, scores)) + (mpmath.exp(given.sink) if np.isfinite(given.sink) else 0)
+        assert abs(mpmath.mpf(proven[-1, 0]) + mpmath.mpf(low[-1, 0]) - mpmath.log(total)) < 1e-25

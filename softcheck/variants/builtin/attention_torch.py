@@ -31,6 +31,18 @@ def _by(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) 
 
 
 @variant(
+    operation="attention_logsumexp",
+    call=_CALL,
+    dtypes=NARROW_DTYPES,
+    description="torch.logsumexp of scores in float32, by single operations",
+    provenance="PyTorch",
+)
+def torch_attention_logsumexp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:  # noqa: ARG001 - as others take them
+    """Logarithms of the sums of exponentials of each query's scores, float32 [batch, heads, queries]."""
+    return torch.logsumexp((q.float() @ k.float().mT) * q.shape[-1] ** -0.5, dim=-1)
+
+
+@variant(
     operation="attention",
     parameters={"masked": 1},
     call="f(q, k, v, keep)",

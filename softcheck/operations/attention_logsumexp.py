@@ -1,0 +1,139 @@
+"""The log-sum-exp of each query's scores, which attention kernels return beside their answer, in base e or 2.
+
+The bound is derived in docs/bounds.md, section 27. Errors are counted in ulp(max(|m| + L, 1)), m the largest score.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oracles.attention import Heads, logsumexp, logsumexp_ball
+from oracles.formats import Format, Values
+from oracles.reference import FullyMasked, Reference, RowClass, classify
+from softcheck.errors import UsageError
+from softcheck.operations.attention import (
+    WIDEST,
+    WORDS,
+    Attention,
+    attending_of,
+    by_convention,
+    families_of,
+    in_chunks,
+    trial,
+)
+from softcheck.operations.attention_bounds import errors_of_logarithm
+from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.log_softmax import half_ulp
+from softcheck.operations.operation import Arguments, Operand, Operation
+from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
+from softcheck.operations.ulp import Scaled
+
+if TYPE_CHECKING:
+    import torch
+
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True, slots=True)
+class _OfQueries:
+    of: Attention
+    base: float
+
+    @property
+    def factor(self) -> float:
+        """What multiplies a logarithm of base e."""
+        return 1.0 / math.log(self.base) if self.base != math.e else 1.0
+
+    def answer(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
+        return in_chunks(lambda rows: self.by(logsumexp, rows, fmt), values, self.of.attending)
+
+    def prove(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
+        return self.by(logsumexp_ball, values, fmt)
+
+    def by(self, oracle: Callable[[Heads], Reference], values: Values, fmt: Format) -> Reference:
+        found = oracle(self.of.heads(values, fmt))
+        if self.factor != 1.0:
+            # The constant and the product round; what is left of the second part is less than that.
+            high, exact = (found.high + found.low) * self.factor, found.relative_error == 0
+            off = np.where(exact & (high == 0), 0.0, found.relative_error + 4 * _UNIT)
+            found = replace(found, high=high, low=np.zeros_like(high), relative_error=off)
+        classes = classify(self.of.logits(values, fmt))
+        special = classes != RowClass.ORDINARY
+        infinite = np.isposinf(self.of.logits(values, fmt).max(axis=1, initial=-np.inf))
+        convention = np.where(classes == RowClass.FULLY_MASKED, self.empty, np.where(infinite, np.inf, np.nan))
+        return by_convention(found, special, convention[:, None], len(values))
+
+    @property
+    def empty(self) -> float:
+        """The answer of a query that sees no key: the sink, or -inf."""
+        return self.of.attending.sink * self.factor
+
+    def decimal(self, row: Values, column: int, fmt: Format, masked: FullyMasked) -> str:
+        return f"{self.prove(row[None], fmt, masked).values[0, column]:.17g}"
+
+    def scale(self, values: Values, answers: Values, fmt: Format) -> Values:
+        top = self.of.of_queries(self.of.heads(values, fmt).top) * self.factor
+        size: Values = np.maximum(np.abs(top) + np.abs(answers - top), 1.0)
+        return size
+
+    def bounds(self, values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
+        heads = self.of.heads(values, exact.fmt)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            error = self.of.of_queries(errors_of_logarithm(heads, model)) * self.factor
+            rounding = half_ulp(np.abs(answers) + error, exact.fmt)
+            elements = (error + rounding if model.rounds_result else error) / exact.ulp
+            elements = np.minimum(elements, np.finfo(np.float64).max)
+        return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(elements), np.inf))
+
+    def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
+        """By single operations in float32."""
+        import torch
+
+        known, found = self.of.attending, self.of.attending.make(x, frozenset({"q", "k", "keep"}))
+        q, k, keep = found["q"], found["k"], found["keep"]
+        q, k = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k))
+        scores = (q @ k.repeat_interleave(known.groups, dim=1).mT) * known.scale
+        if known.softcap:
+            scores = known.softcap * torch.tanh(scores / known.softcap)
+        scores = scores.masked_fill(~keep, float("-inf"))
+        scores = torch.cat([scores, torch.full_like(scores[..., :1], known.sink)], dim=-1)
+        y: torch.Tensor = torch.logsumexp(scores, dim=-1) * self.factor
+        return y.reshape(len(x), -1)
+
+
+def _of(**parameters: float) -> Operation:
+    """The log-sum-exp of attention with these parameters. Raises UsageError for a value that is not judged."""
+    base = parameters.pop("base", math.e)
+    if base not in (2, math.e):
+        raise UsageError(f"base is {base:g}; expected 2, or none for the base e")
+    attending, found = attending_of(parameters)
+    of_queries = _OfQueries(Attention(attending), base)
+    of_head = ("rows", "queries", "head_dim")
+    return Operation(
+        name="attention_logsumexp",
+        operands=(Operand("q", of_head), Operand("k", ("rows", "columns", "head_dim"))),
+        outputs=(Operand("lse", ("rows", "queries")),),
+        families=families_of(attending),
+        relations=(),
+        answer=of_queries.answer,
+        prove=of_queries.prove,
+        decimal=of_queries.decimal,
+        bounds=of_queries.bounds,
+        rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
+        yardstick=of_queries.yardstick,
+        parameters={**found, "base": base},
+        with_parameters=_of,
+        parts=lambda keys: (attending.parts(keys)[0], 1),
+        logits=of_queries.of.logits,
+        most_columns=WIDEST,
+        arguments=Arguments(words=WORDS, make=attending.make, trial=trial),
+        undefined=of_queries.of.undefined,
+        scale=of_queries.scale,
+        scale_text="of max(|m| + log-sum, 1)",
+    )
+
+
+ATTENTION_LOGSUMEXP = _of()
