@@ -104,7 +104,7 @@ class _OfQueries:
         return y.reshape(len(x), -1)
 
 
-def _of(**parameters: float) -> Operation:
+def _of(**parameters: Parameter) -> Operation:
     """The log-sum-exp of attention with these parameters. Raises UsageError for a value that is not judged."""
     base = parameters.pop("base", math.e)
     if base not in (2, math.e):

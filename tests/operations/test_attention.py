@@ -113,7 +113,10 @@ def outputs(x, fmt, **parameters):
     return attention, bits, attention.answer(decode(bits, fmt), fmt, "nan").values
 
 
-@pytest.mark.parametrize("parameters", [{}, {"causal": 1}, {"causal": 2, "queries": 3}, {"causal": 1, "window": 2}])
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"causal": "top-left"}, {"causal": "bottom-right", "queries": 3}, {"causal": "top-left", "window": 2}],
+)
 def test_the_exact_answer_passes_and_a_slip_of_its_size_does_not(parameters):
     fmt = FORMATS["float32"]
     attention, bits, exact = outputs(logits().numpy().astype(np.float64), fmt, **parameters)
@@ -127,7 +130,7 @@ def test_an_earlier_query_sees_no_later_key():
     fmt, x = FORMATS["float32"], logits(1, 6).numpy().astype(np.float64)
     x[0, 4] = np.nan
     for promised in (0, 1):
-        attention, bits, exact = outputs(x, fmt, causal=1, ignores_nan=promised)
+        attention, bits, exact = outputs(x, fmt, causal="top-left", ignores_nan=promised)
         assert np.isnan(exact.reshape(6, 16)).any(axis=1).tolist() == [False] * 4 + [True] * 2
         spoilt = encode(np.full_like(exact, np.nan), fmt)
         assert bool(judge(bits, spoilt, fmt, operation=attention).violations) == bool(promised)
@@ -161,8 +164,8 @@ def test_large_scores_that_overflow_are_left_alone():
     ("parameters", "said"),
     [
         ({"head_dim": 0}, "head_dim is 0"),
-        ({"causal": 3}, "causal is 3"),
-        ({"window": 4}, "declare causal=1"),
+        ({"causal": "left"}, "causal is 'left'"),
+        ({"window": 4}, "declare causal=top-left"),
         ({"softcap": -1}, "softcap -1"),
         ({"scale": 0}, "scale is 0"),
         ({"dim": 4}, "no parameter 'dim'"),
