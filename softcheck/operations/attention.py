@@ -293,7 +293,8 @@ def _cast(kind: Any, value: float) -> Any:
 
 _FAMILIES = (
     *("heads", "normal", "ties", "huge", "shifted", "special", "padding", "negative", "finfo-min", "temperature"),
-    *("cancellation", "layout", "random-bits"),
+    *("one-column", "cancellation", "layout", "random-bits", "positive", "ramp", "sorted", "uniform", "widths"),
+    *("format-specials", "subnormal-logits"),
 )
 """Families of few rows: each row is a head with as many queries as keys."""
 

@@ -16,6 +16,7 @@ from softcheck.operations.registry import operation
 from softcheck.run.plan import left_out
 from softcheck.run.protocol import Measured, RunCase
 from softcheck.run.serving import Server
+from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "attentions.py"
@@ -24,6 +25,13 @@ ATTENDING = Attending(head_dim=16, scale=0.25)
 
 def logits(rows=6, columns=9, seed=0, dtype=torch.float32):
     return (torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)) * 3).to(dtype)
+
+
+@pytest.fixture(scope="module")
+def session():
+    opened = Session("auto", jobs=1)
+    yield opened
+    opened.close()
 
 
 def run(function, families, dtype="bfloat16", widest=130):
@@ -204,3 +212,18 @@ def test_a_base_is_e_or_two():
 def test_cases_of_heads_are_for_attention(name):
     (case,) = (case for case in cases_of("heads", "float16") if case.shape[1] == 97)
     assert (left_out(case, Declaration(operation=name)) is None) == name.startswith("attention")
+
+
+TRITON = ["attention_online", "attention_online_causal", "attention_online_masked", "attention_split_keys"]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), list(zip(TRITON, ["bfloat16", "float16", "float32", "bfloat16"], strict=True))
+)
+def test_built_in_kernels_keep_the_bound(session, name, dtype):
+    assert not isinstance(session.load(name, (dtype,)), str)
+    for wanted in ("short-7", "hidden-part-48", "part-far-above-48"):
+        (case,) = (case for case in cases_of("heads", dtype) if case.id == f"heads/{wanted}/{dtype}")
+        (result,) = session.run_case(case, [name])
+        assert result.measurement.elements
+        assert not result.measurement.violations
