@@ -3,9 +3,13 @@
     python benchmarks/bench_judge.py [--seconds 55] [--only float16] [--arithmetic float64|double-float32]
                                      [--output FILE]
     python benchmarks/bench_judge.py --whole
+    python benchmarks/bench_judge.py --operations
 
 ``--whole`` takes less than a minute: the whole judgement of wide and of narrow rows in wall time, its part that is not the
 kernels' (the host's), and when the host has launched the scan, launched all, read the results, and is done.
+
+``--operations`` times the judgement by torch of the other operations' outputs, at 1024 columns in wall time: of ordinary rows as a
+whole, of a block's pass over usual rows, of its limits alone, and of rows of every family, with the rows left to the numpy judge.
 
 After ``--seconds`` no other shape is begun. Shapes left out are named, and ``--only`` takes those whose name holds a text,
 such as "16384 x 4096".
@@ -30,6 +34,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -39,7 +44,8 @@ import triton.language as tl
 
 from oracles.formats import FORMATS, Format
 from softcheck.calling.call import TORCH_DTYPES, to_bits
-from softcheck.judge.device import compare, dispatch, rates, table
+from softcheck.cases.random_rows import mixed
+from softcheck.judge.device import dispatch, rates, table
 from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.device.constants import Constants
 from softcheck.judge.device.fields import FEW_ROWS, MORE
@@ -47,8 +53,10 @@ from softcheck.judge.device.judge import judge_on_device
 from softcheck.judge.device.reduction import Numbers, Scan
 from softcheck.judge.device.tiles import tile
 from softcheck.judge.judge import STANDARD, judge
+from softcheck.judge.tensor_rows import TensorJudge
+from softcheck.judge.tensors import judge_tensors
 from softcheck.operations import bounds
-from softcheck.operations.softmax import SOFTMAX
+from softcheck.operations.registry import OPERATIONS, operation
 from softcheck.toolchain.compile import compiling
 
 SHAPES = [
@@ -80,7 +88,7 @@ def _read_kernel(x: tl.tensor, y: tl.tensor, out: tl.tensor, elements: tl.tensor
     tl.store(out + tl.program_id(0), tl.sum(total, axis=0))
 
 
-def operations(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> tuple[torch.Tensor, torch.Tensor]:
+def written_with_torch(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> tuple[torch.Tensor, torch.Tensor]:
     """Largest ULP error and output sum per row, as one writes them with torch."""
     exact = torch.softmax(x.to(torch.float64), dim=-1)
     exponent = ((exact.view(torch.int64) >> 52) - 1023).clamp(min=fmt.min_exponent)
@@ -157,12 +165,12 @@ def timed(dtype: str, shape: tuple[int, int], fma_rate: float) -> dict[str, Any]
     words = [t.view(torch.int32).flatten() for t in (x, y)]
     programs = 16 * torch.cuda.get_device_properties("cuda").multi_processor_count
     sums = torch.empty(programs, dtype=torch.int32, device="cuda")
-    compiled = torch.compile(operations, dynamic=False)
+    compiled = torch.compile(written_with_torch, dynamic=False)
     taken = seconds(
         {
             "read": lambda: _read_kernel[(programs,)](*words, sums, words[0].numel(), 4096, num_warps=4),
             "copy": lambda: torch.empty_like(x).copy_(x),
-            "torch": lambda: operations(x, y, fmt),
+            "torch": lambda: written_with_torch(x, y, fmt),
             "compiled": lambda: compiled(x, y, fmt),
             "scan": lambda: scanned(x, y, constants),
             "kernels": lambda: launched(x, y, constants),
@@ -235,23 +243,48 @@ def _steps(x: torch.Tensor, y: torch.Tensor, fmt: Format) -> tuple[list[float], 
     return [statistics.median(step) for step in zip(*spans, strict=True)], measured.rejudged_rows
 
 
-def _comparer() -> tuple[float, float, int]:
-    """Median seconds of the generic comparer at 2^26 float32 elements, of its kernel's part, and elements that exceed."""
-    fmt = FORMATS["float32"]
-    x = torch.randn((2**16, 2**10), device="cuda") * 2
-    y = torch.softmax(x, dim=-1)
-    parts = [SOFTMAX.on_device(part, fmt, bounds.model(STANDARD, fmt)) for part in x.split(2**12)]
-    exact, limits = (torch.cat([getattr(part, name) for part in parts]) for name in ("exact", "limits"))
-    del parts, x
+def operations() -> int:
+    """Prints the speed of whole judgements by torch of each operation; the exit code is 0, or 1 where judges disagree."""
+    _say(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    heads = ("Gelements/s", "usual G/s", "limits G/s", "mixed G/s", "again", "differs")
+    _say(f"{'operation, 2^26 elements':44}" + "".join(f"{head:>12}" for head in heads))
+    wrong = 0
+    for name, dtype in product((each for each in OPERATIONS if each != "softmax"), ("float32", "bfloat16", "float16")):
+        of, fmt = operation(name), FORMATS[dtype]
+        generator = torch.Generator("cuda").manual_seed(0)
+        x = (torch.randn((2**16, 2**10), device="cuda", generator=generator) * 2).to(TORCH_DTYPES[dtype])
+        various = mixed(2**16, 2**10, fmt, generator)
+        y, of_various = of.yardstick(x), of.yardstick(various)
+        rows = TensorJudge(of, fmt, fmt, "nan", STANDARD)
+        block = 2**14
+        calls: dict[str, tuple[int, Launch]] = {
+            "judge": (x.numel(), partial(judge_tensors, x, y, fmt, operation=of)),
+            "usual": (block * 2**10, partial(rows.usual, x[:block], y[:block])),
+            "limits": (block * 2**10, partial(of.on_device or _say, x[:block], fmt, rows.model)),
+            "mixed": (various.numel(), partial(judge_tensors, various, of_various, fmt, operation=of)),
+        }
+        speeds = [elements / _waited(call) / 1e9 for elements, call in calls.values()]
+        again = judge_tensors(various, of_various, fmt, operation=of).rejudged_rows
+        few = slice(None, None, 2**10)
+        by_torch = judge_tensors(various[few], of_various[few], fmt, operation=of)
+        by_numpy = judge(to_bits(various[few], fmt), to_bits(of_various[few], fmt), fmt, operation=of)
+        differs = [name for name in disagreements(by_torch, by_numpy) if name != "histogram"]
+        wrong += len(differs)
+        told = "".join(f"{speed:12.2f}" for speed in speeds)
+        _say(f"{f'{name} {dtype}':44}{told}{again:12}{len(differs):12}  {' '.join(differs)}")
+    return int(wrong > 0)
+
+
+def _waited(call: Launch) -> float:
+    """Median seconds of a call and of the work that it leaves to the device."""
     spans = []
-    for _ in range(WHOLE_ROUNDS):
+    for _ in range(5):
         torch.cuda.synchronize()
         begun = time.perf_counter()
-        found = compare.compare(y, exact, limits, fmt)
+        call()
+        torch.cuda.synchronize()
         spans.append(time.perf_counter() - begun)
-    flat = [tensor.view(-1) for tensor in (y, exact, limits)]
-    taken = seconds({"comparer": partial(compare.launched, flat, fmt)})["comparer"]
-    return statistics.median(spans), taken, found.exceeding
+    return statistics.median(spans)
 
 
 def whole() -> int:
@@ -276,10 +309,7 @@ def whole() -> int:
         _say(f"{_name(dtype, shape):28}" + "".join(f"{f:12.3f}" for f in figures) + f"{left:12}{again:12}    {told}")
         del x, y
         torch.cuda.empty_cache()
-    total, taken, exceeding = _comparer()
-    figures = (2**26 / total / 1e9, 2**26 / taken / 1e9, 1e3 * total, 1e3 * (total - taken))
-    _say(f"{'comparer, float32 2^26':28}" + "".join(f"{f:12.3f}" for f in figures))
-    return int(wrong + exceeding > 0)
+    return int(wrong > 0)
 
 
 def _name(dtype: str, shape: tuple[int, int]) -> str:
@@ -327,6 +357,9 @@ def main() -> int:
         "--only", default="", help='time shapes whose name holds this text, such as "float16 65536 x 1024"'
     )
     parser.add_argument("--whole", action="store_true", help="time whole judgements alone, in less than a minute")
+    parser.add_argument(
+        "--operations", action="store_true", help="time the judgement by torch of each operation, in less than a minute"
+    )
     parser.add_argument("--output", type=Path, help="write the figures as JSON")
     parser.add_argument(
         "--arithmetic", choices=get_args(dispatch.JudgedIn), help="of the scan; default the faster by measured rates"
@@ -337,8 +370,8 @@ def main() -> int:
     if not torch.cuda.is_available():
         sys.stderr.write("no CUDA device; nothing was run\n")
         return 3
-    if options.whole:
-        return whole()
+    if options.whole or options.operations:
+        return whole() if options.whole else operations()
     if not any(options.only in _name(*shape) for shape in SHAPES):
         parser.error(
             f"no shape's name holds {options.only!r}; expected a part of: {', '.join(_name(*s) for s in SHAPES)}"

@@ -1,11 +1,13 @@
 """Judges correct variants on fresh random rows of every family and format: every finding would be a false alarm.
 
-    python benchmarks/false_alarms.py --output FILE [--jobs N] [--elements 1e12] [--seconds S] [--variants torch,multi_row]
+    python benchmarks/false_alarms.py --output FILE [--jobs N] [--elements 1e12] [--seconds S] [--operation log_softmax]
+                                      [--variants torch,multi_row]
     python benchmarks/false_alarms.py --resume FILE
 
-Correct are the built-in variants that declare no defect for the dtype, but for those that only probes show. Rows are drawn on
-the device (``softcheck.cases.random_rows``) at widths from 1 to 2^17; every variant that takes them is run on the same rows, and
-judged where they lie with ``judge_trusted``; with ``--device cpu``, on small launches, with the numpy judge. Families take turns by
+Correct are the built-in variants of the operation that declare no defect for the dtype, but for those that only probes show.
+Rows are drawn on the device (``softcheck.cases.random_rows``) at widths from 1 to 2^17; every variant that takes them is run on
+the same rows, and judged where they lie with ``judge_in_place``. With ``--device cpu`` launches are small; the numpy judge judges
+softmax there, and other operations are judged by torch as on a GPU. Families take turns by
 the time that they have used, until every variant has ``--elements`` in the dtype or ``--seconds`` have gone by since the start.
 With ``--jobs`` above 1, processes share the widths and dtypes, mostly so that they compile side by side; what each of them has is in
 the folder FILE.shards. ``--gpus all``, ``--scheduler ADDRESS`` or ``--workers N`` spread these processes over a cluster whose hosts
@@ -46,13 +48,15 @@ from softcheck.cases.random_rows import FILLERS, fill
 from softcheck.cli.clusters import ClusterChoice, opened
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import judge_in_place
-from softcheck.judge.judge import STANDARD, judge
+from softcheck.judge.contracts import contract_of
+from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
+from softcheck.judge.tensors import judge_tensors
 from softcheck.probes.poison import nan_filled
 from softcheck.report.build import environment
 from softcheck.run.protocol import Ready
 from softcheck.variants.declaration import Backend, Declaration
-from softcheck.variants.registry import BUILTIN, LoadedVariant, load
+from softcheck.variants.registry import BUILTIN_OF, LoadedVariant, load
 
 if TYPE_CHECKING:
     from softcheck.cluster.dask import DaskCluster
@@ -144,7 +148,14 @@ def read(path: Path) -> State:
 
 def measured(x: torch.Tensor, y: torch.Tensor, fmt: Format, variant: LoadedVariant) -> Measurement:
     """The judge's word on an output where it lies, by the arithmetic that the variant declares."""
-    return judge_in_place(variant, x, y, fmt, variant.declaration.arithmetic or STANDARD)
+    arithmetic, operation = (
+        contract_of(variant.declaration.arithmetic, of_cpu_library=x.device.type == "cpu"),
+        variant.operation,
+    )
+    if operation.accelerator is None:
+        masked = variant.declaration.fully_masked
+        return judge_tensors(x, y, fmt, operation=operation, fully_masked=masked, arithmetic=arithmetic)
+    return judge_in_place(variant, x, y, fmt, arithmetic)
 
 
 def laid_out(x: torch.Tensor, kind: int, fmt: Format) -> Placed:
@@ -258,7 +269,7 @@ class Sweep:
         x, columns = placed.view, placed.view.shape[1]
         begun = time.perf_counter()
         with nan_filled():
-            returned = call_on_device(run.variant.function, placed)
+            returned = call_on_device(run.variant.function, placed, run.variant.operation)
         if any(violation.kind is FindingKind.OUT_OF_MEMORY for violation in returned.violations):
             raise torch.OutOfMemoryError(f"{run.variant.name} had too little memory for {tuple(x.shape)}")
         self._report(run, family, returned.violations, x, returned.output)
@@ -299,8 +310,14 @@ class Sweep:
         assert violation.row is not None
         bits, answer = to_bits(x, self.fmt), to_bits(output[violation.row : violation.row + 1], self.fmt)
         declared = run.variant.declaration
-        arithmetic = declared.arithmetic or STANDARD
-        again = judge(bits, answer, self.fmt, fully_masked=declared.fully_masked, arithmetic=arithmetic)
+        again = judge(
+            bits,
+            answer,
+            self.fmt,
+            fully_masked=declared.fully_masked,
+            arithmetic=contract_of(declared.arithmetic, of_cpu_library=self.device.type == "cpu"),
+            operation=run.variant.operation,
+        )
         confirmed = violation.kind in {other.kind for other in again.violations}
         case = case_from_bits(
             bits, self.fmt.name, family="false-alarm", provenance=f"{run.variant.name}: {violation.kind}"
@@ -459,14 +476,14 @@ def line(progress: Progress) -> str:
     elements, seconds = progress.total("elements"), progress.total("seconds")
     share = max((tally.max_share for tally in progress.families.values()), default=0.0)
     return (
-        f"{progress.variant:24}{progress.dtype:10}{elements:12.4g}{progress.total('rows'):12.4g}"
+        f"{progress.variant:32}{progress.dtype:10}{elements:12.4g}{progress.total('rows'):12.4g}"
         f"{progress.total('special_rows'):12.4g}{progress.total('rejudged_rows'):10.4g}{share:10.4f}"
         f"{len(progress.findings):9}{seconds:9.1f}{elements / max(seconds, 1e-9) / 1e9:9.1f}"
     )
 
 
 HEADING = (
-    f"{'variant':24}{'dtype':10}{'elements':>12}{'rows':>12}{'special':>12}{'rejudged':>10}{'share':>10}{'findings':>9}"
+    f"{'variant':32}{'dtype':10}{'elements':>12}{'rows':>12}{'special':>12}{'rejudged':>10}{'share':>10}{'findings':>9}"
     f"{'s':>9}{'Gel/s':>9}"
 )
 
@@ -535,7 +552,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, help="where figures and findings go, as JSON")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="go on with the run in this file")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--variants", default=",".join(BUILTIN), help="names, separated by commas")
+    parser.add_argument(
+        "--operation", choices=list(BUILTIN_OF), default="softmax", help="whose built-in variants are run"
+    )
+    parser.add_argument("--variants", help="names, separated by commas, in place of all of the operation's")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--families", default=",".join(FILLERS))
     parser.add_argument("--elements", type=float, default=1e12, help="for each variant and dtype")
@@ -559,6 +579,7 @@ def _begin(options: argparse.Namespace) -> tuple[Path, State]:
     for old in (options.output, _folder(options.output)):
         if old.exists():
             raise ValueError(f"{old} exists; go on with --resume, or remove it to begin anew")
+    options.variants = options.variants or ",".join(BUILTIN_OF[options.operation])
     names = {key: getattr(options, key).split(",") for key in ("variants", "dtypes", "families")}
     for key, known in (("dtypes", DTYPES), ("families", tuple(FILLERS))):
         unknown = [name for name in names[key] if name not in known]

@@ -26,7 +26,7 @@ from typing import Literal
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from softcheck.variants.registry import BUILTIN  # noqa: E402 - from the checkout, installed or not
+from softcheck.variants.registry import BUILTIN, BUILTIN_OF  # noqa: E402 - from the checkout, installed or not
 
 _PLUGIN = "softcheck.pytest_plugin"
 
@@ -91,11 +91,30 @@ STEPS = (
         "softcheck exhaust multi_row --columns 3 --sample-first 4294967296 --format summary --output slice.txt",
         60,
     ),
+    *(
+        Step(f"every-{name}", f"python benchmarks/every_option.py {command}", 240, alone=False)
+        for name, command in (
+            ("mask", "masks causal_online"),
+            ("mask-from-the-end", "masks causal_online_bottom_right"),
+            ("scale", "scales scaled_masked_one_block"),
+        )
+    ),
     Step("search", "python benchmarks/search_table.py --seconds 5 --output search.json", 500),
     Step(
         "false-alarms",
         "python benchmarks/false_alarms.py --jobs 9 --elements 3.4e11 --seconds 480 --output false-alarms.json",
         560,
+    ),
+    Step("judge-operations", "python benchmarks/bench_judge.py --operations", 120),
+    *(
+        Step(
+            f"false-alarms-{name.replace('_', '-')}",
+            f"python benchmarks/false_alarms.py --operation {name} --jobs 4 --elements 4e10 --seconds 150 "
+            f"--output false-alarms-{name}.json",
+            200,
+        )
+        for name in BUILTIN_OF
+        if name != "softmax"
     ),
     Step("sources", "python benchmarks/source_tables.py . --seconds 0.25", 250),
     Step("ncu", "python benchmarks/ncu_agreement.py --output ncu-agreement.json", 90),

@@ -51,7 +51,16 @@ def device(request):
 def folder(tmp_path_factory, device):
     made = tmp_path_factory.mktemp("session")
     kernels = (
-        ROOT / "tests" / "kernels" / name for name in ("signatures.py", "masked.py", "row_answers.py", "backwards.py")
+        ROOT / "tests" / "kernels" / name
+        for name in (
+            "signatures.py",
+            "masked.py",
+            "row_answers.py",
+            "backwards.py",
+            "attentions.py",
+            "losses.py",
+            "transformed.py",
+        )
     )
     for file in (*(ROOT / "examples").glob("*.py"), *kernels):
         shutil.copy(file, made)

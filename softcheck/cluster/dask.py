@@ -15,7 +15,7 @@ from distributed import Client, Future, KilledWorker
 
 from softcheck.cluster.host import Child, Lease, TaskAnswer, end, interrupt, run_command, serve, sources
 from softcheck.cluster.remote import MOST_LOST, HostLostError, RemoteWorker
-from softcheck.errors import SoftcheckError, UsageError
+from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.every_pair import WORKERS
 from softcheck.run.pool import SessionClosedError
 from softcheck.run.process import DeviceChoice, Waits, Worker
@@ -51,6 +51,8 @@ class DaskCluster:
         self._children: dict[str, str] = {}
         """Places of the processes, by id."""
         self._resource: str | None = None
+        self._dead: set[str] = set()
+        """Dask workers whose device can't be opened any more."""
         self._leases: dict[str, Future] = {}
         self._is_closed = False
         self._revive = revive
@@ -102,10 +104,19 @@ class DaskCluster:
             check_heap=check_heap,
             folder=str(Path.cwd()),
         )
-        for _ in range(MOST_LOST):
+        for _ in range(MOST_LOST + self.places):
             name = self._reserve(child, place)
-            with contextlib.suppress(HostLostError):
-                return RemoteWorker(self, child, self._submit("start", child, name, None, {}, alone=False))
+            try:
+                started = self._submit("start", child, name, None, {}, alone=False)
+            except HostLostError:
+                continue
+            except NothingRunError:
+                if self._resource is None:
+                    raise
+                # It had a device as the session began, which has fallen off the bus.
+                self._dead.add(name)
+                continue
+            return RemoteWorker(self, child, started)
         raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended while a process was started; see their logs")
 
     def run(
@@ -182,6 +193,11 @@ class DaskCluster:
         """The name of the worker on which a child is to be started."""
         while not (workers := self._refresh()):
             time.sleep(0.5)
+        workers = {name: worker for name, worker in workers.items() if name not in self._dead}
+        if not workers:
+            raise SoftcheckError(
+                f"no Dask worker has a device any more: {', '.join(sorted(self._dead))}; see dmesg there"
+            )
         with self._lock:
             name = None if place is None else self._names[place]
             if name not in workers:

@@ -19,6 +19,7 @@ from softcheck.contract import BOUNDED_KINDS
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
+from softcheck.judge.tensors import judge_tensors
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants import evidence
 from softcheck.variants.registry import LoadedVariant
@@ -77,15 +78,17 @@ def judge_in_place(
     *,
     scans: bool = True,
 ) -> Measurement:
-    """Judges an output where it lies: by the operation's accelerator on a GPU, if it has one, else by the numpy judge.
+    """Judges an output where it lies: on a GPU by the operation's accelerator or else by torch, elsewhere by the numpy judge.
 
-    ``x`` and ``y`` are [rows, columns] of the format's dtype. ``judge_on_device`` explains ``scans``. Raises
-    DistrustedError.
+    ``x`` is [rows, columns] of the format's dtype, ``y`` the output of the operation's shape. ``judge_on_device`` explains
+    ``scans``. Raises DistrustedError.
     """
     masked, operation = variant.declaration.fully_masked, variant.operation
-    if x.device.type != "cuda" or operation.accelerator is None:
+    if x.device.type != "cuda":
         inputs, outputs = to_bits(x, fmt), to_bits(y, fmt)
         return judge(inputs, outputs, fmt, fully_masked=masked, arithmetic=arithmetic, operation=operation)
+    if operation.accelerator is None:
+        return judge_tensors(x, y, fmt, operation=operation, fully_masked=masked, arithmetic=arithmetic)
     measured: Measurement = operation.judge_on_gpu(x, y, fmt, fully_masked=masked, arithmetic=arithmetic, scans=scans)
     return measured
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from oracles.attention import Heads
-from oracles.formats import Format, Values
+from oracles.formats import FLOAT32, Format, Values
 from softcheck.operations.bounds import LARGEST_EXPONENT, VANISHED, Model, depth
 
 _SECOND_ORDER = 1.0 + 2.0**-8
@@ -39,7 +39,9 @@ def error_of_sums(heads: Heads, model: Model, fmt: Format) -> float:
 def lost(heads: Heads, model: Model, fmt: Format) -> Values:
     """Largest part of an answer that weights too small for their type had, [heads, 1 or queries, dimension]."""
     sizes = np.abs(heads.v)
-    found: Values = model.underflow * heads.k.shape[1] * sizes.max(axis=1, keepdims=True, initial=0.0)
+    # Attention kernels flush what is below the least normal number of float32, by their compilers' options.
+    underflow = max(model.underflow, FLOAT32.least_normal)
+    found: Values = underflow * heads.k.shape[1] * sizes.max(axis=1, keepdims=True, initial=0.0)
     return found + 0.5 * fmt.least_subnormal * (heads.visible.astype(np.float64) @ sizes) if fmt.width == 16 else found
 
 

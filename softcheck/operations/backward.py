@@ -18,16 +18,17 @@ from softcheck.errors import UsageError
 from softcheck.operations.bounds import Bounds, Model, depth
 from softcheck.operations.drawn import of_elements, of_rows
 from softcheck.operations.log_softmax import half_ulp
-from softcheck.operations.operation import Arguments, Named, Operand, Operation, of_matrix
+from softcheck.operations.operation import Arguments, Limits, Named, Operand, Operation, beside, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.softmax import SOFTMAX
+from softcheck.operations.strides import like
 from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
     import torch
 
 _UNIT = 2.0**-53
-_SECOND_ORDER = 1.0 + 2.0**-8
+SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""
 
 _FORWARD: "Mapping[str, Callable[[torch.Tensor], torch.Tensor]]" = {
@@ -46,11 +47,12 @@ def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     """An output gradient for each row, in the matrix's dtype.
 
     Of eight rows four vary, and one each is 1 throughout, is another number throughout, has alternating signs and large numbers,
-    and is 0 but in one column.
+    and is 0 but in one column. A row of equal logits has one number throughout, which is 1 in every second of them.
     """
     import torch
 
-    bits, drawn = of_elements(x), of_rows(x)
+    drawn = of_rows(x)
+    bits = of_elements(drawn, x.shape[1])
     varying = ((bits >> 39).to(torch.float64) - 2**23) / 2**23
     column = torch.arange(x.shape[1], device=x.device)
     kind = ((drawn >> 40) & 7)[:, None]
@@ -60,7 +62,28 @@ def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     found = varying
     for number, other in enumerate((*kinds, torch.where(column == one[:, None], varying, 0.0))):
         found = torch.where(kind == number, other, found)
-    return found.to(x.dtype)
+    is_even = (x == x[:, :1]).all(dim=1, keepdim=True)
+    constant = torch.where(((drawn >> 44) & 1)[:, None] == 0, 1.0, varying[:, :1])
+    return torch.where(is_even, constant, found).to(x.dtype)
+
+
+def laid_out(x: "torch.Tensor", name: str, operand: "torch.Tensor") -> "torch.Tensor":
+    """An output ``y`` that lies as the matrix does, or its gradient in a layout of its own.
+
+    A gradient of one number throughout, or of one for each row, is that number expanded, with strides of 0, as autograd gives it behind
+    a sum; so are both operands where the matrix is one row expanded. Else the gradient is packed for a packed matrix, and
+    its rows are further apart for any other.
+    """
+    if not operand.numel():
+        return operand
+    if name == "grad":
+        if bool((operand == operand[:1, :1]).all()):
+            return operand[:1, :1].contiguous().expand(operand.shape)
+        if bool((operand == operand[:, :1]).all()):
+            return operand[:, :1].contiguous().expand(operand.shape)
+    if len(x) > 1 and x.stride(0) == 0:
+        return operand[:1].contiguous().expand(operand.shape)
+    return beside(x, operand, math.nan) if name == "grad" else like(x, operand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +102,10 @@ class _Backward:
         }
         given = {name: of_matrix(self.named, name, x) for name in makers if name in names}
         return {name: makers[name]() if operand is None else operand for name, operand in given.items()}
+
+    def placed(self, x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
+        """The operands of a call, in the layouts that a kernel must take."""
+        return {name: laid_out(x, name, operand) for name, operand in self.make(x, names).items()}
 
     def operands(self, values: Values, fmt: Format) -> tuple[Values, Values]:
         """The outputs and gradients of a matrix of values, as a call gets them, in float64."""
@@ -149,11 +176,20 @@ class _Backward:
                 products = exact.fmt.unit_roundoff * p * np.abs(g)
                 error = p * of_sum + 4 * model.roundoff * p * (np.abs(g) + sizes)
                 error += products + p * products.sum(axis=1, keepdims=True)
-            error = error * _SECOND_ORDER + least
+            error = error * SECOND_ORDER + least
             rounding = half_ulp(np.abs(answers) + error, exact.fmt)
             elements = (error + rounding if model.rounds_result else error) / exact.ulp
             elements = np.minimum(elements, np.finfo(np.float64).max)
         return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(values), np.inf))
+
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        from softcheck.operations.torch_backward import backward_limits
+
+        assert scale == 1.0, "a backward depends on its own operands"
+        made = self.make(x, frozenset({"y", "grad"}))
+        return backward_limits(made["y"], made["grad"], fmt, model, is_logarithm=self.is_logarithm, strict=strict)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         return self.by_torch(self.make(x, frozenset({"y", "grad"})))
@@ -187,12 +223,13 @@ def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
                 "grad grad_output grad_out grad_y dy do dout g gy output_grad grad_outputs": ("grad",),
                 "y output outputs p probs softmax_output softmax_out s result": ("y",),
             },
-            make=of_rows_.make,
+            make=of_rows_.placed,
             trial=lambda x, _names: x,
         ),
         with_named=lambda operation, named: _operation(operation.name, operation.scale_text, named),
         scale=of_rows_.scale,
         scale_text=unit,
+        on_device=of_rows_.on_device,
     )
 
 

@@ -1,4 +1,4 @@
-"""Logarithms of base 2 in place of e: log2 of the softmax, and of the sum of exponentials. docs/bounds.md, section 26, has the bound."""
+"""Logarithms of base 2 in place of e: log2 of the softmax, and of the sum of exponentials. docs/bounds.md, section 28, has the bound."""
 
 import math
 from dataclasses import replace

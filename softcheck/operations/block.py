@@ -100,7 +100,10 @@ class Block:
     @cached_property
     def errors(self) -> Values:
         """ULP errors; NaN where an element has none."""
-        return ulp.scaled_error(self.output, self.exact)
+        errors = ulp.scaled_error(self.output, self.exact)
+        if self.operation.undefined is not None:
+            errors[~self.specials.comparable] = np.nan
+        return errors
 
     @cached_property
     def bounds(self) -> Bounds:

@@ -1,4 +1,4 @@
-"""An operation of capped logits, such as softmax(c tanh(x / c)). Its bound is derived in docs/bounds.md, section 26."""
+"""An operation of capped logits, such as softmax(c tanh(x / c)). Its bound is derived in docs/bounds.md, section 28."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING

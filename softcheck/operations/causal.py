@@ -23,15 +23,22 @@ from softcheck.operations.ulp import Flags, Scaled
 if TYPE_CHECKING:
     import torch
 
+MOST_QUERIES = 512
+"""Queries of the highest matrix that is made of a row, each of which is a program or more of its own."""
+
 ALIGNMENTS = ("top-left", "bottom-right")
 
 
 def queries_and_keys(columns: int) -> tuple[int, int]:
-    """The matrix that is made of a row of so many columns: one of the three most nearly square, by turns higher and wider."""
+    """The matrix that is made of a row of so many columns: one of the three most nearly square, by turns higher and wider.
+
+    It has at most ``MOST_QUERIES`` rows.
+    """
     if not columns:
         return 1, 0
     divisors = [n for n in range(1, int(columns**0.5) + 1) if columns % n == 0]
     shapes = [shape for n in reversed(divisors) for shape in ((n, columns // n), (columns // n, n))]
+    shapes = [shape for shape in shapes if shape[0] <= MOST_QUERIES]
     return shapes[columns % min(3, len(shapes))]
 
 

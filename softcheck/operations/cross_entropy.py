@@ -3,7 +3,7 @@
 Options, each a parameter: ``label_smoothing``, class weights (``weight``), a z-loss, a soft cap of the logits, the mean or the
 sum of a matrix's rows, the gradient in the input's place, and a promised loss for targets that are no columns.
 
-The bound is derived in docs/bounds.md, sections 23 and 26. With m = max x and L = log(sum exp(x - m)), E_L as in section 19, and without
+The bound is derived in docs/bounds.md, sections 23 and 28. With m = max x and L = log(sum exp(x - m)), E_L as in section 19, and without
 options:
 
     |y - r| <= E_L + rho (4 (|m| + |x_t|) + 2 |r|) + half an ulp of |r|, if the result is rounded to a narrower format
@@ -23,7 +23,7 @@ from softcheck.operations import weights
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp
 from softcheck.operations.logsumexp import bounds_of, shown
-from softcheck.operations.operation import Named, Operand, Operation
+from softcheck.operations.operation import Limits, Named, Operand, Operation
 from softcheck.operations.reduction import REDUCTIONS, Reduced, batch_of
 from softcheck.operations.row_gradient import gradient_of_rows
 from softcheck.operations.row_loss import RowLoss
@@ -58,6 +58,14 @@ class _EachRow:
         return bounds_of(
             error, np.where(error > 0, half_ulp(np.abs(answers) + error, exact.fmt), 0.0), exact, constants
         )
+
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        from softcheck.operations.torch_logarithms import cross_entropy_limits
+
+        assert scale == 1.0, "a cross-entropy depends on the logits themselves"
+        return cross_entropy_limits(x, fmt, model, self.losses, strict=strict)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         return torch_losses(self.losses, x)[:, None]
@@ -192,6 +200,7 @@ def _of(
         scale_text="of max(|max x| + log-sum + |x_t|, 1)"
         if is_plain
         else "of the sizes of the loss's terms, at least 1",
+        on_device=judged.on_device if isinstance(judged, _EachRow) and not softcap else None,
         gradient=gradient_of_rows(
             gradient_terms,
             "|g| (p + onehot)" if is_plain else "|g| (a p + e)",

@@ -16,8 +16,8 @@ def finite(x: "torch.Tensor") -> "torch.Tensor":
     """The matrix in float64, with 0 for NaN, whose payload devices may change."""
     import torch
 
-    numbers = x.detach().to(torch.float64)
-    return torch.where(numbers.isnan(), 0.0, numbers)
+    infinity = float("inf")
+    return torch.nan_to_num(x.detach().to(torch.float64), nan=0.0, posinf=infinity, neginf=-infinity)
 
 
 def of_rows(x: "torch.Tensor") -> "torch.Tensor":
@@ -29,12 +29,12 @@ def of_rows(x: "torch.Tensor") -> "torch.Tensor":
     return _mixed(bits.sum(dim=1)) & 0x7FFFFFFFFFFFFFFF
 
 
-def of_elements(x: "torch.Tensor", count: int | None = None) -> "torch.Tensor":
-    """63 random bits for each element, int64 [rows, columns], from its row's bits and its column; or ``count`` for each row."""
+def of_elements(drawn: "torch.Tensor", columns: int) -> "torch.Tensor":
+    """63 random bits for each element, int64 [rows, columns], from its row's bits ``drawn``, [rows], and its column."""
     import torch
 
-    columns = (2 * torch.arange(x.shape[1] if count is None else count, device=x.device) + 1) * _ODD
-    return _mixed(_mixed(of_rows(x)[:, None] + columns)) & 0x7FFFFFFFFFFFFFFF
+    numbers = (2 * torch.arange(columns, device=drawn.device) + 1) * _ODD
+    return _mixed(_mixed(drawn[:, None] + numbers)).bitwise_and_(0x7FFFFFFFFFFFFFFF)
 
 
 def of_columns(columns: int, device: "torch.device") -> "torch.Tensor":
@@ -45,5 +45,5 @@ def of_columns(columns: int, device: "torch.device") -> "torch.Tensor":
 
 
 def _mixed(bits: "torch.Tensor") -> "torch.Tensor":
-    bits = (bits ^ (bits >> 29)) * _ODD
-    return bits ^ (bits >> 32)
+    bits = (bits ^ (bits >> 29)).mul_(_ODD)
+    return bits.bitwise_xor_(bits >> 32)

@@ -84,7 +84,7 @@ class Attending:
         x = x.detach()
         rows, keys = x.shape
         queries, dim = self.parts(keys)
-        drawn = of_elements(x, (queries + 2 * keys) * dim)
+        drawn = of_elements(of_rows(x), (queries + 2 * keys) * dim)
         ends = queries * dim, (queries + keys) * dim
         of_q = drawn[:, : ends[0]].reshape(rows, queries, dim)
         of_k = drawn[:, ends[0] : ends[1]].reshape(rows, keys, dim)

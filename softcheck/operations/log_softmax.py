@@ -34,7 +34,7 @@ from softcheck.operations.gradient import (
     output_errors,
     softmax_size,
 )
-from softcheck.operations.operation import Operand, Operation
+from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
     NAN_WHERE_DUE,
@@ -50,15 +50,15 @@ from softcheck.operations.ulp import Scaled
 if TYPE_CHECKING:
     import torch
 
-_LOGARITHM, _NEXT_TO_ONE = 6.0, 3.0
+LOGARITHM, NEXT_TO_ONE = 6.0, 3.0
 """Relative and absolute error of a logarithm in rho. lg2.approx is within 2^-22 absolutely for arguments from 0.5 to 2 and relatively
 elsewhere (PTX ISA), which is 4 rho of base 2 and 2.8 of base e; the product with log(2) rounds twice. Logarithms of libraries
 are within 1 ULP, 2 rho."""
 
-_SECOND_ORDER = 1.0 + 2.0**-8
+SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""
 
-_SUMMED = 2.0**-50
+SUMMED = 2.0**-50
 """Relative error of float64's own exponentials of the outputs, and of their sum."""
 
 
@@ -76,6 +76,12 @@ def _scale(_values: Values, answers: Values, _fmt: Format) -> Values:
     return np.ones_like(answers)
 
 
+def _powers(outputs: Values) -> Values:
+    """The probabilities of outputs, which may be a tensor too."""
+    found: Values = np.exp(outputs) if isinstance(outputs, np.ndarray) else outputs.exp()
+    return found
+
+
 def _decimal(row: Values, column: int, _fmt: Format, fully_masked: FullyMasked) -> str:
     return ball.log_decimal(row, column, fully_masked=fully_masked)
 
@@ -90,12 +96,12 @@ def _bounds(values: Values, exact: Scaled, logarithms: Values, constants: Model)
             of_exponent += constants.per_logit * (np.abs(values) + np.abs(top)) + 2 * constants.logit_error
         of_sum = logarithm_errors(values, logarithms, constants)
         size = np.abs(logarithms)
-        error = (of_exponent + 2 * constants.roundoff * size) * _SECOND_ORDER + of_sum + constants.underflow
+        error = (of_exponent + 2 * constants.roundoff * size) * SECOND_ORDER + of_sum + constants.underflow
         masked = np.isneginf(values)
         rounding = np.where(masked, 0.0, half_ulp(size + error, fmt))
         total = error + rounding if constants.rounds_result else error
         total[masked] = 0.0
-        sums = (probabilities * np.expm1(np.minimum(total, LARGEST_EXPONENT))).sum(axis=1) + _SUMMED
+        sums = (probabilities * np.expm1(np.minimum(total, LARGEST_EXPONENT))).sum(axis=1) + SUMMED
         np.minimum(sums, columns + 1.0, out=sums)
         elements = np.minimum(total / exact.ulp, np.finfo(np.float64).max)
     return Bounds(elements, rounding / exact.ulp, constants.rounds_result, sums)
@@ -105,8 +111,8 @@ def logarithm_errors(values: Values, logarithms: Values, constants: Model) -> Va
     """Returns the absolute errors of the logarithms of rows' sums, [rows, 1]; ``logarithms`` is the exact log-softmax."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         _, weighted = logarithmic_errors(values, np.exp(logarithms), constants)
-        of_logarithm = constants.roundoff * (_NEXT_TO_ONE + _LOGARITHM * -logarithms.max(axis=1, keepdims=True))
-        found: Values = of_logarithm * _SECOND_ORDER + (weighted + constants.summing(values.shape[1]))[:, None]
+        of_logarithm = constants.roundoff * (NEXT_TO_ONE + LOGARITHM * -logarithms.max(axis=1, keepdims=True))
+        found: Values = of_logarithm * SECOND_ORDER + (weighted + constants.summing(values.shape[1]))[:, None]
     return found
 
 
@@ -151,6 +157,14 @@ def half_ulp(size: Values, fmt: Format) -> Values:
     return half
 
 
+def _on_device(
+    x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+) -> Limits:
+    from softcheck.operations.torch_logarithms import log_softmax_limits
+
+    return log_softmax_limits(x, fmt, model, strict=strict, scale=scale)
+
+
 def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
     import torch
 
@@ -184,6 +198,7 @@ LOG_SOFTMAX = Operation(
     with_parameters=_with_parameters,
     arguments=SOFTMAX.arguments,
     with_named=SOFTMAX.with_named,
-    probabilities=np.exp,
+    probabilities=_powers,
+    on_device=_on_device,
     gradient=Gradient(errors=_gradient_errors, scale="|g| + p sum |g|", size=_gradient_size, second=_second_size),
 )

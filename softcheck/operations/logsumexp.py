@@ -19,7 +19,7 @@ from oracles.reference import FullyMasked, Reference
 from softcheck.operations.base import in_base
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp, logarithm_errors
-from softcheck.operations.operation import Operand, Operation
+from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.row_gradient import gradient_of_rows, plain_terms
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.ulp import Scaled
@@ -131,6 +131,15 @@ def _bounds(values: Values, exact: Scaled, answers: Values, constants: Model) ->
     return bounds_of(error, half_ulp(np.abs(answers) + error, exact.fmt), exact, constants)
 
 
+def _on_device(
+    x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+) -> Limits:
+    from softcheck.operations.torch_logarithms import logsumexp_limits
+
+    assert scale == 1.0, "a log-sum-exp depends on the logits themselves"
+    return logsumexp_limits(x, fmt, model, strict=strict)
+
+
 def _yardstick(x: "torch.Tensor") -> "torch.Tensor":
     import torch
 
@@ -159,5 +168,6 @@ LOGSUMEXP = Operation(
     with_named=LOG_SOFTMAX.with_named,
     scale=_scale,
     scale_text="of max(|max x| + log-sum, 1)",
+    on_device=_on_device,
     gradient=gradient_of_rows(lambda values, _model: plain_terms(values), "|g| p"),
 )

@@ -82,7 +82,7 @@ def of_matrix(named: Named, name: str, x: "torch.Tensor") -> "torch.Tensor | Non
 
 
 class Limits(NamedTuple):
-    """Exact values and limits of a matrix on a device; all float64, [rows, columns]."""
+    """Exact values and limits of a matrix on a device; all float64, [rows, columns], or [rows, 1] with one answer for each row."""
 
     exact: "torch.Tensor"
     per_ulp: "torch.Tensor"
@@ -90,18 +90,30 @@ class Limits(NamedTuple):
     limits: "torch.Tensor | None"
     """The largest error allowed, in ULPs, 0 where the answer is settled; None if no arithmetic was given."""
     sums: "torch.Tensor | None"
-    """Largest |sum - 1| of each row, float64 [rows]; None if no arithmetic was given."""
+    """Largest |sum - 1| of each row, float64 [rows]; None if no arithmetic was given or no rule is about sums."""
+    uncertainty: float = 0.0
+    """The largest error of ``exact`` in ULPs, where it counts: it is at most half an ULP's 2^-10th."""
+    below: "torch.Tensor | None" = None
+    """The limits of outputs below the exact value, where they differ from ``limits``; None if they are the same."""
+    undefined: "torch.Tensor | None" = None
+    """The rows whose answer nobody promises, bool [rows]; None if there are none."""
 
 
 class OnDevice(Protocol):
     """Exact values and limits of a [rows, columns] tensor from torch's float64, for many rows at once.
 
-    Rows with special values have no meaning. Without ``strict`` no error seems larger than it is, so that rows can be
-    ranked; with it no error seems smaller, so that what keeps its limit can be passed.
+    The exact values of a row with NaN, with +inf or of -inf alone are the convention's, with NaN for a row of -inf; its limits
+    have no meaning. Without ``strict`` no error seems larger than it is, so that rows can be ranked; with it no error seems
+    smaller, so that what keeps its limit can be passed.
     """
 
-    def __call__(self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False) -> Limits:
-        """Returns exact values alone if no arithmetic is given."""
+    def __call__(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        """Returns exact values alone if no arithmetic is given, ``fmt`` being the output's format.
+
+        Only an operation that depends on differences of logits alone takes a ``scale`` of theirs.
+        """
 
 
 def as_they_are(outputs: Values) -> Values:
@@ -251,7 +263,9 @@ class Operation:
         """
         optional = () if self.arguments is None else self.arguments.operands
         moved = (*self.operands, *self.outputs, *(each for each in optional if each.name in names))
-        return sum(math.prod(sizes[dim] for dim in each.dims) * (each.itemsize or itemsize) for each in moved)
+        queries, numbers = self.part_shape(sizes["columns"])
+        known = {"queries": queries, "head_dim": numbers, **sizes}
+        return sum(math.prod(known[dim] for dim in each.dims) * (each.itemsize or itemsize) for each in moved)
 
     def judge_on_gpu(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> Any:
         """Measures an output where it lies, by the operation's accelerator, whose options and errors these are.
@@ -262,8 +276,11 @@ class Operation:
         return import_module(f"{self.accelerator}.trust").judge_trusted(x, y, fmt, **options)
 
     def passing(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> "torch.Tensor":
-        """Returns rows of ``y`` that are right beyond doubt, bool [rows]; none if there is no accelerator to tell."""
-        if self.accelerator is None:
+        """Returns rows of ``y`` that are right beyond doubt, bool [rows]; none if no device can tell."""
+        if self.on_device is None:
             return x.new_zeros(len(x)) > 0
-        passed: torch.Tensor = import_module(f"{self.accelerator}.screen").passing(x, y, fmt, **options)
+        if self.accelerator is None:
+            options["operation"] = self
+        screen = import_module("softcheck.judge.tensors" if self.accelerator is None else f"{self.accelerator}.screen")
+        passed: torch.Tensor = screen.passing(x, y, fmt, **options)
         return passed

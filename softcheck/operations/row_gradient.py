@@ -1,6 +1,6 @@
 """Gradients of operations with one answer for each row: dx = g (a p - e), p the softmax and e what the operation subtracts.
 
-Derived in docs/bounds.md, sections 24 and 26. Errors are in ulp(|g| (a p + e)), since the difference cancels where p is near 1.
+Derived in docs/bounds.md, sections 24 and 28. Errors are in ulp(|g| (a p + e)), since the difference cancels where p is near 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -102,7 +102,7 @@ def gradient_of_rows(
             # 1 - tanh^2 of a tanh that is off by 20 rho.
             allowed = allowed + 3 * each * size
         if is_rounded:
-            allowed = allowed + 4 * fmt.unit_roundoff * size
+            allowed = allowed + 4 * fmt.unit_roundoff * size + np.abs(of_rows) * fmt.least_subnormal
         return reshaped_errors(in_units(exact, differences, allowed, size, p_of, fmt), shape)
 
     def size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":

@@ -5,7 +5,7 @@ the columns, the loss is
 
     A lse - P + z lse^2,   A = (1 - s) w_t + s mean w,   P = (1 - s) w_t x'_t + s mean(w x')
 
-and 0 where the target is to be ignored. The bound is derived in docs/bounds.md, section 26.
+and 0 where the target is to be ignored. The bound is derived in docs/bounds.md, section 28.
 """
 
 from dataclasses import dataclass, replace
@@ -202,7 +202,7 @@ class RowLoss:
             sizes = (sizes + additions * terms.smooth_size) / first + self.z_loss * lse * lse / last
             error = (terms.factor / first + 2.0 * self.z_loss * (np.abs(lse) + of_lse) / last) * of_lse
             error = error + constants.roundoff * (4.0 * sizes + 2.0 * np.abs(answers)) + constants.underflow
-            error = error + self.logit_error(terms, constants) * (terms.of_target + self.smoothing) / first
+            error = error + self.logit_error(terms, constants) * terms.factor / first
         return np.where(terms.left_out, 0.0, error)
 
     def with_cap(self, constants: Model) -> Model:

@@ -28,6 +28,8 @@ class ElementRule:
     """Says of the element in a row and column which value it has and which was expected."""
     has_share: bool = False
     """True if how badly is the error over its bound."""
+    range: tuple[float, float] | None = None
+    """The values between which finite outputs lie, if that is the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def in_range(least: float, most: float) -> ElementRule:
             f"{_output(judged, row, column)}, expected a value in [{least:g}, {most:g}], here {exact}: {error:.6g} ULP"
         )
 
-    return ElementRule(FindingKind.OUT_OF_RANGE, broken, outside, describe)
+    return ElementRule(FindingKind.OUT_OF_RANGE, broken, outside, describe, range=(least, most))
 
 
 def _ulp(judged: "Block", row: int, column: int) -> str:

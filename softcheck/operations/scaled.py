@@ -13,7 +13,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.gradient import Gradient, GradientErrors
-from softcheck.operations.operation import Operation
+from softcheck.operations.operation import Limits, OnDevice, Operation, as_they_are
 from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def scaled(plain: Operation, scale: float) -> Operation:
         return plain.decimal(_distances(row[None], scale)[0], column, fmt, fully_masked)
 
     def bounds(values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
-        rounded = _ROUNDINGS * model.roundoff * (1 + model.exponent)
-        return plain.bounds(values * scale, exact, answers, replace(model, scaling=max(model.scaling, rounded)))
+        return plain.bounds(values * scale, exact, answers, _rounding(model))
 
     return replace(
         plain,
@@ -74,7 +73,7 @@ def scaled(plain: Operation, scale: float) -> Operation:
         undefined=(lambda values: _overflows(values, scale)) if scale > 1.0 else None,
         yardstick=lambda x: plain.yardstick(x * scale),
         gradient=None if plain.gradient is None else _gradient(plain.gradient, scale),
-        on_device=None,
+        on_device=None if plain.on_device is None else _on_device(plain.on_device, scale),
         accelerator=None,
     )
 
@@ -124,7 +123,7 @@ def _exact_distances(values: Values, scale: float) -> DoubleWord:
 
 def _corrected(plain: Operation, answer: Reference, below: DoubleWord) -> Reference:
     """The answer for double words, from that for their high words: the first-order terms of the low words are added."""
-    is_logarithm = plain.probabilities is np.exp
+    is_logarithm = plain.probabilities is not as_they_are
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         counts = below.high > -_FARTHEST
         low = np.where(counts, below.low, 0.0)
@@ -140,6 +139,25 @@ def _corrected(plain: Operation, answer: Reference, below: DoubleWord) -> Refere
         low=np.where(is_finite, sums.low, answer.low),
         relative_error=answer.relative_error + _SECOND_ORDER,
     )
+
+
+def _rounding(model: Model) -> Model:
+    """The arithmetic, with the roundings of scaled logits."""
+    return replace(model, scaling=max(model.scaling, _ROUNDINGS * model.roundoff * (1 + model.exponent)))
+
+
+def _on_device(plain: OnDevice, scale: float) -> OnDevice:
+    def found(
+        x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = scale
+    ) -> Limits:
+        rounded = None if model is None else _rounding(model)
+        limits = plain(x, fmt, rounded, strict=strict, scale=scale)
+        if scale <= 1.0:
+            return limits
+        sizes = x.double().abs()
+        return limits._replace(undefined=sizes.where(sizes.isfinite(), 0.0).amax(dim=1) * scale > FLOAT32.max)
+
+    return found
 
 
 def _gradient(plain: Gradient, scale: float) -> Gradient:

@@ -1,4 +1,4 @@
-"""Soft caps of logits, c tanh(x / c): their values, and the error that a right arithmetic makes (docs/bounds.md, section 26)."""
+"""Soft caps of logits, c tanh(x / c): their values, and the error that a right arithmetic makes (docs/bounds.md, section 28)."""
 
 from dataclasses import replace
 

@@ -63,10 +63,12 @@ def _decimal(row: Values, column: int, _fmt: Format, fully_masked: FullyMasked) 
     return ball.decimal(row, column, fully_masked=fully_masked)
 
 
-def _on_device(x: "torch.Tensor", fmt: Format, model: bounds.Model | None, *, strict: bool = False) -> Limits:
+def _on_device(
+    x: "torch.Tensor", fmt: Format, model: bounds.Model | None, *, strict: bool = False, scale: float = 1.0
+) -> Limits:
     from softcheck.operations.torch_bounds import softmax_limits
 
-    return softmax_limits(x, fmt, model, strict=strict)
+    return softmax_limits(x, fmt, model, strict=strict, scale=scale)
 
 
 def _yardstick(x: "torch.Tensor") -> "torch.Tensor":

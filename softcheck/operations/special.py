@@ -57,6 +57,11 @@ _NEARLY = 1.0 - 2.0**-20
 """Share of the least value that rounds to infinity, beyond which an arithmetic's own error may lead there."""
 
 
+def overflow(fmt: Format) -> float:
+    """Returns the size of an answer from which on its output may be infinite."""
+    return _NEARLY * (fmt.max * (1.0 + 0.5 * fmt.unit_roundoff))
+
+
 def specials(
     logits: Values, output: Values, reference: Values, fmt: Format, *, per_row: bool = False, hides: bool = False
 ) -> Specials:
@@ -85,8 +90,9 @@ def specials(
         nan_mismatch &= ~(is_lost & np.isneginf(logits) & (output == 0))
     as_infinite = np.zeros(output.shape, dtype=np.bool_)
     if not (finite | is_nan).all():
-        overflows = np.abs(reference) >= _NEARLY * (fmt.max * (1.0 + 0.5 * fmt.unit_roundoff))
-        as_infinite = np.isinf(output) & overflows & (np.signbit(output) == np.signbit(reference))
+        as_infinite = (
+            np.isinf(output) & (np.abs(reference) >= overflow(fmt)) & (np.signbit(output) == np.signbit(reference))
+        )
     return Specials(
         ordinary=ordinary,
         masked=masked,

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
     """The targets of a matrix's rows, int64 [rows]: 0 without columns.
 
-    Of eight rows four have a random column, and one each the first, the last, the largest and the smallest logit's. Where an
+    Of eight rows four have a random column, and one each the first, the last, the largest and the smallest logit's. A row of two
+    columns and the same row turned round have one column, so that all pairs together show each pair with each target. Where an
     ``ignore_index`` is given, one row of sixteen has that.
     """
     import torch
@@ -37,6 +38,9 @@ def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
     )
     for number, choice in enumerate(choices):
         place = torch.where(kind == number, choice, place)
+    if columns == 2:
+        drawn ^= of_rows(x.flip(1))
+        place = (drawn >> 20) & 1
     if ignore_index is not None:
         place = torch.where(((drawn >> 11) & 15) == 0, int(ignore_index), place)
     return place

@@ -1,10 +1,11 @@
 """Softmax's exact values and limits on any device: the formula of ``softcheck.operations.bounds`` in torch's float64.
 
-Rows with special values have no meaning. Where every probability is 0 in float64, the few kernels that underflow less are
-not allowed more here.
+Where every probability is 0 in float64, the few kernels that underflow less are not allowed more here. Other operations take
+the exponentials, the mean of their errors, and ULPs from here.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 
@@ -13,36 +14,113 @@ from softcheck.operations import bounds
 from softcheck.operations.operation import Limits
 
 _ABOVE, _BELOW = 1.0 + 2.0**-46, 1.0 - 2.0**-30
-"""Factors that lead a float64 softmax over the power of two next to it."""
+"""Factors that lead a float64 result over the power of two next to it."""
 _FRACTION_BITS, _BIAS = 52, 1023
+_EXPONENT = 0x7FF << _FRACTION_BITS
+_UNIT = 2.0**-53
+_TINY = 2.0**-1022
 
 
-def softmax_limits(x: torch.Tensor, fmt: Format, model: bounds.Model | None, *, strict: bool = False) -> Limits:
-    """Returns exact values, and limits by an arithmetic, of the softmax over the columns of ``x``.
+class Exponentials(NamedTuple):
+    """The exponentials of a matrix of logits, float64; NaN in rows with NaN, with +inf or of -inf alone."""
+
+    top: torch.Tensor
+    """The largest scaled logit of each row, [rows, 1]."""
+    below: torch.Tensor
+    """Scaled logits less the row's largest, [rows, columns], at most 0."""
+    terms: torch.Tensor
+    """exp(below), [rows, columns]."""
+    total: torch.Tensor
+    """The sum of the terms, [rows, 1]."""
+
+
+def exponentials(x: torch.Tensor, scale: float = 1.0) -> Exponentials:
+    """Returns the exponentials of ``scale * x`` for logits of up to 32 bits, [rows, columns]."""
+    # The subtraction converts as it reads, which a conversion beforehand would take another pass for.
+    top = x.amax(dim=1, keepdim=True).to(torch.float64)
+    below = torch.sub(x, top)
+    if scale != 1.0:
+        below, top = below.mul_(scale), top * scale
+    terms = below.exp()
+    return Exponentials(top, below, terms, terms.sum(dim=1, keepdim=True))
+
+
+def summing_error(columns: int) -> float:
+    """Returns the relative error of a float64 sum of exponentials, with that of the exponentials and of its logarithm.
+
+    docs/bounds.md, section 27, derives it.
+    """
+    return _UNIT * (columns / 32 + 80 + 4 * math.log(max(2, columns)))
+
+
+def weighted_growth(x: torch.Tensor, found: Exponentials, model: bounds.Model, scale: float = 1.0) -> torch.Tensor:
+    """Returns the logarithm of exp(A)'s mean weighted by the probabilities, [rows, 1], as ``bounds.logarithmic_errors`` does."""
+    if model.rounds_logits:
+        errors = of_logits(x, found, model, scale).add_(model.exponential)
+        if not model.prescaled:
+            errors -= found.below.clamp(min=-bounds.VANISHED).mul_(model.exponent)
+    else:
+        errors = torch.add(found.below * -model.exponent, found.below < 0, alpha=model.exponential)
+        errors.clamp_(max=model.exponent * bounds.VANISHED + model.exponential)
+    growth = torch.addcmul(errors, errors, errors)
+    if model.rounds_logits or model.exponent * bounds.VANISHED + model.exponential > 1:
+        far = errors.amax(dim=1, keepdim=True) > 1
+        growth = torch.where(far, torch.expm1(errors.clamp_(max=bounds.LARGEST_EXPONENT)), growth)
+    return torch.log1p(growth.mul_(found.terms).sum(dim=1, keepdim=True) / found.total)
+
+
+def of_logits(x: torch.Tensor, found: Exponentials, model: bounds.Model, scale: float = 1.0) -> torch.Tensor:
+    """Returns the errors of the exponents that grow with the logits themselves, [rows, columns]."""
+    return (x.to(torch.float64).abs().mul_(scale) + found.top.abs()).mul_(model.per_logit).add_(2 * model.logit_error)
+
+
+def inverse_ulp(
+    size: torch.Tensor, fmt: Format, *, strict: bool = False, least: float = 0.0, sign: float = 1.0
+) -> torch.Tensor:
+    """Returns 1 / ulp(max(sign * size, least)), a power of two, of numbers whose ``sign`` is 1 or -1.
+
+    Next to a power of two it is that of the larger ULP, with ``strict`` that of the smaller.
+    """
+    bits = (size * (sign * (_BELOW if strict else _ABOVE))).clamp_(min=max(least, fmt.least_normal)).view(torch.int64)
+    largest = (2 * _BIAS + fmt.precision - 1) << _FRACTION_BITS
+    return torch.rsub(bits.bitwise_and_(_EXPONENT), largest).view(torch.float64)
+
+
+def half_ulp(size: torch.Tensor, fmt: Format) -> torch.Tensor:
+    """Returns half the spacing of a format's values at a size, as ``log_softmax.half_ulp`` does."""
+    bits = size.clamp(min=fmt.least_normal, max=fmt.max).view(torch.int64).bitwise_and_(_EXPONENT)
+    return bits.view(torch.float64).mul_(2.0**-fmt.precision)
+
+
+def softmax_limits(
+    x: torch.Tensor, fmt: Format, model: bounds.Model | None, *, strict: bool = False, scale: float = 1.0
+) -> Limits:
+    """Returns exact values, and limits by an arithmetic, of the softmax over the columns of ``scale * x``.
 
     Next to a power of two the ULP is the larger of two, so that no error seems larger than it is. With ``strict`` it is
     the smaller, and a limit is that of the stricter side of the exact value: what keeps it is right beyond doubt, as far
     as float64 tells.
     """
     logits = x.to(torch.float64)
-    exact = torch.softmax(logits, dim=1)
-    # 1 / ulp(r), a power of two, from the exponent field of r.
-    exponent = ((exact * (_BELOW if strict else _ABOVE)).view(torch.int64) >> _FRACTION_BITS).clamp_(
-        min=fmt.min_exponent + _BIAS
-    )
-    per_ulp = ((2 * _BIAS + fmt.precision - 1 - exponent) << _FRACTION_BITS).view(torch.float64)
-    if model is None:
-        return Limits(exact, per_ulp, None, None)
-
-    columns = x.shape[1]
     top = logits.amax(dim=1, keepdim=True)
-    distance = (top - logits).clamp_(max=bounds.VANISHED)
+    distance = (top - logits).mul_(scale)
+    exact = torch.softmax(logits if scale == 1.0 else -distance, dim=1)
+    per_ulp = inverse_ulp(exact, fmt, strict=strict)
+    columns = x.shape[1]
+    # An element of at least half a subnormal is no farther from the maximum than this.
+    farthest = math.log(columns / fmt.least_subnormal) + 1
+    uncertainty = (2 * summing_error(columns) + 4 * _UNIT * farthest) * 2.0**fmt.precision
+    if model is None:
+        return Limits(exact, per_ulp, None, None, uncertainty)
+
+    masked = logits == -math.inf
+    distance.clamp_(max=bounds.VANISHED)
     left_at_maximum: torch.Tensor | float = 0.0
     if model.rounds_logits:
-        errors = (logits.abs() + top.abs()).mul_(model.per_logit).add_(model.exponential)
+        errors = (logits.abs() + top.abs()).mul_(model.per_logit * scale).add_(model.exponential)
         if not model.prescaled:
             errors += distance * model.exponent
-        left_at_maximum = top.abs() * model.left_at_maximum + model.exponential
+        left_at_maximum = top.abs() * (model.left_at_maximum * scale) + model.exponential
     else:
         errors = torch.add(distance * model.exponent, distance > 0, alpha=model.exponential)
     errors.clamp_(max=bounds.LARGEST_EXPONENT)
@@ -57,18 +135,25 @@ def softmax_limits(x: torch.Tensor, fmt: Format, model: bounds.Model | None, *, 
         common = torch.as_tensor(shared + left_at_maximum, dtype=torch.float64, device=x.device)
         underflown = per_ulp * (model.underflow * torch.exp(common.clamp(max=bounds.LARGEST_EXPONENT)))
         limits += underflown
-    masked = logits == -math.inf
     rounding = torch.full_like(limits, 0.5)
     if model.rounds_result:
         rounding = torch.where(limits > 0.5, torch.exp(errors), 0.5 + 0.5 * errors)
         limits += rounding
-    if strict and (model.rounds_logits or model.exponent * bounds.VANISHED + shared > bounds.ONE_SIDED):
-        least = in_ulps * torch.exp(-errors)
-        below = in_ulps - least + underflown
-        if model.rounds_result:
-            below += least * fmt.unit_roundoff
-        limits = torch.where(errors > bounds.ONE_SIDED, torch.minimum(limits, below), limits)
     limits = torch.minimum(limits, 2.0 * per_ulp).masked_fill_(masked, 0.0)
+    below = None
+    if model.rounds_logits or model.exponent * bounds.VANISHED + shared > bounds.ONE_SIDED:
+        least = in_ulps * torch.exp(-errors)
+        reached = in_ulps - least + underflown
+        if model.rounds_result:
+            reached += least * fmt.unit_roundoff
+        # A sum that overflows makes every output 0.
+        rises = (
+            weighted + model.summing(columns) - exact.amax(dim=1, keepdim=True).clamp(min=_TINY).log() + left_at_maximum
+        )
+        far = (errors > bounds.ONE_SIDED) & (rises < math.log(model.largest_sum))
+        below = torch.where(far, torch.minimum(limits, reached), limits)
+        if strict:
+            limits, below = torch.where(errors > bounds.ONE_SIDED, torch.minimum(limits, reached), limits), None
     of_sum = torch.expm1((2.0 * weighted[:, 0] if model.rescale else 0.0) + torch.full_like(top[:, 0], shared))
     sums = of_sum + ((rounding / per_ulp).masked_fill_(masked, 0.0).sum(dim=1) + columns * model.underflow)
-    return Limits(exact, per_ulp, limits, sums.clamp_(max=columns + 1.0))
+    return Limits(exact, per_ulp, limits, sums.clamp_(max=columns + 1.0), uncertainty, below)

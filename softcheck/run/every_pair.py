@@ -34,7 +34,7 @@ def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> lis
 
     None where the operation has no judge on the device: the numpy judge would take hours.
     """
-    if declaration.computed.accelerator is None:
+    if declaration.computed.on_device is None:
         return []
     return [
         PairsTask(variant, declaration, domain(dtype, 2))

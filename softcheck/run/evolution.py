@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from oracles.formats import FORMATS, Format
+from oracles.formats import FLOAT32, FORMATS, Format
 from softcheck.calling.call import Placed, call_on_device, to_bits, to_tensor
 from softcheck.cases.random_rows import mixed
 from softcheck.contract import FindingKind, Violation
@@ -77,7 +77,8 @@ class Best:
         different[1:] = (every[1:] != every[:-1]) | torch.isinf(every[1:])
         chosen = order[different][: self.limit]
         self.inputs = torch.cat([self.inputs, inputs[place]])[chosen]
-        self.outputs = torch.cat([self.outputs, outputs[place]])[chosen]
+        before = self.outputs if len(self.outputs) else outputs[:0]
+        self.outputs = torch.cat([before, outputs[place]])[chosen]
         self.figures = every[different][: self.limit]
 
     @property
@@ -98,17 +99,17 @@ class _Target:
     variant: LoadedVariant
     fmt: Format
     objective: Objective
-    model: bounds.Model = field(init=False)
     violations: dict[FindingKind, Violation] = field(default_factory=dict)
     of_cpu_library: bool = False
     """True if the last call ran on a CPU without a Triton kernel."""
     is_ruined: bool = False
     """True if a call made a change that can't be put back, so that the process can't serve other requests."""
 
-    def __post_init__(self) -> None:
-        own = bounds.model(contract_of(self.variant.declaration.arithmetic), self.fmt)
+    def model(self, fmt: Format) -> bounds.Model:
+        """Returns the arithmetic by which outputs of a format are rated."""
+        own = bounds.model(contract_of(self.variant.declaration.arithmetic), fmt)
         # If the rating knows no better, the worst rows by the standard contract are the rows to look at.
-        self.model = bounds.model(STANDARD, self.fmt) if own.rounds_logits else own
+        return bounds.model(STANDARD, fmt) if own.rounds_logits else own
 
     def rated(self, x: torch.Tensor, best: Best) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns the rows' figures and columns, both [rows]; adds the worst rows to ``best``. Raises Stopped."""
@@ -122,7 +123,9 @@ class _Target:
             self.violations.setdefault(violation.kind, violation)
         on_device = self.variant.operation.on_device
         assert on_device is not None
-        figures, columns = rate(x, returned.output, self.fmt, self.model, self.objective, on_device)
+        # An answer for a row may be of a wider format.
+        fmt = FLOAT32 if returned.output.dtype == torch.float32 else self.fmt
+        figures, columns = rate(x, returned.output, fmt, self.model(fmt), self.objective, on_device)
         best.add(figures, x, returned.output)
         return figures, columns
 

@@ -30,7 +30,8 @@ _MOST_PARTS = 2**14
 def rows_of_a_part(judged: Domain, backend: Backend) -> int:
     """Rows of one part: those of one call, and on a GPU more of a domain that would have too many parts."""
     rows = ROWS_AT_ONCE[backend]
-    return max(rows, judged.first // _MOST_PARTS) if backend == "cuda" else rows
+    # Of whole calls, whose rows are made in blocks.
+    return rows * max(1, -(-judged.first // (rows * _MOST_PARTS))) if backend == "cuda" else rows
 
 
 class ExhaustHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -207,9 +208,7 @@ def exhaust_within(
     begun = time.monotonic()
     parts: list[Measurement] = []
     ended: Ended | None = None
-    most = ROWS_AT_ONCE[session.ready.backend]
-    if (session.ready.memory_bytes or 0) > _MUCH_MEMORY:
-        most *= 4
+    most = _most_at_once(session)
     start, size = 0, min(_FIRST_PART, most)
     while start < domain.first and (not parts or time.monotonic() - begun < seconds):
         part_begun = time.monotonic()
@@ -246,6 +245,12 @@ _MUCH_MEMORY = 64 * 10**9
 """Bytes of a GPU that holds two parts of four times the rows, some 10 GB each, beside all else."""
 
 
+def _most_at_once(session: Session) -> int:
+    """Rows of one call that the device has memory for."""
+    times = 4 if (session.ready.memory_bytes or 0) > _MUCH_MEMORY else 1
+    return times * ROWS_AT_ONCE[session.ready.backend]
+
+
 def _measured(
     session: Session, variant: str, domain: Domain, todo: list[int], rows: int
 ) -> Iterator[tuple[int, Measurement | None]]:
@@ -263,7 +268,7 @@ def _measured(
         if not on_gpu:
             return session.run_domain(variant, domain, start, count)
         with session.on_one_device() as own:
-            return own.run_domain(variant, domain, start, count, at_once=ROWS_AT_ONCE["cuda"])
+            return own.run_domain(variant, domain, start, count, at_once=_most_at_once(session))
 
     # One process keeps a GPU busy; a second would only halve the memory.
     pool = ThreadPoolExecutor(session.places if on_gpu else session.jobs)

@@ -94,9 +94,10 @@ def left_out(case: Case, declaration: Declaration) -> str | None:
     computed = declaration.computed
     known = computed.families if case.family in FAMILIES else (None, declaration.operation)
     belongs = case.family if case.family in FAMILIES else operation_of(case.family)
-    if belongs not in known or (case.shape[1] == 0 and not computed.answers_elements):
-        return f"{case.family} of {case.shape[1]} columns is not for {declaration.operation}"
     columns = case.shape[1]
+    is_foreign = belongs not in known
+    if is_foreign or (columns == 0 and not computed.answers_elements):
+        return f"{'their family' if is_foreign else 'a row of 0 columns'} is not for {declaration.operation}"
     limit = declaration.column_limit(case.dtype)
     if limit is not None and columns > limit:
         return f"wider than the declared {limit} columns"

@@ -1,6 +1,6 @@
 """Rating of rows' outputs: the largest error over bound, or ULP error, of many rows at once, in float64 on any device.
 
-The rating serves ranking only. The reference is torch's float64 softmax. If it lies within a relative 2^-46 below a
+The rating serves ranking only. The reference is ``Operation.on_device``. If it lies within a relative 2^-46 below a
 power of two, the larger ULP is taken, so that no row seems worse than it is for being near the power. Reported figures
 come from the judge, and the tests compare these ratings with them.
 """
@@ -10,7 +10,7 @@ import math
 import torch
 
 from oracles.formats import Format
-from softcheck.operations import bounds
+from softcheck.operations import bounds, special
 from softcheck.operations.operation import OnDevice
 from softcheck.search.objective import Objective
 
@@ -28,9 +28,10 @@ def rate(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the largest figure of each row and its column, both [rows]; float64 and int64.
 
-    ``x`` and ``y`` are [rows, columns] of the format's dtype, float64 excepted. The
-    figure is infinite if an output is not finite where the answer is, or not 0 at a masked logit. Rows whose answer
-    follows a convention (NaN, +inf, all -inf) give -1.
+    ``x`` is [rows, columns] of up to 32 bits, ``y`` an output for it, of ``fmt``: [rows, columns], or [rows, 1] with one answer
+    for each row, whose column is then that of the row's largest logit. The figure is infinite if an output is not finite where
+    the answer is, or is not the answer itself at a masked logit. Rows whose answer follows a convention (NaN, +inf, all -inf) or
+    is nobody's promise give -1.
     """
     step = max(1, _CHUNK[x.device.type] // max(1, x.shape[1]))
     parts = [
@@ -43,14 +44,23 @@ def rate(
 def _rate(
     x: torch.Tensor, y: torch.Tensor, fmt: Format, model: bounds.Model, objective: Objective, on_device: OnDevice
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    logits, output = x.to(torch.float64), y.to(torch.float64)
-    top = logits.amax(dim=1, keepdim=True)
-    exact, per_ulp, limits, _ = on_device(x, fmt, model if objective == "bound" else None)
-    figure = ((output - exact) * per_ulp).abs_()
-    masked = logits == -math.inf
-    if limits is not None:
-        figure /= limits
-    figure.masked_fill_(masked, 0.0)
-    figure.masked_fill_(~torch.isfinite(output) | (masked & (output != 0)), math.inf)
+    output = y.to(torch.float64)
+    found = on_device(x, fmt, model if objective == "bound" else None)
+    exact = found.exact
+    figure = ((output - exact) * found.per_ulp).abs_()
+    if found.limits is not None:
+        figure /= found.limits
+    unlike = ~(output.isfinite() & exact.isfinite())
+    # The answer rounds to infinity, or an arithmetic's own error may lead there.
+    right = output.isinf() & (exact.abs() >= special.overflow(fmt)) & (output.signbit() == exact.signbit())
+    if y.shape == x.shape:
+        unlike |= x == -math.inf
+    else:
+        right |= output.isnan() & (exact == math.inf)
+    figure.masked_fill_(unlike, math.inf).masked_fill_(right | (output == exact), 0.0)
     value, column = figure.max(dim=1)
-    return value.masked_fill_(~torch.isfinite(top[:, 0]), -1.0), column
+    top, largest = x.max(dim=1)
+    value.masked_fill_(~top.isfinite() | (value.isnan()), -1.0)
+    if found.undefined is not None:
+        value.masked_fill_(found.undefined, -1.0)
+    return value, column if y.shape == x.shape else largest

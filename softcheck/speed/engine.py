@@ -105,6 +105,9 @@ class TimingPlan:
     """The operation that all contenders compute."""
 
 
+_ALONE = "no variant is timed beside it"
+
+
 class Engine:
     """Measures one shape on one device."""
 
@@ -145,10 +148,11 @@ class Engine:
             else:
                 contenders.append(_Contender(name, called, vetted))
         yardsticks = [_Contender(COPY, torch.clone, None), _Contender(TORCH, self._by_torch(), None)]
-        everyone = [*contenders, *yardsticks]
+        # Without a contender there is nothing to time beside.
+        everyone = [*contenders, *yardsticks] if contenders else []
         yield from self._prepare(everyone)
         yield ROUNDS
-        stopped = self._rounds(everyone)
+        stopped = self._rounds(everyone) if everyone else "rounds"
         for contender in contenders:
             self._conclude(contender)
         by_name = {c.name: c.sampled() for c in everyone}
@@ -158,8 +162,8 @@ class Engine:
             columns=self._plan.columns,
             operands=tuple(sorted(self._names)),
             variants=tuple(by_name.get(n) or Sampled(name=n, reason=refused[n]) for n in functions),
-            copy=by_name[COPY],
-            torch=by_name[TORCH],
+            copy=by_name.get(COPY) or Sampled(name=COPY, reason=_ALONE),
+            torch=by_name.get(TORCH) or Sampled(name=TORCH, reason=_ALONE),
             cache=self._clock.cache_state(),
             stopped=stopped,
             wall_seconds=time.monotonic() - begun,

@@ -44,6 +44,11 @@ def record(
     the call gives no output, launches no Triton kernel or none that reads one of the rows, and UninterpretableError as
     ``calling.call.launch`` does.
     """
+    if variant.operation.parts is not None:
+        raise NothingRunError(
+            f"{variant.name} computes {variant.operation.name}, whose answer for a row is that of several queries; a trace follows rows "
+            "with one answer, or one for each logit: trace a variant of another operation"
+        )
     with np.errstate(all="ignore"):
         traced, notes = _record(variant, bits, fmt, layout, rows, focus, rescales=True)
         if any(map(_is_misread, traced)):

@@ -13,7 +13,7 @@ import numpy as np
 from softcheck.calling import launches
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
-from softcheck.variants.copies import shares_memory
+from softcheck.operations.strides import shares_memory
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
 from softcheck.variants.forms import OPERANDS, PLAIN, Form
 from softcheck.variants.recognise import Guess, Vocabulary, guesses, guesses_for, instance_guesses, kernel_guess

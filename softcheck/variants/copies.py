@@ -3,18 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from softcheck.operations.strides import shares_memory
+
 if TYPE_CHECKING:
     import torch
-
-
-def shares_memory(x: "torch.Tensor") -> bool:
-    """True if elements of a tensor may lie at the same address, as where a stride is 0."""
-    reach = 1
-    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
-        if size > 1 and stride < reach:
-            return True
-        reach += stride * max(0, size - 1)
-    return False
 
 
 def copied(x: "torch.Tensor") -> "torch.Tensor":
@@ -50,6 +42,7 @@ def overwriting(call: "Callable[[torch.Tensor], Any]", x: "torch.Tensor") -> Any
             return answer.clone()
 
         @staticmethod
+        @torch.autograd.function.once_differentiable
         def backward(_ctx: Any, grad: torch.Tensor) -> Any:
             return (grad * copy.detach()).to(x.dtype)
 

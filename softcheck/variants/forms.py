@@ -47,9 +47,9 @@ NAMES: dict[str, str] = {
     "label_smoothing": "the share of each target that all columns have",
     "weight": "the weight of each column's class, [columns]",
     "z_loss": "the factor of the squared log-sum-exp in each loss",
+    "window": "the keys that a query sees up to its own place",
     "softcap": "the number c of c tanh(x / c)",
     "reduction": "'mean' or 'sum', over the rows of a matrix that is made of one row of the case",
-    "window": "the keys that a query sees up to its own place",
     "scale": "the number that the declaration's parameters give",
     "temperature": "1 / scale",
 }

@@ -39,7 +39,7 @@ _PARAMETERS = (
     (
         "softcap",
         "softcap",
-        "softcap soft_cap logit_cap logit_softcap logits_soft_cap softcapping final_logit_softcapping",
+        "softcap soft_cap logits_soft_cap logit_cap logit_softcap softcapping final_logit_softcapping",
     ),
     ("reduction", "reduction", "reduction"),
     ("causal", "True", "causal is_causal"),
@@ -124,15 +124,17 @@ class Vocabulary:
     @classmethod
     def of(cls, operation: Operation) -> "Vocabulary":
         """The names of an operation's arguments and of the parameters that have other than their usual values."""
-        arguments = operation.arguments
+        arguments, given = operation.arguments, operation.parameters
         usual = operation_of(operation.name).parameters
-        changed = {name for name, value in operation.parameters.items() if value != usual.get(name, value)}
-        numbers = [(text, names) for parameter, text, names in _PARAMETERS if parameter in changed]
+        changed = {name for name, value in given.items() if value != usual.get(name, value)}
+        if given.get("scale", 1.0) != 1:
+            changed.add("scale")
+        numbers = [(names, text) for parameter, text, names in _PARAMETERS if parameter in changed]
         return cls(
             {}
             if arguments is None
             else {name: texts for names, texts in arguments.words.items() for name in names.split()},
-            {name: text for text, names in numbers for name in names.split()},
+            {name: text for names, text in numbers for name in names.split()},
             any(operand.name == "x" for operand in operation.operands),
         )
 

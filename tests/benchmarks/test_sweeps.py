@@ -59,6 +59,26 @@ def test_correct_variants_give_no_finding_and_every_family_is_judged(tmp_path):
     assert not (tmp_path / "r.json.inputs.jsonl").exists()
 
 
+def test_other_operations_are_judged_too(tmp_path):
+    families = ["--device", "cpu", "--dtypes", "float32", "--elements", "3000", "--families", "normal,special"]
+    variants = ["--variants", "torch_log_softmax_backward"]
+    done = run(SWEEP, *families, *variants, "--operation", "log_softmax_backward", "--output", "r.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [judged] = json.loads((tmp_path / "r.json").read_text())["runs"]
+    assert judged["families"]["special"]["special_rows"] > 0
+    assert 0 < judged["families"]["normal"]["max_share"] <= 1
+
+
+def test_a_wrong_operation_is_found(tmp_path):
+    off = "judged = lambda x, y, fmt, variant: right(x, y * (1 + 2**-16), fmt, variant)"
+    given = ["--device", "cpu", "--dtypes", "float32", "--elements", "3000", "--families", "normal"]
+    given += ["--variants", "torch_log_softmax", "--operation", "log_softmax", "--output", "r.json"]
+    done = with_judge(off, *given, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    [judged] = json.loads((tmp_path / "r.json").read_text())["runs"]
+    assert {finding["kind"] for finding in judged["findings"]} >= {"ulp_exceeds_bound"}
+
+
 def test_several_processes_share_the_widths_and_each_variant_gets_all_its_elements(tmp_path):
     done = run(SWEEP, *FAST, "--jobs", "2", "--variants", "torch,one_block", "--output", "r.json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

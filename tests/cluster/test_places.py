@@ -8,7 +8,7 @@ import time
 import pytest
 
 from softcheck.cluster import local
-from softcheck.errors import UsageError
+from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.process import Waits
 from softcheck.run.protocol import Load
 from softcheck.run.session import Session
@@ -94,6 +94,26 @@ def test_workers_that_are_idle_are_ended_but_one_of_each_device(session, folder)
         own.rejoin()
     session.retire_idle()
     assert sorted(worker.place for worker in session._idle) == [0, 1]
+
+
+def test_a_device_that_is_lost_is_left_out(session, monkeypatch):
+    cluster = session._devices
+    real = cluster._submit
+
+    def submit(kind, child, name, *arguments, **options):
+        if name in gone:
+            raise NothingRunError("torch sees no CUDA device")
+        return real(kind, child, name, *arguments, **options)
+
+    monkeypatch.setattr(cluster, "_submit", submit)
+    monkeypatch.setattr(cluster, "_dead", set())
+    gone = {"1"}
+    for place in (1, None, 1):
+        with contextlib.closing(cluster.start("interpreter", place=place, check_heap=False)) as worker:
+            assert worker.place == 0
+    gone.add("0")
+    with pytest.raises(SoftcheckError, match="no Dask worker has a device any more: 0, 1"):
+        cluster.start("interpreter", place=None, check_heap=False)
 
 
 def test_numbers_of_gpus_that_there_are_not_are_refused():

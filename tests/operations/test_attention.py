@@ -166,3 +166,11 @@ def test_parameters_that_are_not_judged_are_refused(parameters, said):
 def test_float64_is_not_judged():
     with pytest.raises(UsageError, match="leave float64 out"):
         operation("attention").answer(np.zeros((1, 2)), FORMATS["float64"], "nan")
+
+
+def test_variants_of_one_run_are_judged_by_their_own_parameters():
+    server, names = Server(torch.device("cpu")), [f"{KERNELS}:{name}" for name in ("by_heads", "with_mask")]
+    scaled = f"{KERNELS}:with_logarithm@scale=0.5"
+    (case,) = (case for case in cases_of("ties", "float32") if case.shape[1] == 33)
+    replies = server.answer(RunCase(case, (names[0], scaled, names[1])))
+    assert [reply.measurement.violations for reply in replies if isinstance(reply, Measured)] == [(), (), ()]

@@ -66,6 +66,35 @@ def test_a_row_keeps_its_gradients_wherever_it_stands_and_they_are_of_every_kind
     assert (spread.sub(0.57).abs() < 0.2).sum() > 100
 
 
+def test_operands_lie_as_autograd_gives_them():
+    make = operation("softmax_backward").arguments.make
+    names = frozenset({"y", "grad"})
+    x = torch.randn(6, 34, generator=torch.Generator().manual_seed(0))
+    packed, strided, expanded = x, x[:, ::2], x[:1].expand(6, 34)
+    numbers = [torch.full((3, 34), float(seed)) for seed in range(8)]
+    shown = {
+        name: make(each, names) for name, each in (("packed", packed), ("strided", strided), ("expanded", expanded))
+    }
+    assert shown["packed"]["grad"].is_contiguous()
+    assert shown["packed"]["y"].is_contiguous()
+    assert shown["strided"]["y"].stride() == strided.stride()
+    assert shown["strided"]["grad"].stride() not in {strided.stride(), (17, 1)}
+    assert shown["expanded"]["grad"].stride() == shown["expanded"]["y"].stride() == (0, 1)
+    assert {make(each, names)["grad"].stride() for each in numbers} == {(0, 0)}
+    rows = torch.arange(12.0)[:, None].expand(12, 34).contiguous()
+    assert make(rows, names)["grad"].stride() == (1, 0)
+    for given, each in ((packed, shown["packed"]), (strided, shown["strided"]), (expanded, shown["expanded"])):
+        again = make(given.contiguous(), names)
+        assert all(torch.equal(each[name], again[name]) for name in names)
+
+
+@pytest.mark.parametrize("name", ["takes_grad_for_packed", "takes_y_for_packed"])
+def test_operands_taken_for_packed_are_found(name):
+    code, result = reported(name, "softmax_backward", "--family", "uniform", "--probe", "layouts")
+    assert code == 1
+    assert {finding["kind"] for finding in result["findings"]} & {"raised", "wrong_layout", "ulp_exceeds_bound"}
+
+
 def reported(name, computed, *options, dtype="float32"):
     arguments = ["report", "--variant", f"{KERNELS}:{name}", "--operation", computed, "--dtype", dtype]
     found = CliRunner().invoke(cli, [*arguments, "--device", "interpreter", "--format", "json", *options])

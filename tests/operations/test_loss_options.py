@@ -138,7 +138,7 @@ def test_every_combination_of_options():
         right = judged(values, in_float32(values, given), given)
         assert right.violations == (), given
         tightest = min(tightest, right.max_bound_share.value)
-        for name in given:
+        for name in list(given)[turn % max(1, len(given)) :][:2]:
             fewer = {other: value for other, value in given.items() if other != name}
             if name == "reduction":
                 fewer["reduction"] = "sum" if given[name] == "mean" else "mean"

@@ -109,6 +109,13 @@ def test_special_rows():
     assert np.isnan(operation("cross_entropy").answer(values, FLOAT32, "nan").high).all()
 
 
+def test_all_pairs_show_each_pair_with_each_target():
+    x = torch.randn(500, 2, generator=torch.Generator().manual_seed(0)).half()
+    targets = of_tensor(x, None)
+    assert torch.equal(of_tensor(x.flip(1), None), targets)
+    assert 200 < int(targets.sum()) < 300
+
+
 def test_targets_are_those_of_the_row_wherever_it_stands_and_of_every_kind():
     x = torch.randn(4000, 37, generator=torch.Generator().manual_seed(0)).half()
     targets = of_tensor(x, -100)

@@ -57,7 +57,10 @@ class Planted:
 
 FOLDERS = (
     FOLDER,
-    *(FOLDER / name for name in ("masked_softmax", "log_softmax", "logsumexp", "cross_entropy", "attention")),
+    *(
+        FOLDER / name
+        for name in ("masked_softmax", "log_softmax", "logsumexp", "cross_entropy", "softmax_backward", "attention")
+    ),
 )
 """Folders of an operation's kernels, each with ``bugs/`` and ``controls/``."""
 

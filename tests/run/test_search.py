@@ -47,6 +47,35 @@ def test_error_in_a_narrow_region_is_found_where_random_rows_miss_it(session):
     assert outcome.smaller.figure("bound") >= KEPT * outcome.found.figure("bound")
 
 
+LOSSES = """
+import torch
+from softcheck.variants.declaration import variant
+
+
+@variant(operation="cross_entropy", dtypes=("float16", "float32"))
+def right(x, target):
+    return torch.nn.functional.cross_entropy(x.float(), target, reduction="none")
+
+
+@variant(operation="cross_entropy", dtypes=("float16", "float32"))
+def wrong_beyond_30(x, target):
+    loss = torch.nn.functional.cross_entropy(x.float(), target, reduction="none")
+    return torch.where(x.abs().amax(dim=1) > 30, loss * 1.01, loss).to(x.dtype)
+"""
+
+
+def test_one_answer_for_each_row_is_searched_too(session, tmp_path):
+    file = tmp_path / "losses.py"
+    file.write_text(LOSSES)
+    wrong = found(session, f"{file}:wrong_beyond_30", rounds=40)
+    assert wrong.found.figure("bound") > 5
+    assert FindingKind.ULP_EXCEEDS_BOUND in {v.kind for v in wrong.found.alone.violations}
+    # float16 logits with losses of float32.
+    right = found(session, f"{file}:right", rounds=20, dtype="float16")
+    assert 0 < right.found.figure("bound") < 1
+    assert right.found.violations == right.random.violations == right.violations == ()
+
+
 def test_same_seed_gives_the_same_rows_whatever_else_is_imported(full_of_numbers):
     before = seeds(FORMATS["float32"], 8, 0, 1 << 16)
     full_of_numbers()

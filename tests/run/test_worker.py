@@ -13,7 +13,7 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.errors import UsageError
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.run import measuring, worker
-from softcheck.run.protocol import Failed, RunCase, RunDomain, Started, decode_reply, encode_request
+from softcheck.run.protocol import Failed, Measured, RunCase, RunDomain, Started, decode_reply, encode_request
 from softcheck.run.serving import Server
 
 SCARCE = [torch.OutOfMemoryError("of 40 GB"), MemoryError("of 40 GB"), RuntimeError("can't allocate memory: of 40 GB")]
@@ -108,3 +108,22 @@ def test_outputs_that_the_judge_has_no_memory_for_are_judged_in_halves(monkeypat
 def test_a_judge_that_has_no_memory_for_few_rows_says_so(monkeypatch):
     with pytest.raises(UsageError, match=r"no memory left to judge \[9, 2\] outputs: of 2 GB"):
         judging(9, 4, monkeypatch)
+
+
+def test_a_part_of_many_rows_is_judged_in_several_calls(tmp_path):
+    (tmp_path / "k.py").write_text(
+        f"import torch\n\ndef f(x):\n    with open({str(tmp_path / 'calls')!r}, 'a') as calls:\n        calls.write(f'{{len(x)}} ')\n    y = torch.softmax(x, -1)\n"
+        "    y[x.view(torch.int16)[:, 1] == 77] = 0.25\n    return y\n"
+    )
+    server = Server(torch.device("cpu"))
+    spec = f"{tmp_path}/k.py:f"
+    pairs = domain("float16", 2)
+    whole, parts = (
+        [reply for reply in server.answer(RunDomain(pairs, 40, 100, spec, at_once)) if isinstance(reply, Measured)]
+        for at_once in (None, 30)
+    )
+    assert (tmp_path / "calls").read_text().split() == ["100", "30", "30", "30", "10"]
+    assert len(parts) == 1
+    assert parts[0].measurement.violations == whole[0].measurement.violations
+    assert parts[0].measurement.violations[0].row == 77
+    assert parts[0].measurement.histogram == whole[0].measurement.histogram

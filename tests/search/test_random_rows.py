@@ -10,9 +10,11 @@ from softcheck.cases.families import FAMILIES
 from softcheck.cases.random_rows import FILLERS, ORDINARY, fill, mixed
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.operations import bounds
+from softcheck.operations.registry import OPERATIONS, operation
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.search.fitness import rate
 from softcheck.search.mutation import MUTATIONS, Parents, mutate
+from softcheck.search.objective import badness
 
 DTYPES = ("float16", "bfloat16", "float32")
 ROWS = 10
@@ -103,6 +105,28 @@ def test_rating_agrees_with_the_judge(dtype, wrong_by):
     assert compared > 500
     # Few rows of a right function are so, more of one whose ones are too large.
     assert halved < compared / (100 if wrong_by == 0 else 8)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name != "softmax"])
+def test_other_operations_are_rated_as_they_are_judged(name, dtype):
+    fmt, of = FORMATS[dtype], operation(name)
+    model = bounds.model(STANDARD, fmt)
+    compared = 0
+    for at, (family, filler) in enumerate(FILLERS.items()):
+        x = fill(filler, 4, (1, 2, 65)[at % 3], fmt, generator(2))
+        y = (of.yardstick(x).double() * (1 + 3e-4 * (at % 2))).to(x.dtype)
+        rated = {objective: rate(x, y, fmt, model, objective, of.on_device)[0] for objective in ("bound", "ulp")}
+        for row in range(len(x)):
+            found = judge(to_bits(x[row : row + 1], fmt), to_bits(y[row : row + 1], fmt), fmt, operation=of)
+            if found.special_rows:
+                assert rated["bound"][row] == rated["ulp"][row] == -1, (family, row)
+            elif not x[row].isinf().any():
+                for objective, figures in rated.items():
+                    wanted = badness(found, objective)
+                    assert figures[row] == pytest.approx(max(wanted, 0.0), rel=1e-6, abs=1e-6), (family, row, found)
+                compared += 1
+    assert compared > 60
 
 
 def test_what_is_no_number_and_a_leaking_mask_are_rated_infinite():

@@ -87,7 +87,7 @@ def test_entry_point(monkeypatch, write):
     monkeypatch.setattr(registry.importlib.metadata, "entry_points", lambda group: [point])
     assert resolve("plugged").kind == "entry_point"
     assert load("plugged").function(0) == 4
-    of_all = [name for names in registry.BUILTIN_OF.values() for name in names]
+    of_all = [name for names in (*registry.BUILTIN_OF.values(), registry.WITH_MASKS) for name in names]
     assert registry.known_names() == [*of_all, "plugged"]
 
 

@@ -44,7 +44,7 @@ def passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmeti
 
 
 def _passing(x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmetic) -> torch.Tensor:
-    exact, per_ulp, limits, sums = softmax_limits(x, fmt, _surely(bounds.model(arithmetic, fmt)), strict=True)
+    exact, per_ulp, limits, sums, *_ = softmax_limits(x, fmt, _surely(bounds.model(arithmetic, fmt)), strict=True)
     assert limits is not None
     assert sums is not None
     output = y.to(torch.float64)

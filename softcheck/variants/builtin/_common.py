@@ -14,6 +14,8 @@ ALL_DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 NARROW_DTYPES = ("float16", "bfloat16", "float32")
 
+SIXTEEN_BIT_DTYPES = ("float16", "bfloat16")
+
 MAX_BLOCK = 2**17
 """Widest row, in elements, that is promised for a block of 16 warps: each thread holds 256 values and spills. A row
 twice as wide compiles for ten seconds and more."""

@@ -5,7 +5,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from softcheck.contract import FindingKind
 from softcheck.errors import UninterpretableError
-from softcheck.variants.builtin._common import NARROW_DTYPES
+from softcheck.variants.builtin._common import NARROW_DTYPES, SIXTEEN_BIT_DTYPES
 from softcheck.variants.declaration import KnownDefect, variant
 
 _CALL = "f(q, k, v)"
@@ -75,7 +75,7 @@ def torch_sdpa_math(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.
 @variant(
     operation="attention",
     call=_CALL,
-    dtypes=("float16", "bfloat16"),
+    dtypes=SIXTEEN_BIT_DTYPES,
     description="torch's attention by its backend FLASH_ATTENTION",
     provenance="PyTorch; Dao, FlashAttention-2, 2023",
     known_defects=(_ZERO_FOR_NAN, _CASTS),
@@ -101,7 +101,7 @@ def torch_sdpa_efficient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> t
 @variant(
     operation="attention",
     call=_CALL,
-    dtypes=("float16", "bfloat16"),
+    dtypes=SIXTEEN_BIT_DTYPES,
     description="torch's attention by its backend CUDNN_ATTENTION, on a GPU alone",
     provenance="PyTorch; cuDNN",
     known_defects=(_CASTS,),

@@ -1,0 +1,217 @@
+"""Rows of an output beside their exact values on a device: errors, shares, and what is broken, as far as torch's float64 knows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from oracles.formats import Format
+from oracles.reference import FullyMasked
+from softcheck.contract import FindingKind
+from softcheck.operations import bounds, special
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.operation import Limits, Operation
+from softcheck.operations.rules import ElementRule
+from softcheck.operations.ulp import LARGEST
+
+_MARGIN = 2.0**-30
+"""Distance of a share from 1 that float64 decides, beside the uncertainty of the exact value."""
+_COUNTED = 2.0**-20
+"""ULPs of an error that shows nowhere, on either side of a power of two, as in ``softcheck.operations.uncertainty``."""
+_LEAST_LIMIT = 0.5
+"""ULPs of the smallest limit: no arithmetic's error is smaller than half an ULP of its result's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorRows:
+    """Judged rows; tensors of elements are [rows, columns] of the output, others [rows]."""
+
+    clear: torch.Tensor
+    """True for rows that surely keep every promise, and whose figures float64's own error can't change."""
+    ordinary: torch.Tensor
+    hidden: torch.Tensor
+    """True for rows of -inf alone."""
+    comparable: torch.Tensor | None
+    """Elements that have an error; None if all of the clear rows have."""
+    errors: torch.Tensor
+    """ULPs, without meaning where an element has none."""
+    as_if_flushing: torch.Tensor | None
+    """The errors in a format without subnormals; None if they are the same."""
+    shares: torch.Tensor
+    """The largest error over limit of each row, -1 if no element has a limit; may be NaN in a row that is not clear."""
+    deviations: torch.Tensor | None
+    """Sum - 1 of each row; without meaning where a row has no sum."""
+    has_sum: torch.Tensor
+    broken: dict[FindingKind, torch.Tensor]
+    """Counts of broken promises by row."""
+    flushed: torch.Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Elements:
+    """Kinds of elements, bool of the output's shape, as ``softcheck.operations.special`` sorts them."""
+
+    comparable: torch.Tensor
+    as_infinite: torch.Tensor
+    nan_mismatch: torch.Tensor
+    inf_mismatch: torch.Tensor
+
+    def of(self, rows: torch.Tensor) -> "_Elements":
+        """Returns the same kinds, but that nothing is said of other rows, bool [rows]."""
+        kept = rows[:, None]
+        return _Elements(
+            self.comparable & kept, self.as_infinite & kept, self.nan_mismatch & kept, self.inf_mismatch & kept
+        )
+
+
+class TensorJudge:
+    """The judge of rows of one operation, output format and arithmetic."""
+
+    def __init__(
+        self, operation: Operation, fmt: Format, output_fmt: Format, fully_masked: FullyMasked, arithmetic: Arithmetic
+    ) -> None:
+        self.operation, self.fmt = operation, output_fmt
+        self.model = bounds.model(arithmetic, output_fmt)
+        self.zero_if_masked = any(rule.kind is FindingKind.MASKED_NOT_ZERO for rule in operation.rules)
+        self.least, self.most = next(
+            (rule.range for rule in operation.rules if isinstance(rule, ElementRule) and rule.range), (-np.inf, np.inf)
+        )
+        of_hidden = float(operation.answer(np.full((1, 1), -np.inf), fmt, fully_masked).values[0, 0])
+        self.of_hidden_row = None if operation.answers_rows or np.isnan(of_hidden) else of_hidden
+        """The answer for a row of -inf, where it is a convention other than NaN."""
+
+    @property
+    def has_usual_rows(self) -> bool:
+        """True if ``usual`` can tell clear rows: elsewhere zeros may be flushed, and an ULP may depend on r's side of a power of two."""
+        return self.operation.scale is not None
+
+    def usual(self, x: torch.Tensor, y: torch.Tensor) -> TensorRows:
+        """Judges rows in few passes over memory: only rows that hold finite numbers alone are clear."""
+        found = self._limits(x)
+        assert found.limits is not None
+        errors = torch.sub(y, found.exact).abs_().mul_(found.per_ulp)
+        shares = torch.div(errors, found.limits, out=found.limits).amax(dim=1)
+        clear = (shares <= self._surely(found)) & x.amin(dim=1).isfinite() & x.amax(dim=1).isfinite()
+        if self.least > -np.inf:
+            clear &= y.amin(dim=1) >= self.least
+        if found.undefined is not None:
+            clear &= ~found.undefined
+        deviations = None
+        if found.sums is not None and self.operation.sums_rows:
+            deviations, kept = self._sums(y, found)
+            clear &= kept
+        return TensorRows(
+            clear=clear,
+            ordinary=torch.ones_like(clear),
+            hidden=torch.zeros_like(clear),
+            comparable=None,
+            errors=errors,
+            as_if_flushing=None,
+            shares=shares,
+            deviations=deviations,
+            has_sum=clear,
+            broken={},
+            flushed=None,
+        )
+
+    def of_any_kind(self, x: torch.Tensor, y: torch.Tensor) -> TensorRows:
+        """Judges rows with NaN, infinities and masks too."""
+        found = self._limits(x)
+        assert found.limits is not None
+        exact, per_ulp, output = found.exact, found.per_ulp, y.to(torch.float64)
+        top = x.amax(dim=1)
+        ordinary, hidden = top.isfinite(), top == -torch.inf
+        if self.of_hidden_row is not None:
+            exact = exact.masked_fill(hidden[:, None], self.of_hidden_row)
+            per_ulp = per_ulp.masked_fill(hidden[:, None], 1.0)
+        kinds = self._sorted(output, exact)
+        if found.undefined is not None:
+            kinds, ordinary = kinds.of(~found.undefined), ordinary & ~found.undefined
+        comparable, masked = kinds.comparable, torch.zeros_like(kinds.comparable)
+        if not self.operation.answers_rows:
+            masked = (x == -torch.inf) & ~exact.isnan()
+        bounded = comparable & ordinary[:, None] & ~masked
+
+        # Equal values have no error, though 0 times the ULP of a NaN may have.
+        errors = torch.where(output == exact, 0.0, (output - exact).abs_().mul_(per_ulp)).clamp_(max=LARGEST)
+        limits = found.limits if found.below is None else torch.where(output < exact, found.below, found.limits)
+        each = torch.where(bounded, errors / limits, -1.0)
+        shares = each.amax(dim=1)
+        # Above the range an element may be by its bound, if it has one.
+        above = (output > self.most) & ~(bounded & ((output - self.most) * per_ulp <= limits))
+        broken = {
+            FindingKind.ULP_EXCEEDS_BOUND: each > 1.0,
+            FindingKind.NAN_MISMATCH: kinds.nan_mismatch,
+            FindingKind.INF_MISMATCH: kinds.inf_mismatch,
+            FindingKind.OUT_OF_RANGE: ((output < self.least) | above) & comparable,
+            FindingKind.MASKED_NOT_ZERO: masked & comparable & (output != exact) & self.zero_if_masked,
+        }
+        clear = shares <= self._surely(found)
+        deviations, has_sum = None, ordinary
+        if found.sums is not None and self.operation.sums_rows:
+            deviations, kept = self._sums(y, found)
+            has_sum = ordinary & (comparable | kinds.as_infinite).all(dim=1)
+            clear &= kept | ~has_sum
+            broken[FindingKind.SUM_VIOLATION] = (has_sum & (deviations.abs() > found.sums))[:, None]
+        flushed = as_if_flushing = None
+        if not self.has_usual_rows:
+            in_ulps = exact * per_ulp
+            below_normal = (in_ulps < 2.0 ** (self.fmt.precision - 1)) & comparable
+            flushed = (below_normal & (in_ulps > 0.5) & (output == 0)).sum(dim=1)
+            native = below_normal & ((output == 0) | (output.abs() == self.fmt.least_normal))
+            as_if_flushing = torch.where(native, errors * 2.0 ** (1 - self.fmt.precision), errors)
+            clear &= ~self._on_a_side(in_ulps, per_ulp, errors, output, found.uncertainty).any(dim=1)
+        counts = {kind: elements.sum(dim=1) for kind, elements in broken.items()}
+        for count in counts.values():
+            clear &= count == 0
+        return TensorRows(
+            clear=clear,
+            ordinary=ordinary,
+            hidden=hidden,
+            comparable=comparable,
+            errors=errors,
+            as_if_flushing=as_if_flushing,
+            shares=shares,
+            deviations=deviations,
+            has_sum=has_sum,
+            broken=counts,
+            flushed=flushed,
+        )
+
+    def _limits(self, x: torch.Tensor) -> Limits:
+        assert self.operation.on_device is not None
+        return self.operation.on_device(x, self.fmt, self.model)
+
+    def _surely(self, found: Limits) -> float:
+        """The largest share that keeps its limit, however float64 has rounded."""
+        return 1.0 - _MARGIN - found.uncertainty / _LEAST_LIMIT
+
+    def _sums(self, y: torch.Tensor, found: Limits) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns sum - 1 of each row, and the rows that surely keep what is allowed."""
+        assert found.sums is not None
+        values: torch.Tensor = self.operation.probabilities(y.to(torch.float64))  # type: ignore[arg-type, assignment]
+        deviations = values.sum(dim=1) - 1.0
+        own = 2.0**-53 * (y.shape[1] / 32 + 64) * (1.0 + deviations.abs())
+        return deviations, deviations.abs() + own <= found.sums * (1.0 - _MARGIN)
+
+    def _sorted(self, output: torch.Tensor, exact: torch.Tensor) -> _Elements:
+        expects_nan, is_nan = exact.isnan(), output.isnan()
+        comparable = output.isfinite() & exact.isfinite()
+        as_infinite = (
+            output.isinf() & (exact.abs() >= special.overflow(self.fmt)) & (output.signbit() == exact.signbit())
+        )
+        nan_mismatch = is_nan != expects_nan
+        if self.operation.answers_rows:
+            nan_mismatch &= ~(is_nan & (exact == torch.inf))
+        return _Elements(comparable, as_infinite, nan_mismatch, ~(comparable | is_nan | expects_nan | as_infinite))
+
+    def _on_a_side(
+        self, in_ulps: torch.Tensor, per_ulp: torch.Tensor, errors: torch.Tensor, output: torch.Tensor, slack: float
+    ) -> torch.Tensor:
+        """Returns the elements whose ULP, or flush to zero, depends on the side of a power of two on which r lies."""
+        floor = 2.0 ** (self.fmt.precision - 1)
+        subnormal = per_ulp == 1.0 / self.fmt.least_subnormal
+        from_floor = in_ulps - floor
+        other_ulp = ((from_floor < slack) & ~subnormal) | (from_floor + slack >= floor)
+        at_zero = subnormal & (output == 0) & ((from_floor.abs() <= slack) | ((in_ulps - 0.5).abs() <= slack))
+        return (other_ulp & (errors > _COUNTED)) | at_zero

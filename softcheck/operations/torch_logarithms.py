@@ -1,0 +1,153 @@
+"""Exact values and limits of operations that take the logarithm of a row's sum, in torch's float64 on any device.
+
+The formulas are those of ``log_softmax``, ``logsumexp`` and ``cross_entropy``. Of each exact value float64 is off by at most
+``torch_bounds.summing_error`` times the size that its ULP is of (docs/bounds.md, section 27).
+"""
+
+import torch
+
+from oracles.formats import FLOAT32, Format
+from softcheck.operations import bounds, weights
+from softcheck.operations.log_softmax import LOGARITHM, NEXT_TO_ONE, SECOND_ORDER, SUMMED
+from softcheck.operations.operation import Limits
+from softcheck.operations.row_loss import RowLoss
+from softcheck.operations.torch_bounds import (
+    Exponentials,
+    exponentials,
+    half_ulp,
+    inverse_ulp,
+    of_logits,
+    summing_error,
+    weighted_growth,
+)
+
+
+def log_softmax_limits(
+    x: torch.Tensor, fmt: Format, model: bounds.Model | None, *, strict: bool = False, scale: float = 1.0
+) -> Limits:
+    """Returns exact values, and limits by an arithmetic, of the log-softmax over the columns of ``scale * x``."""
+    found = exponentials(x, scale)
+    logarithm = found.total.log()
+    exact = found.below - logarithm
+    per_ulp = inverse_ulp(exact, fmt, strict=strict, least=1.0, sign=-1.0)
+    uncertainty = summing_error(x.shape[1]) * 2.0**fmt.precision
+    if model is None:
+        return Limits(exact, per_ulp, None, None, uncertainty)
+    common = _of_logarithm(x, found, model, scale) + model.underflow
+    # c d + 2 rho |r|, where d = |r| - L.
+    per_size = (model.exponent + 2 * model.roundoff) * SECOND_ORDER
+    error = torch.sub(common - logarithm * (model.exponent * SECOND_ORDER), exact, alpha=per_size)
+    if model.rounds_logits:
+        error += of_logits(x, found, model, scale).mul_(SECOND_ORDER)
+    if model.rounds_result:
+        error += half_ulp(error - exact, fmt)
+    growth = torch.expm1(error.clamp(max=bounds.LARGEST_EXPONENT)).mul_(found.terms)
+    sums = growth.sum(dim=1) / found.total[:, 0] + SUMMED
+    return Limits(exact, per_ulp, error.mul_(per_ulp), sums.clamp_(max=x.shape[1] + 1.0), uncertainty)
+
+
+def logsumexp_limits(x: torch.Tensor, fmt: Format, model: bounds.Model | None, *, strict: bool = False) -> Limits:
+    """Returns exact values, and limits by an arithmetic, of the log-sum-exp over the columns of ``x``, [rows, 1]."""
+    found = exponentials(x)
+    logarithm, size = found.total.log(), found.top.abs()
+    exact = torch.where(found.top.isfinite(), found.top + logarithm, found.top)
+    error = None
+    if model is not None:
+        error = _of_logarithm(x, found, model) + model.roundoff * (4 * size + 2 * exact.abs()) + model.underflow
+        if model.rounds_logits:
+            error += model.per_logit * size
+    return _of_rows(fmt, model, exact, size + logarithm, error, x.shape[1], strict=strict)
+
+
+def cross_entropy_limits(
+    x: torch.Tensor, fmt: Format, model: bounds.Model | None, losses: RowLoss, *, strict: bool = False
+) -> Limits:
+    """Returns exact values, and limits by an arithmetic, of the losses of ``x`` and its own targets, [rows, 1].
+
+    The formulas are those of ``softcheck.operations.row_loss``, for losses without a soft cap.
+    """
+    found, columns, smoothing = exponentials(x), x.shape[1], losses.smoothing
+    top, logarithm = found.top, found.total.log()
+    lse = top + logarithm
+    chosen = losses.targets.of_tensor(x)[:, None]
+    left_out = (chosen < 0) | (chosen >= columns)
+    index = chosen.masked_fill(left_out, 0)
+    picked = x.gather(1, index).to(torch.float64).masked_fill_(left_out, 0.0)
+    of_column = torch.from_numpy(losses.weights(columns)).to(x.device)
+    of_target = (1.0 - smoothing) * of_column[index]
+    factor, smooth, smooth_size = of_target, torch.zeros_like(lse), torch.zeros_like(lse)
+    if smoothing:
+        weighted = x * of_column
+        smooth, factor = smoothing * weighted.mean(dim=1, keepdim=True), of_target + smoothing * of_column.mean()
+        smooth_size = smoothing * weighted.abs_().mean(dim=1, keepdim=True)
+    square = losses.z_loss * lse * lse
+    exact = (top - picked) + logarithm if losses.is_plain else factor * lse - of_target * picked - smooth + square
+    exact = torch.where(top == torch.inf, torch.nan, exact).masked_fill_(left_out, 0.0)
+    if losses.targets.invalid == "nan":
+        exact.masked_fill_(left_out & (chosen != losses.targets.ignored), torch.nan)
+    size = factor * top.abs() + (of_target * picked).abs() + smooth_size
+    scale = ((size + factor * logarithm.abs()).clamp_(min=1.0) + square).masked_fill_(left_out, 0.0)
+
+    error = None
+    if model is not None:
+        of_logits = torch.zeros_like(lse)
+        if model.rounds_logits:
+            of_logits = model.per_logit * _largest_size(x) + model.logit_error
+        of_lse = _of_logarithm(x, found, model) + of_logits
+        if losses.z_loss:
+            of_lse = of_lse + model.roundoff * (4.0 * top.abs() + 2.0 * lse.abs())
+        additions = 1.0 + bounds.depth(columns, model.lanes) * model.addition / model.roundoff
+        sizes = size if losses.is_plain else 3.0 * (size + (factor * lse).abs())
+        sizes = sizes + additions * smooth_size + square
+        error = (factor + 2.0 * losses.z_loss * (lse.abs() + of_lse)) * of_lse + of_logits * factor
+        error += model.roundoff * (4.0 * sizes + 2.0 * exact.abs()) + model.underflow
+        error.masked_fill_(left_out, 0.0)
+    limits = _of_rows(fmt, model, exact, scale, error, columns, strict=strict)
+    return limits if losses.is_plain else limits._replace(undefined=_undefined(x, losses, of_column))
+
+
+def _largest_size(x: torch.Tensor) -> torch.Tensor:
+    """Returns the largest size of a finite logit, [rows, 1]."""
+    return torch.where(x.isfinite(), x.abs(), 0.0).amax(dim=1, keepdim=True).to(torch.float64)
+
+
+def _undefined(x: torch.Tensor, losses: RowLoss, of_column: torch.Tensor) -> torch.Tensor:
+    """Returns the rows of which nothing is demanded, [rows], as ``RowLoss.undefined`` does."""
+    size = _largest_size(x)[:, 0]
+    if losses.smoothing:
+        size = torch.where(x.isfinite(), x.abs(), 0.0).sum(dim=1, dtype=torch.float64)
+    lost = size * (weights.LARGEST if losses.is_weighted else 1.0) > FLOAT32.max / 2
+    if losses.z_loss:
+        lost |= size > FLOAT32.max**0.5 / 2
+    if losses.is_weighted:
+        lost |= ((x == -torch.inf) & (of_column == 0)).any(dim=1)
+    return lost
+
+
+def _of_logarithm(x: torch.Tensor, found: Exponentials, model: bounds.Model, scale: float = 1.0) -> torch.Tensor:
+    """Returns the absolute errors of the logarithms of rows' sums, [rows, 1], as ``log_softmax.logarithm_errors`` does."""
+    of_logarithm = found.total.log().mul_(LOGARITHM).add_(NEXT_TO_ONE).mul_(model.roundoff * SECOND_ORDER)
+    return of_logarithm.add_(weighted_growth(x, found, model, scale)).add_(model.summing(x.shape[1]))
+
+
+def _of_rows(
+    fmt: Format,
+    model: bounds.Model | None,
+    exact: torch.Tensor,
+    scale: torch.Tensor,
+    error: torch.Tensor | None,
+    columns: int,
+    *,
+    strict: bool,
+) -> Limits:
+    """Returns the limits of one answer for each row from its absolute error; ``scale`` is what the ULP is of, at least 1."""
+    size = torch.where(scale.isfinite(), torch.maximum(scale, exact.abs()), 1.0)
+    per_ulp = inverse_ulp(size.clamp_(min=1.0), fmt, strict=strict)
+    uncertainty = 8 * summing_error(columns) * 2.0**fmt.precision
+    if model is None or error is None:
+        return Limits(exact, per_ulp, None, None, uncertainty)
+    if model.rounds_result:
+        error = error + torch.where(error > 0, half_ulp(exact.abs() + error, fmt), 0.0)
+    # A row without a target has an exact answer.
+    limits = (error * per_ulp).clamp_(min=torch.finfo(torch.float64).tiny)
+    return Limits(exact, per_ulp, limits, None, uncertainty)

@@ -1,0 +1,211 @@
+"""The judge on tensors gives the numpy judge's measurement of every operation's output, right or wrong."""
+
+import numpy as np
+import pytest
+import torch
+
+from oracles.formats import FORMATS, decode
+from softcheck.calling.call import to_bits
+from softcheck.cases.random_rows import FILLERS, fill
+from softcheck.contract import FindingKind
+from softcheck.errors import UsageError
+from softcheck.judge.device.agreement import disagreements
+from softcheck.judge.judge import judge
+from softcheck.judge.tensors import judge_tensors
+from softcheck.operations import bounds
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.block import Block
+from softcheck.operations.registry import operation
+
+DTYPES = ("float16", "bfloat16", "float32")
+OPERATIONS = {
+    "log_softmax": {},
+    "logsumexp": {},
+    "cross_entropy": {},
+    "softmax_backward": {},
+    "log_softmax_backward": {},
+    "softmax": {},
+    "log_softmax scaled": {"scale": 0.7},
+    "softmax scaled": {"scale": 0.125},
+    "softmax scaled up": {"scale": 3.0},
+    "cross_entropy ignoring": {"ignore_index": -100},
+    "cross_entropy smoothed": {"label_smoothing": 0.1},
+    "cross_entropy with options": {"weight": 1.0, "z_loss": 1e-3, "invalid_target": "nan", "label_smoothing": 0.1},
+}
+ROWS = 8
+FAULTS = (float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 2e-7, 3.0)
+
+
+def named(name):
+    return operation(name.split()[0], OPERATIONS[name])
+
+
+def right(of, x):
+    """The operation in float32, rounded once; a backward takes its operands in the matrix's own dtype."""
+    return of.yardstick(x if of.name.endswith("backward") else x.float()).to(x.dtype)
+
+
+def rows_of(family, columns, fmt, device, seed=3):
+    return fill(FILLERS[family], ROWS, columns, fmt, torch.Generator(device).manual_seed(seed))
+
+
+def with_faults(y, seed):
+    """One element of every fifth row is another number."""
+    random, found = np.random.default_rng(seed), y.clone()
+    for row in range(0, len(y), 5):
+        found[row, random.integers(y.shape[1])] = FAULTS[random.integers(len(FAULTS))]
+    return found
+
+
+def off_by(y, fmt, seed):
+    """Whole rows are off by up to 8 of the format's roundoffs."""
+    steps = np.random.default_rng(seed).choice([0, 0, 0, 1, 8], (len(y), 1)) * fmt.unit_roundoff
+    return (y.double() * (1 + torch.from_numpy(steps).to(y.device))).to(y.dtype)
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    return torch.device(request.param)
+
+
+def differences(x, y, fmt, of, arithmetic, **options):
+    ours = judge_tensors(x, y, fmt, operation=of, arithmetic=arithmetic, **options)
+    theirs = judge(to_bits(x, fmt), to_bits(y, fmt), fmt, operation=of, arithmetic=arithmetic)
+    # So few elements may have one error, which lies at the edge of two bins.
+    assert sum(ours.histogram.values()) == sum(theirs.histogram.values())
+    return [name for name in disagreements(ours, theirs) if name != "histogram"], ours, theirs
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_measures_every_family_as_the_numpy_judge_does(name, dtype, device):
+    of, fmt = named(name), FORMATS[dtype]
+    rejudged = 0
+    for at, family in enumerate(FILLERS):
+        columns = (1, 2, 7, 65)[at % 4]
+        x = rows_of(family, columns, fmt, device)
+        y = right(of, x)
+        arithmetic = Arithmetic(flush_to_zero=at % 3 == 0)
+        for output in (y, with_faults(y, at), off_by(y, fmt, at)):
+            found, ours, theirs = differences(x, output, fmt, of, arithmetic)
+            assert found == [], (family, columns, found, ours, theirs)
+        rejudged += judge_tensors(x, y, fmt, operation=of).rejudged_rows
+    # Of a scaled softmax the ones that are less than 1 by a little are in doubt.
+    assert rejudged <= len(FILLERS) * ROWS * (0.3 if "scaled" in name else 0.1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_exact_values_and_limits_are_the_formulas(name, dtype, device):
+    of, fmt = named(name), FORMATS[dtype]
+    narrow = (Arithmetic(intermediate="input"),) if fmt.width == 16 else ()
+    for at, family in enumerate(FILLERS):
+        x = rows_of(family, (1, 2, 7, 65)[(at + 1) % 4], fmt, device)
+        bits = to_bits(x, fmt)
+        values = decode(bits, fmt)
+        reference = of.answer(values, fmt, "nan")
+        for arithmetic in (Arithmetic(), Arithmetic(rescales=True, lanes=1), Arithmetic(scaled_logits=True), *narrow):
+            model = bounds.model(arithmetic, fmt)
+            zeros = np.zeros(reference.high.shape, fmt.storage)
+            block = Block.of(0, bits, zeros, fmt, reference, model, of, values, fmt)
+            with np.errstate(all="ignore"):
+                found, allowed = of.on_device(x, fmt, model), of.bounds(values, block.exact, block.answer, model)
+                exact, bounded = found.exact.cpu().numpy(), block.specials.bounded
+                np.testing.assert_array_equal(np.isnan(exact), np.isnan(block.answer))
+                np.testing.assert_array_equal(np.isinf(exact), np.isinf(block.answer))
+                off = np.abs(exact - block.answer)[bounded] / block.exact.ulp[bounded]
+                assert off.max(initial=0.0) <= found.uncertainty <= 2.0**-10
+                if of.name == "softmax":
+                    continue
+                ours = (found.limits / found.per_ulp).cpu().numpy()[bounded]
+                np.testing.assert_allclose(ours, (allowed.elements * block.exact.ulp)[bounded], rtol=1e-12)
+                if found.sums is not None:
+                    rows = block.specials.ordinary
+                    np.testing.assert_allclose(found.sums.cpu().numpy()[rows], allowed.sums[rows], rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_screen_passes_nothing_that_the_judge_refuses_and_most_right_rows(name, dtype):
+    of, fmt = named(name), FORMATS[dtype]
+    x = (3 * torch.randn(120, 33, generator=torch.Generator().manual_seed(1))).to(getattr(torch, dtype))
+    x[::7, 3] = -torch.inf
+    right_output = right(of, x)
+    assert of.passing(x, right_output, fmt).float().mean() > 0.7 if of.name != "softmax" else 0.3
+    steps = torch.from_numpy(np.random.default_rng(1).integers(-12, 13, right_output.shape))
+    near = right_output.double() + steps * (right_output.double().abs() * fmt.unit_roundoff)
+    y = with_faults(near.to(x.dtype), 2)
+    passed = of.passing(x, y, fmt)
+    assert judge(to_bits(x[passed], fmt), to_bits(y[passed], fmt), fmt, operation=of).violations == ()
+    x[:, 0] = torch.nan
+    assert not of.passing(x, torch.full_like(right_output, torch.nan), fmt).any()
+
+
+def test_counts_what_the_numpy_judge_does_not_see():
+    """Of many wrong rows the numpy judge sees some; all are counted."""
+    fmt, of = FORMATS["float32"], named("log_softmax")
+    x = torch.randn(400, 33, generator=torch.Generator().manual_seed(1))
+    y = torch.log_softmax(x, dim=1)
+    y[::2] += 1e-3
+    y[1::8, 3] = torch.nan
+    y[3::8, 4] = torch.inf
+    y[5::8, 4] = 1e-30
+    found, ours, _ = differences(x, y, fmt, of, Arithmetic(), most_elements=40 * 33)
+    # Disorder is looked at in the rows that the numpy judge sees.
+    assert found == ["violations"]
+    assert ours.rejudged_rows == 40
+    counts = {violation.kind: violation.count for violation in ours.violations}
+    theirs = judge(to_bits(x, fmt), to_bits(y, fmt), fmt, operation=of)
+    wanted = {violation.kind: violation.count for violation in theirs.violations}
+    assert counts.pop(FindingKind.ORDER_VIOLATION) < wanted.pop(FindingKind.ORDER_VIOLATION)
+    assert counts == wanted
+
+
+def test_judges_blocks_and_strides(monkeypatch):
+    monkeypatch.setitem(judge_tensors.__globals__["_BLOCK"], "cpu", 700)
+    fmt = FORMATS["bfloat16"]
+    x = torch.randn(130, 40, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)[:, ::2]
+    x[7, 3], x[100, 2] = torch.nan, -torch.inf
+    for name in OPERATIONS:
+        of = named(name)
+        y = with_faults(right(of, x.contiguous()), 1)
+        found, ours, theirs = differences(x, y, fmt, of, Arithmetic())
+        assert found == [], (name, found, ours, theirs)
+
+
+def test_leaves_to_numpy_what_has_no_answer_on_the_device():
+    fmt, of = FORMATS["float32"], operation("cross_entropy", {"softcap": 30.0})
+    assert of.on_device is None
+    x = torch.randn(20, 33, generator=torch.Generator().manual_seed(1))
+    assert judge_tensors(x, of.yardstick(x), fmt, operation=of).judged_in == "numpy"
+
+
+def test_takes_wider_answers_of_rows():
+    of, fmt = named("cross_entropy"), FORMATS["float16"]
+    x = torch.randn(50, 33, generator=torch.Generator().manual_seed(1)).half()
+    y = right(of, x.float())
+    y[3] *= 1 + 1e-5
+    found, ours, _ = differences(x, y, fmt, of, Arithmetic())
+    assert found == []
+    assert [violation.row for violation in ours.violations] == [3]
+
+
+def test_a_row_of_masks_alone_is_what_was_declared():
+    of, fmt = named("softmax"), FORMATS["float16"]
+    x = torch.full((2, 3), -torch.inf).half()
+    zeros = judge_tensors(x, torch.zeros_like(x), fmt, operation=of, fully_masked="zero")
+    assert (zeros.violations, zeros.elements, zeros.special_rows, zeros.fully_masked_rows) == ((), 6, 2, 2)
+    assert [v.kind for v in judge_tensors(x, torch.zeros_like(x), fmt, operation=of).violations] == ["nan_mismatch"]
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (torch.zeros(2, 3), torch.zeros(3, 2)),
+        (torch.zeros(2, 3), torch.zeros(2, 3).half()),
+        (torch.zeros(6), torch.zeros(6)),
+    ],
+)
+def test_refuses_what_does_not_fit(x, y):
+    with pytest.raises(UsageError, match="expected"):
+        judge_tensors(x, y, FORMATS["float32"], operation=named("log_softmax"))
