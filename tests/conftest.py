@@ -16,6 +16,7 @@ settings.register_profile("softcheck-ci", deadline=None, derandomize=True, print
 settings.load_profile("softcheck-ci" if os.environ.get("CI") else "softcheck")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
     """Take one worker more than there are cores: a third of the time tests wait for processes that they have started."""
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else (os.cpu_count() or 1) + 1

@@ -19,9 +19,10 @@ from softcheck.errors import UsageError
 from softcheck.operations.attention_bounds import error_of_sums, errors, lost
 from softcheck.operations.block import Block, joined, reshaped
 from softcheck.operations.bounds import Bounds, Model
-from softcheck.operations.heads import BOTTOM_RIGHT, TOP_LEFT, Attending
+from softcheck.operations.causal import ALIGNMENTS
+from softcheck.operations.heads import Attending
 from softcheck.operations.log_softmax import half_ulp
-from softcheck.operations.operation import Arguments, Operand, Operation
+from softcheck.operations.operation import Arguments, Operand, Operation, Parameter
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND, ElementRule, number
 from softcheck.operations.ulp import Flags, Scaled
 
@@ -217,7 +218,7 @@ def trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
 
 
 def _checked(
-    head_dim: float, queries: float, groups: float, scale: float, causal: float, window: float, softcap: float
+    head_dim: float, queries: float, groups: float, scale: float, causal: str, window: float, softcap: float
 ) -> None:
     for name, value, least in (
         ("head_dim", head_dim, 1),
@@ -227,29 +228,35 @@ def _checked(
     ):
         if value != int(value) or value < least:
             raise UsageError(f"{name} is {value:g}; expected an integer of at least {least}")
-    if causal not in (0, TOP_LEFT, BOTTOM_RIGHT):
+    if causal and causal not in ALIGNMENTS:
         raise UsageError(
-            f"causal is {causal:g}; expected 0 for all keys, 1 if query 0 sees key 0 alone (top-left), or 2 if the last query sees "
-            "all keys (bottom-right)"
+            f"causal is {causal!r}; expected top-left if query 0 sees key 0 alone, bottom-right if the last query sees all keys, or "
+            "nothing for all keys"
         )
     if window and not causal:
-        raise UsageError("a window is judged with a causal mask alone; declare causal=1 or causal=2 beside it")
+        raise UsageError(
+            "a window is judged with a causal mask alone; declare causal=top-left or causal=bottom-right beside it"
+        )
     if not 0.0 < scale < math.inf or not 0.0 <= softcap < math.inf:
         raise UsageError(
             f"scale is {scale:g} and softcap {softcap:g}; expected a scale above 0, and a softcap of at least 0"
         )
 
 
-_DEFAULTS = {field.name: float(field.default) for field in fields(Attending)}  # type: ignore[arg-type]
+def _plain(default: Any) -> Parameter:
+    return default if isinstance(default, str) else float(default)
 
 
-def attending_of(parameters: Mapping[str, float]) -> tuple[Attending, dict[str, float]]:
+_DEFAULTS: dict[str, Any] = {field.name: _plain(field.default) for field in fields(Attending)}
+
+
+def attending_of(parameters: Mapping[str, Parameter]) -> tuple[Attending, dict[str, Parameter]]:
     """What queries see and how they score, and all parameters. Raises UsageError for a value that is not judged."""
-    head_dim = parameters.get("head_dim", _DEFAULTS["head_dim"])
-    found = {**_DEFAULTS, "scale": 1 / math.sqrt(max(1.0, head_dim)), **parameters}
+    head_dim = float(parameters.get("head_dim", _DEFAULTS["head_dim"]))
+    found: dict[str, Any] = {**_DEFAULTS, "scale": 1 / math.sqrt(max(1.0, head_dim)), **parameters}
     _checked(*(found[name] for name in ("head_dim", "queries", "groups", "scale", "causal", "window", "softcap")))
-    kinds = {field.name: field.type for field in fields(Attending)}
-    return Attending(**{name: _cast(kinds[name], value) for name, value in found.items() if name in kinds}), found
+    kinds: dict[str, Any] = {field.name: field.type for field in fields(Attending)}
+    return Attending(**{name: kinds[name](value) for name, value in found.items() if name in kinds}), found
 
 
 def families_of(attending: Attending) -> tuple[str, ...]:
@@ -257,7 +264,7 @@ def families_of(attending: Attending) -> tuple[str, ...]:
     return _FAMILIES if attending.masked else tuple(name for name in _FAMILIES if name != "padding")
 
 
-def _of(**parameters: float) -> Operation:
+def _of(**parameters: Parameter) -> Operation:
     """Attention with these parameters. Raises UsageError for a value that is not judged."""
     attending, found = attending_of(parameters)
     attention_ = Attention(attending)
@@ -287,13 +294,10 @@ def _of(**parameters: float) -> Operation:
     )
 
 
-def _cast(kind: Any, value: float) -> Any:
-    return value if kind is float else bool(value) if kind is bool else int(value)
-
-
 _FAMILIES = (
     *("heads", "normal", "ties", "huge", "shifted", "special", "padding", "negative", "finfo-min", "temperature"),
-    *("cancellation", "layout", "random-bits"),
+    *("one-column", "cancellation", "layout", "random-bits", "positive", "ramp", "sorted", "uniform", "widths"),
+    *("format-specials", "subnormal-logits"),
 )
 """Families of few rows: each row is a head with as many queries as keys."""
 

@@ -27,7 +27,7 @@ from softcheck.operations.attention import (
 from softcheck.operations.attention_bounds import errors_of_logarithm
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.log_softmax import half_ulp
-from softcheck.operations.operation import Arguments, Operand, Operation
+from softcheck.operations.operation import Arguments, Operand, Operation, Parameter
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.ulp import Scaled
 
@@ -104,9 +104,9 @@ class _OfQueries:
         return y.reshape(len(x), -1)
 
 
-def _of(**parameters: float) -> Operation:
+def _of(**parameters: Parameter) -> Operation:
     """The log-sum-exp of attention with these parameters. Raises UsageError for a value that is not judged."""
-    base = parameters.pop("base", math.e)
+    base = float(parameters.pop("base", math.e))
     if base not in (2, math.e):
         raise UsageError(f"base is {base:g}; expected 2, or none for the base e")
     attending, found = attending_of(parameters)

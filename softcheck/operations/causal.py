@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_QUERIES = 512
 """Queries of the highest matrix that is made of a row, each of which is a program or more of its own."""
 
-ALIGNMENTS = ("top-left", "bottom-right")
+ALIGNMENTS = TOP_LEFT, BOTTOM_RIGHT = "top-left", "bottom-right"
 
 
 def queries_and_keys(columns: int) -> tuple[int, int]:

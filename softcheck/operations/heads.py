@@ -15,14 +15,12 @@ import numpy as np
 
 from oracles.attention import Heads
 from oracles.formats import Format, Values
+from softcheck.operations.causal import BOTTOM_RIGHT
 from softcheck.operations.drawn import of_elements, of_rows
 from softcheck.operations.ulp import Flags
 
 if TYPE_CHECKING:
     import torch
-
-TOP_LEFT, BOTTOM_RIGHT = 1, 2
-"""Alignments of a causal mask: query 0 sees key 0 alone, or the last query sees all keys."""
 
 _APART = 8
 """Elements between the rows of operands of a matrix that is not packed: 16 bytes of 16-bit numbers."""
@@ -41,7 +39,8 @@ class Attending:
     groups: int = 1
     """Query heads that share keys and values."""
     scale: float = 0.125
-    causal: int = 0
+    causal: str = ""
+    """One of ``ALIGNMENTS``: query 0 sees key 0 alone, or the last query sees all keys; empty for no causal mask."""
     window: int = 0
     """Keys that a query sees up to its own place; 0 for all."""
     softcap: float = 0.0

@@ -95,7 +95,7 @@ def left_out(case: Case, declaration: Declaration) -> str | None:
     known = computed.families if case.family in FAMILIES else (None, declaration.operation)
     belongs = case.family if case.family in FAMILIES else operation_of(case.family)
     columns = case.shape[1]
-    is_foreign = belongs not in known
+    is_foreign = belongs not in known and case.family not in computed.families
     if is_foreign or (columns == 0 and not computed.answers_elements):
         return f"{'their family' if is_foreign else 'a row of 0 columns'} is not for {declaration.operation}"
     limit = declaration.column_limit(case.dtype)

@@ -36,7 +36,7 @@ def with_logarithm(query, key, value, scale=None):
     return attend(query, key, value, scale=scale)
 
 
-@variant(operation="attention", parameters={**SMALL, "causal": 2, "queries": 5})
+@variant(operation="attention", parameters={**SMALL, "causal": "bottom-right", "queries": 5})
 def by_length(q, k, v, causal=None):
     q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
     keep = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2]) if causal else None
@@ -67,7 +67,7 @@ def that_selects(q, k, v, keep):
     return torch.where(keep.any(dim=-1, keepdim=True), o, 0)
 
 
-@variant(operation="attention", parameters={**SMALL, "groups": 2, "causal": 1, "window": 7})
+@variant(operation="attention", parameters={**SMALL, "groups": 2, "causal": "top-left", "window": 7})
 def with_shared_keys(q, k, v, is_causal, window):
     keep = causal(q, k) & causal(q, k, -window).logical_not()
     return attend(q, k, v, keep)[0]

@@ -13,8 +13,11 @@ from softcheck.judge.judge import judge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.heads import Attending
 from softcheck.operations.registry import operation
+from softcheck.run.plan import left_out
 from softcheck.run.protocol import Measured, RunCase
 from softcheck.run.serving import Server
+from softcheck.run.session import Session
+from softcheck.variants.declaration import Declaration
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "attentions.py"
 ATTENDING = Attending(head_dim=16, scale=0.25)
@@ -22,6 +25,13 @@ ATTENDING = Attending(head_dim=16, scale=0.25)
 
 def logits(rows=6, columns=9, seed=0, dtype=torch.float32):
     return (torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)) * 3).to(dtype)
+
+
+@pytest.fixture(scope="module")
+def session():
+    opened = Session("auto", jobs=1)
+    yield opened
+    opened.close()
 
 
 def run(function, families, dtype="bfloat16", widest=130):
@@ -103,7 +113,10 @@ def outputs(x, fmt, **parameters):
     return attention, bits, attention.answer(decode(bits, fmt), fmt, "nan").values
 
 
-@pytest.mark.parametrize("parameters", [{}, {"causal": 1}, {"causal": 2, "queries": 3}, {"causal": 1, "window": 2}])
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"causal": "top-left"}, {"causal": "bottom-right", "queries": 3}, {"causal": "top-left", "window": 2}],
+)
 def test_the_exact_answer_passes_and_a_slip_of_its_size_does_not(parameters):
     fmt = FORMATS["float32"]
     attention, bits, exact = outputs(logits().numpy().astype(np.float64), fmt, **parameters)
@@ -117,7 +130,7 @@ def test_an_earlier_query_sees_no_later_key():
     fmt, x = FORMATS["float32"], logits(1, 6).numpy().astype(np.float64)
     x[0, 4] = np.nan
     for promised in (0, 1):
-        attention, bits, exact = outputs(x, fmt, causal=1, ignores_nan=promised)
+        attention, bits, exact = outputs(x, fmt, causal="top-left", ignores_nan=promised)
         assert np.isnan(exact.reshape(6, 16)).any(axis=1).tolist() == [False] * 4 + [True] * 2
         spoilt = encode(np.full_like(exact, np.nan), fmt)
         assert bool(judge(bits, spoilt, fmt, operation=attention).violations) == bool(promised)
@@ -151,8 +164,8 @@ def test_large_scores_that_overflow_are_left_alone():
     ("parameters", "said"),
     [
         ({"head_dim": 0}, "head_dim is 0"),
-        ({"causal": 3}, "causal is 3"),
-        ({"window": 4}, "declare causal=1"),
+        ({"causal": "left"}, "causal is 'left'"),
+        ({"window": 4}, "declare causal=top-left"),
         ({"softcap": -1}, "softcap -1"),
         ({"scale": 0}, "scale is 0"),
         ({"dim": 4}, "no parameter 'dim'"),
@@ -196,3 +209,24 @@ def test_wrong_logarithms_are_found(function, kind):
 def test_a_base_is_e_or_two():
     with pytest.raises(UsageError, match="base is 10; expected 2"):
         operation("attention_logsumexp", {"base": 10})
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_logsumexp", "softmax"])
+def test_cases_of_heads_are_for_attention(name):
+    (case,) = (case for case in cases_of("heads", "float16") if case.shape[1] == 97)
+    assert (left_out(case, Declaration(operation=name)) is None) == name.startswith("attention")
+
+
+TRITON = ["attention_online", "attention_online_causal", "attention_online_masked", "attention_split_keys"]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), list(zip(TRITON, ["bfloat16", "float16", "float32", "bfloat16"], strict=True))
+)
+def test_built_in_kernels_keep_the_bound(session, name, dtype):
+    assert not isinstance(session.load(name, (dtype,)), str)
+    for wanted in ("short-7", "hidden-part-48", "part-far-above-48"):
+        (case,) = (case for case in cases_of("heads", dtype) if case.id == f"heads/{wanted}/{dtype}")
+        (result,) = session.run_case(case, [name])
+        assert result.measurement.elements
+        assert not result.measurement.violations

@@ -9,7 +9,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from oracles.formats import FLOAT32, encode
+from oracles.formats import FLOAT32, FLOAT64, decode, encode
 from softcheck.cli.main import cli
 from softcheck.errors import UsageError
 from softcheck.judge.judge import judge
@@ -100,7 +100,7 @@ def test_a_mask_that_is_changed_is_found(name):
 
 
 def scaled_in_decimal(row, scale):
-    with mpmath.workdps(60):
+    with mpmath.workdps(1200):
         terms = [mpmath.exp(mpmath.mpf(float(x)) * mpmath.mpf(scale)) for x in row]
         return [term / mpmath.fsum(terms) for term in terms]
 
@@ -113,7 +113,7 @@ def test_the_oracle_keeps_its_stated_error(scale, spread):
     for answer in (computed.answer(rows, FLOAT32, "nan"), computed.prove(rows, FLOAT32, "nan")):
         for row, exact in enumerate(scaled_in_decimal(each, scale) for each in rows):
             for column, expected in enumerate(exact):
-                with mpmath.workdps(60):
+                with mpmath.workdps(1200):
                     high, low = mpmath.mpf(answer.high[row, column]), mpmath.mpf(answer.low[row, column])
                     found = mpmath.ldexp(high + low, int(answer.exponent[row, column]))
                     allowed = answer.relative_error[row, column] * expected + answer.absolute_error
@@ -151,3 +151,39 @@ def test_other_scales_are_refused(scale):
 def test_a_parameter_that_there_is_not_is_refused():
     with pytest.raises(UsageError, match="no parameter 'scales'"):
         operation("softmax", {"scales": 0.5})
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize(
+    ("scale", "spread"), [(0.3, 30.0), (1 / 7, 3000.0), (1000.0, 0.5), (1e-300, 1e302), (0.7, 1e-9), (0.3, 1e308)]
+)
+def test_answers_with_a_scale_are_right_to_the_digits_of_float64(name, scale, spread):
+    rows = np.random.default_rng(5).normal(0, 1.0, (3, 17)).clip(-1.7, 1.7) * spread
+    rows[1, 3:9], rows[2, 5] = rows[1, 3], -np.inf
+    computed = operation(name, {"scale": scale})
+    with mpmath.workdps(1200):
+        for found in (computed.answer(rows, FLOAT64, "nan"), computed.prove(rows, FLOAT64, "nan")):
+            for i, row in enumerate(rows):
+                logits = [mpmath.mpf(float(x)) * mpmath.mpf(scale) for x in row]
+                total = mpmath.fsum(mpmath.exp(x - max(logits)) for x in logits)
+                for j, logit in enumerate(logits):
+                    below = logit - max(logits)
+                    exact = below - mpmath.log(total) if name == "log_softmax" else mpmath.exp(below) / total
+                    got = (mpmath.mpf(found.high[i, j]) + mpmath.mpf(found.low[i, j])) * mpmath.mpf(2) ** int(
+                        found.exponent[i, j]
+                    )
+                    if mpmath.isinf(exact) or (below < -1200 and name == "softmax"):
+                        continue
+                    relative = np.broadcast_to(found.relative_error, found.high.shape)[i, j]
+                    assert abs(got - exact) <= relative * abs(exact) + found.absolute_error
+                    assert relative < 2.0**-70
+
+
+def test_float64_kernels_with_a_scale_are_judged():
+    bits = encode(np.random.default_rng(2).normal(0, 8, (40, 65)), FLOAT64)
+    x = decode(bits, FLOAT64)
+    for factor, is_right in ((0.3, True), (0.3 * (1 + 2.0**-40), False)):
+        powers = np.exp((x - x.max(axis=1, keepdims=True)) * factor)
+        output = encode(powers / powers.sum(axis=1, keepdims=True), FLOAT64)
+        found = judge(bits, output, FLOAT64, operation=operation("softmax", {"scale": 0.3}))
+        assert (found.violations == ()) == is_right

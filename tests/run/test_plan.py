@@ -82,7 +82,7 @@ LOSS = {"operation": "cross_entropy", "call": "f(x, target)"}
         (
             MASKED,
             Declaration(operation="log_softmax", call="f(x, mask)"),
-            "hidden of 129 columns is not for log_softmax",
+            "their family is not for log_softmax",
         ),
         (SCALED, Declaration(call="f(x, scale)"), None),
         (SCALED, Declaration(call="f(x, t=temperature)"), None),

@@ -171,7 +171,7 @@ def attention_online(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch
 
 @variant(
     operation="attention",
-    parameters={"causal": 2, "groups": 2},
+    parameters={"causal": "bottom-right", "groups": 2},
     call=_CALL,
     dtypes=NARROW_DTYPES,
     batch_invariant=True,

@@ -59,7 +59,7 @@ def torch_sdpa_masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, keep: t
 
 @variant(
     operation="attention",
-    parameters={"causal": 1},
+    parameters={"causal": "top-left"},
     call=_CALL,
     dtypes=NARROW_DTYPES,
     description="torch's scaled_dot_product_attention with is_causal, by the backend that torch chooses",

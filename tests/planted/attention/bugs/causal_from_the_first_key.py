@@ -70,7 +70,7 @@ def attention_kernel(
     tl.store(at, values / total[:, None], mask=is_query)
 
 
-@softcheck.variant(operation="attention", parameters={"head_dim": 16, "causal": 2, "queries": 5})
+@softcheck.variant(operation="attention", parameters={"head_dim": 16, "causal": "bottom-right", "queries": 5})
 def attention(q, k, v):
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     batch, heads, queries, dim = q.shape
