@@ -107,11 +107,11 @@ def test_a_failure_that_does_not_come_back_is_still_reported():
 
 def test_cases_name_what_the_call_takes_and_their_failure_is_saved_by_its_line():
     loss = {"operation": "cross_entropy", "call": "f(x, target)", "parameters": {"ignore_index": -100.0}}
-    session, found, _ = search(lambda case: 70 in case.operands.target, examples=1000, **loss)
+    session, found, _ = search(lambda case: max(case.operands.target) >= 70, examples=300, **loss)
     assert any(-100 in case.operands.target for case in session.cases)
     case = found.failure.case
     assert case.operands.target == (70,)
-    assert case.shape == (1, 71)
+    assert case.shape[0] == 1
     check_contents(case)
     words = shlex.split(reproduce_command("mine", case, "interpreter"))
     assert decode_case(words[words.index("--line") + 1].encode()) == case
