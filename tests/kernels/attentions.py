@@ -16,9 +16,10 @@ def attend(q, k, v, keep=None, scale=None):
     scores = (q.float() @ k.float().mT) * (scale or 1 / math.sqrt(q.shape[-1]))
     if keep is not None:
         scores = scores.masked_fill(~keep, float("-inf"))
-    weights = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
+    top = scores.amax(dim=-1, keepdim=True)
+    weights = torch.exp(scores - top)
     total = weights.sum(dim=-1, keepdim=True)
-    return ((weights.to(v.dtype).float() @ v.float()) / total).to(q.dtype), total.log()[..., 0]
+    return ((weights.to(v.dtype).float() @ v.float()) / total).to(q.dtype), (top + total.log())[..., 0]
 
 
 def causal(q, k, offset=0):
