@@ -93,10 +93,16 @@ class Reduced:
         return self.losses.gradient(rows, constants, divisors)
 
     def undefined(self, values: Values) -> Flags:
-        """Rows of which nothing is demanded, [rows]: one row of the matrix is such, or a mean has no divisor."""
+        """Rows of which nothing is demanded, [rows].
+
+        One row of the matrix is such, or a mean has no divisor, or the terms of the losses overflow before they are divided.
+        """
         rows, (first, _) = self._rows(values)
         lost = self.losses.undefined(rows) | ~np.isfinite(first[:, 0])
-        found: Flags = np.logical_or.reduce(lost.reshape(len(values), len(rows) // max(1, len(values))), axis=1)
+        parts = len(rows) // max(1, len(values))
+        with np.errstate(over="ignore"):
+            sizes = self.losses.scale(rows).reshape(len(values), parts).sum(axis=1)
+        found: Flags = np.logical_or.reduce(lost.reshape(len(values), parts), axis=1) | (sizes > FLOAT32.max / 2)
         return found
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":

@@ -48,7 +48,9 @@ def autotuned(x):
 @pytest.mark.parametrize("name", WITH_KERNELS)
 def test_kernels_compile(compiled, name, target):
     binary = "cubin" if target.startswith("cuda") else "hsaco"
-    for dtype in DTYPES:
+    # Two of the dtypes, the other two for the next variant or target.
+    turn = (WITH_KERNELS.index(name) + TARGETS.index(target)) % 2
+    for dtype in DTYPES[turn::2]:
         kernels = compiled.ask(name, target, dtype, (5, 781))
         assert len(kernels) == 1
         assert binary in kernels[0][1]
