@@ -242,6 +242,8 @@ def returned_wrongly(output: object, view: torch.Tensor, operation: Operation | 
     if output.shape != shape:
         is_like_input = operation is None or operation.answers_elements
         like = "as the input's" if is_like_input else f"{numbers} numbers for each row" if numbers > 1 else _ONE_ANSWER
+        if operation is not None and "reduction" in operation.parameters and not output.shape:
+            like += "; if it is a mean or a sum, declare it: --declare reduction=mean"
         return Violation(FindingKind.WRONG_SHAPE, f"returned shape {list(output.shape)}, expected {list(shape)} {like}")
     if output.dtype != view.dtype and not (per_row and output.dtype == torch.float32 and view.dtype.itemsize == 2):
         return Violation(FindingKind.WRONG_DTYPE, f"returned {output.dtype}, expected {view.dtype} as the input's")

@@ -11,7 +11,7 @@ from checking import kinds_found
 from click.testing import CliRunner
 
 from oracles.formats import BFLOAT16, FLOAT32, encode
-from softcheck.calling.call import call, place, to_bits
+from softcheck.calling.call import call, place, returned_wrongly, to_bits
 from softcheck.cases.case import PACKED
 from softcheck.cli.main import cli
 from softcheck.errors import UsageError
@@ -274,3 +274,10 @@ def test_a_loss_of_16_bits_is_rounded_once_more():
         encode(rounded, BFLOAT16), encode(output, BFLOAT16), BFLOAT16, operation=operation("cross_entropy", given)
     )
     assert found.violations == ()
+
+
+def test_a_mean_without_its_declaration_is_told_how_to_declare_it():
+    losses, x = operation("cross_entropy"), torch.zeros(2, 3)
+    found = returned_wrongly(torch.zeros(()), x, losses)
+    assert found.message.endswith("declare it: --declare reduction=mean")
+    assert "declare" not in returned_wrongly(torch.zeros(2), x, losses).message
