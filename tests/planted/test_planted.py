@@ -21,7 +21,7 @@ from softcheck.run.session import Session
 WIDEST = 200
 """Columns of a control's cases: beyond, a case costs more than the twenty others that show as much."""
 
-SHARES = 6
+SHARES = 12
 """Parts of the cases and the probes, of which a control runs one in a dtype: ten controls or so run each case and probe."""
 
 ELSEWHERE = {"ScalingIntelligence/KernelBench#165"}
@@ -75,7 +75,7 @@ def test_control_is_left_alone(session, planted, dtype):
     # The next part of them in its next dtype, and so for the next control.
     turn = planted.dtypes.index(dtype) + all_controls().index(planted)
     chosen = [case for case in cases[turn % SHARES :: SHARES] if left_out(case, declaration) is None]
-    assert len(chosen) > 12
+    assert len(chosen) > 5
     probes = list(PROBES)[turn % SHARES :: SHARES]
     assert accusations(session, planted, chosen, dtype, probes) == []
 
