@@ -109,12 +109,19 @@ def _wrap_patch(interpreter: Any, original: Any) -> Callable[[Any], Any]:
     # Triton patches the modules that a kernel's own module names; all kernels get the whole language.
     everywhere = SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
     extras = _bind_extras(interpreter.interpreter_semantic)
+    # Modules whose names are patched in this launch, by how many names they have: rewriting a kernel adds some.
+    done: set[tuple[int, int]] = set()
 
     def patch(function: Any) -> Any:
         # Functions that kernels call are patched in the middle of a launch, when all but their own names is done.
         is_nested = not tl.core.is_builtin(tl.core.load)
         scope = interpreter._LangPatchScope() if is_nested else original(everywhere)  # noqa: SLF001
         names = function.__globals__
+        if not is_nested:
+            done.clear()
+        if (known := (id(names), len(names))) in done:
+            return scope
+        done.add(known)
         for name, value in list(names.items()):
             if isinstance(value, FunctionType):
                 bound = extras.get(value) or _patched(value)

@@ -5,6 +5,7 @@ has made before. Types with the same name are equal.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import triton.language as tl
@@ -13,10 +14,15 @@ _OF_ONE_TENSOR = frozenset({"handle", "type", "dtype"})
 
 
 def install(interpreter: Any) -> None:
-    """Makes the interpreter keep NumPy's types, block types, and the shapes of tensors."""
+    """Makes the interpreter keep NumPy's types, block types, and the shapes of tensors, and leave out work without an effect."""
     interpreter._get_np_dtype = _by_name(interpreter._get_np_dtype)  # noqa: SLF001
     tl.core.block_type.__init__ = _kept_blocks(tl.core.block_type.__init__)
     tl.core.tensor.__init__ = _kept_shapes(tl.core.tensor.__init__)
+    builder, semantic = interpreter.interpreter_builder, type(interpreter.interpreter_semantic)
+    if not builder.options.debug:
+        # Sums and products of integers are else made again in 64 bits, for an assertion that is made in debugging alone.
+        builder.options = replace(builder.options, sanitize_overflow=False)
+    semantic.broadcast_impl_value = _unless_of_one_shape(semantic.broadcast_impl_value)
 
 
 def _by_name(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -36,13 +42,13 @@ def _kept_blocks(original: Callable[..., None]) -> Callable[..., None]:
     known: dict[Any, dict[str, Any]] = {}
 
     def initialise(block: Any, element_ty: Any, shape: Any) -> None:
-        key = (element_ty.name, *shape) if all(type(size) is int for size in shape) else None
+        key = (element_ty.name, *shape)
         kept = known.get(key)
         if kept is not None:
             block.__dict__.update(kept)
             return
         original(block, element_ty, shape)
-        if key is not None:
+        if all(type(size) is int for size in shape):
             known[key] = dict(vars(block))
 
     return initialise
@@ -61,3 +67,13 @@ def _kept_shapes(original: Callable[..., None]) -> Callable[..., None]:
         tensor.handle, tensor.type, tensor.dtype = handle, type, type.scalar
 
     return initialise
+
+
+def _unless_of_one_shape(original: Callable[..., Any]) -> Callable[..., Any]:
+    def broadcast(semantic: Any, lhs: Any, rhs: Any) -> Any:
+        one, other = lhs.type, rhs.type
+        if one.is_block() and other.is_block() and list(one.shape) == list(other.shape):
+            return lhs, rhs
+        return original(semantic, lhs, rhs)
+
+    return broadcast
