@@ -1,4 +1,4 @@
-"""One report on 1, 2, 4, … GPUs of this machine: its time, speed-up, how long GPUs waited, and its digest; then with kills.
+"""One report without a cluster, on 1, 2, 4, … GPUs of this machine, then with kills: its time, speed-up, how long GPUs waited, its digest.
 
     python benchmarks/scale.py FOLDER [--kill-every 10] [--workers 1,2] [-- REPORT OPTIONS ...]
 
@@ -35,6 +35,7 @@ class Measured:
     """One run of the report."""
 
     devices: int
+    """0 without a cluster."""
     kill_every: float | None
     seconds: float
     speed_up: float
@@ -50,8 +51,8 @@ def main() -> int:
     options = _options()
     options.folder.mkdir(parents=True, exist_ok=True)
     there = len(gpus_seen()) if options.workers is None else 0
-    counts = [n for n in (1, 2, 4, 8) if n <= there] if options.workers is None else options.workers
-    if not counts:
+    counts = [n for n in (0, 1, 2, 4, 8) if n <= there] if options.workers is None else [0, *options.workers]
+    if counts == [0]:
         sys.stderr.write("no CUDA device; nothing was run. --workers 1,2 takes workers without a GPU\n")
         return 3
     found: list[Measured] = []
@@ -63,7 +64,7 @@ def main() -> int:
         waited = "?" if one.waited is None else f"{one.waited:.0%}"
         killed = f", {one.kills} Dask workers killed, one every {every:g} s" if every else ""
         print(
-            f"{count} devices: {one.seconds:.1f} s, speed-up {one.speed_up:.2f}, GPUs waited {waited} of the time, digest "
+            f"{f'{count} devices' if count else 'no cluster'}: {one.seconds:.1f} s, speed-up {one.speed_up:.2f}, GPUs waited {waited} of the time, digest "
             f"{one.digest}, {one.verdicts}{killed}",
             flush=True,
         )
@@ -75,7 +76,10 @@ def main() -> int:
 
 def _run(options: argparse.Namespace, count: int, every: float | None, alone: float | None) -> Measured | None:
     output = options.folder / f"{count}{'-killed' if every else ''}.json"
-    where = ["--workers", str(count)] if options.workers else ["--gpus", ",".join(map(str, range(count)))]
+    if count == 0:
+        where = ["--device", "interpreter" if options.workers else "cuda"]
+    else:
+        where = ["--workers", str(count)] if options.workers else ["--gpus", ",".join(map(str, range(count)))]
     words = [sys.executable, "-m", "softcheck", "report", *(options.report or EVERYTHING), *where]
     begun = time.monotonic()
     with (output.with_suffix(".log")).open("w") as log:
@@ -83,7 +87,7 @@ def _run(options: argparse.Namespace, count: int, every: float | None, alone: fl
         over = threading.Event()
         samples: list[list[float]] = []
         kills: list[int] = []
-        threads = [threading.Thread(target=_watch, args=(over, samples, count))] if not options.workers else []
+        threads = [threading.Thread(target=_watch, args=(over, samples, max(1, count)))] if not options.workers else []
         threads += [threading.Thread(target=_kill, args=(over, running.pid, every, kills))] if every else []
         for thread in threads:
             thread.start()

@@ -3,10 +3,12 @@
 import contextlib
 import importlib.util
 import itertools
+import queue
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.every_pair import WORKERS
 from softcheck.run.pool import SessionClosedError
 from softcheck.run.process import DeviceChoice, Waits, Worker
-from softcheck.run.protocol import Ready, Request, encode_request
+from softcheck.run.protocol import Request, encode_request
 from softcheck.variants.declaration import Backend
 
 RESOURCES: dict[Backend, str] = {"cuda": "GPU", "interpreter": "CPU"}
@@ -31,7 +33,7 @@ _SHARE = 2.0**-10
 _RETURN_SECONDS = 120.0
 """Seconds for which a cluster may be without a worker. A Nanny starts an ended one anew within a few."""
 
-_LOOK_SECONDS = 5.0
+_LOOK_SECONDS = 2.0
 """Between two looks at the cluster while a request is under way."""
 
 
@@ -52,7 +54,12 @@ class DaskCluster:
         """Places of the processes, by id."""
         self._resource: str | None = None
         self._dead: set[str] = set()
-        """Dask workers whose device can't be opened any more."""
+        """Dask workers that are used no more: their device can't be opened, or they differ from the others."""
+        self._first: TaskAnswer | None = None
+        """The answer of the first process, from which no other may differ."""
+        self._told: dict[str, queue.SimpleQueue[bytes | None]] = {}
+        """Replies to requests under way, by their keys; None at their end."""
+        client.subscribe_topic(self._session, self._hear)
         self._leases: dict[str, Future] = {}
         self._is_closed = False
         self._revive = revive
@@ -61,10 +68,11 @@ class DaskCluster:
         workers = self._refresh()
         if not workers:
             raise UsageError("the cluster has no worker; start one with: dask worker ADDRESS --resources GPU=1")
+        self._variants = tuple(variants)
         self._names = sorted(workers, key=lambda name: (len(name), name))
         self.places = len(self._names)
         self._threads = {name: int(worker["nthreads"]) for name, worker in workers.items()}
-        _refuse_other_sources(client, tuple(variants))
+        _refuse_other_sources(client, self._variants)
 
     @property
     def dashboard(self) -> str | None:
@@ -82,9 +90,13 @@ class DaskCluster:
             workers = list(
                 threads.map(lambda place: self.start(choice, place=place, check_heap=check_heap), range(self.places))
             )
-        first = workers[0]
+        first = workers[0].started
         for other in workers[1:]:
-            _refuse_other(first, other)
+            if (why := difference(first, other.started)) is not None:
+                raise UsageError(
+                    f"{why}; a report is of one device and one set of versions, so give each its own cluster"
+                )
+        self._first = first
         resource = RESOURCES[first.ready.backend]
         for name, worker in self._refresh().items():
             if worker["resources"].get(resource) != 1:
@@ -103,11 +115,13 @@ class DaskCluster:
             device=choice,
             check_heap=check_heap,
             folder=str(Path.cwd()),
+            variants=self._variants,
         )
         for _ in range(MOST_LOST + self.places):
             name = self._reserve(child, place)
             try:
-                started = self._submit("start", child, name, None, {}, alone=False)
+                *_, started = self._submit("start", child, name, None, {}, alone=False)
+                assert isinstance(started, TaskAnswer)
             except HostLostError:
                 continue
             except NothingRunError:
@@ -121,7 +135,7 @@ class DaskCluster:
 
     def run(
         self, worker: RemoteWorker, request: Request, limits: dict[str | None, Waits], *, alone: bool
-    ) -> TaskAnswer:
+    ) -> Iterator[TaskAnswer | bytes]:
         """As ``Tasks.run``."""
         kind = type(request).__name__.removeprefix("Run").lower()
         return self._submit(kind, worker.child, worker.name, encode_request(request), limits, alone=alone)
@@ -196,7 +210,7 @@ class DaskCluster:
         workers = {name: worker for name, worker in workers.items() if name not in self._dead}
         if not workers:
             raise SoftcheckError(
-                f"no Dask worker has a device any more: {', '.join(sorted(self._dead))}; see dmesg there"
+                f"no Dask worker has such a device any more: {', '.join(sorted(self._dead))}; see dmesg there"
             )
         with self._lock:
             name = None if place is None else self._names[place]
@@ -208,46 +222,87 @@ class DaskCluster:
 
     def _submit(
         self, kind: str, child: Child, name: str, request: bytes | None, limits: dict[str | None, Waits], *, alone: bool
-    ) -> TaskAnswer:
+    ) -> Iterator[TaskAnswer | bytes]:
         resources = {} if self._resource is None else {self._resource: 1.0 if alone else _SHARE}
-        address = self._addresses.get(name)
+        alike = {other: address for other, address in self._addresses.items() if other not in self._dead}
+        # Dask itself never moves a task whose worker has ended: it may leave it waiting for that worker's address.
+        where = [alike[name]] if name in alike else list(alike.values())
+        key = f"{kind}-{uuid.uuid4().hex}"
+        told = self._told[key] = queue.SimpleQueue()
         future = self._client.submit(
             serve,
             child,
             request,
             limits,
-            key=f"{kind}-{uuid.uuid4().hex}",
-            workers=None if address is None else [address],
-            allow_other_workers=address is not None,
+            key,
+            key=key,
+            workers=where or None,
+            allow_other_workers=False,
             resources=resources,
         )
+        future.add_done_callback(lambda _: told.put(None))
         try:
-            answer = self._result(future)
-        except KilledWorker:
+            yield from self._progress(future, where, told)
+            answer = self._result(future, where)
+        except (KilledWorker, HostLostError):
             if not self._is_closed:
                 self._refresh()
-            raise HostLostError(f"the Dask worker {name} ended") from None
+            raise HostLostError(f"the worker process ended with its Dask worker, {name}") from None
         except CancelledError:
             if self._is_closed:
                 raise SessionClosedError("the session is closed") from None
             raise SoftcheckError("the scheduler was lost, and all requests with it; go on with --resume") from None
+        finally:
+            del self._told[key]
+        why = None if self._first is None or answer.sources is None else difference(self._first, answer)
+        if why is not None:
+            # It has joined since the session began.
+            self._dead.add(answer.place)
+            sys.stderr.write(f"softcheck: {why}; {answer.place} is left out\n")
+            raise HostLostError(why)
         with self._lock:
             if child.id in self._children:
                 self._children[child.id] = answer.place
-        return answer
+        yield answer
 
-    def _result(self, future: Future) -> TaskAnswer:
-        """The result of a task. A task waits where there is no worker, for which this looks now and then."""
+    def _progress(
+        self, future: Future, where: Sequence[str], told: "queue.SimpleQueue[bytes | None]"
+    ) -> Iterator[bytes]:
+        """Yields the replies that come until a task is done. Raises HostLostError where none of the addresses is a worker's any more."""
+        while not future.done():
+            try:
+                reply = told.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                if not future.done():
+                    self._refuse_if_lost(future, where)
+            else:
+                if reply is None:
+                    return
+                yield reply
+
+    def _result(self, future: Future, where: Sequence[str]) -> TaskAnswer:
+        """The result of a task that was done. Raises HostLostError if its worker ended before it was fetched: Dask makes the task again."""
         while True:
             try:
                 answer: TaskAnswer = future.result(timeout=_LOOK_SECONDS)
             except TimeoutError:
-                if future.done():
-                    raise
-                if not self._is_closed:
-                    self._refresh()
+                self._refuse_if_lost(future, where)
             else:
                 return answer
+
+    def _refuse_if_lost(self, future: Future, where: Sequence[str]) -> None:
+        """Raises HostLostError, and cancels the task, if none of the addresses is a worker's any more."""
+        if self._is_closed:
+            return
+        self._refresh()
+        if where and set(where).isdisjoint(self._addresses.values()):
+            future.cancel()
+            raise HostLostError
+
+    def _hear(self, event: tuple[float, tuple[str, bytes]]) -> None:
+        key, reply = event[1]
+        if (told := self._told.get(key)) is not None:
+            told.put(reply)
 
     def _tell(self, function: Callable[[str], None], worker: RemoteWorker) -> None:
         """Calls a function of ``host`` for a child, unless its host is gone."""
@@ -286,19 +341,21 @@ def has_dashboard() -> bool:
     return importlib.util.find_spec("bokeh") is not None
 
 
-def _refuse_other(first: RemoteWorker, other: RemoteWorker) -> None:
-    mine, theirs = _compared(first.ready), _compared(other.ready)
+def difference(first: TaskAnswer, other: TaskAnswer) -> str | None:
+    """The device, version or source in which two places differ; None if they are alike."""
+    mine, theirs = _compared(first), _compared(other)
     for field, found in mine.items():
-        if found != theirs[field]:
-            raise UsageError(
-                f"the Dask workers differ in {field}: {first.name} has {found}, {other.name} has {theirs[field]}; a report is "
-                "of one device and one set of versions, so give each its own cluster"
+        if found != theirs.get(field):
+            return (
+                f"the Dask workers differ in {field}: {first.place} has {found}, {other.place} has {theirs.get(field)}"
             )
+    return None
 
 
-def _compared(ready: Ready) -> dict[str, Any]:
-    """What must be the same everywhere. GPUs of one name differ by a few bytes of memory."""
-    return {name: getattr(ready, name) for name in ready.__struct_fields__ if name != "memory_bytes"}
+def _compared(answer: TaskAnswer) -> dict[str, Any]:
+    """The properties that all workers must share. GPUs of one name differ by a few bytes of memory."""
+    ready = {name: getattr(answer.ready, name) for name in answer.ready.__struct_fields__ if name != "memory_bytes"}
+    return ready | {f"the source of {name}": digest for name, digest in (answer.sources or {}).items()}
 
 
 def _refuse_other_sources(client: Client, variants: tuple[str, ...]) -> None:

@@ -6,19 +6,24 @@ process ruins no Dask worker, and a Dask worker that ends takes its processes wi
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import subprocess
 import threading
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from distributed import get_worker
 
 from softcheck import __version__
 from softcheck.errors import UsageError
 from softcheck.run.fingerprint import fingerprints
 from softcheck.run.process import DeviceChoice, DeviceRuinedError, Waits, Worker, WorkerDiedError
-from softcheck.run.protocol import Ready, decode_request, encode_reply
+from softcheck.run.protocol import Ready, Searching, decode_request, encode_reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +36,8 @@ class Child:
     check_heap: bool
     folder: str
     """The folder in which the user started softcheck: variants are named relative to it."""
+    variants: tuple[str, ...]
+    """The variants of the session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +59,8 @@ class TaskAnswer:
     place: str
     """Name of the Dask worker that ran it."""
     ready: Ready
-    is_new: bool
-    """True if the process was started for this request."""
+    sources: Mapping[str, str] | None = None
+    """Digests of the code there if the process was started for this request."""
     replies: tuple[bytes, ...] = ()
     death: Death | None = None
 
@@ -62,15 +69,20 @@ _children: dict[str, Worker] = {}
 """The processes of this Dask worker, by id."""
 
 
-def serve(child: Child, request: bytes | None, limits: dict[str | None, Waits]) -> TaskAnswer:
+_TELL_SECONDS = 0.25
+"""Between two replies that tell of progress."""
+
+
+def serve(child: Child, request: bytes | None, limits: dict[str | None, Waits], key: str) -> TaskAnswer:
     """Makes a request to a child, which is started where it does not run here; None only starts it.
 
-    ``limits`` has the limits of each variant, and those of softcheck's own work under None. Raises what ``Worker`` raises
-    if the child can't be started.
+    ``limits`` has the limits of each variant, and those of softcheck's own work under None. Progress is told meanwhile, as
+    events (``key``, reply) of the session, and only its last reply is among those of the answer. Raises what ``Worker``
+    raises if the child can't be started.
     """
-    worker = _children.get(child.id)
-    is_new = worker is None
+    worker, digests = _children.get(child.id), None
     if worker is None:
+        digests = _sources_in(child.session, child.folder, child.variants)
         with contextlib.suppress(OSError):
             os.chdir(child.folder)
         worker = _children[child.id] = Worker(child.device, check_heap=child.check_heap)
@@ -78,8 +90,15 @@ def serve(child: Child, request: bytes | None, limits: dict[str | None, Waits]) 
     death = None
     if request is not None:
         try:
-            answers = worker.ask(decode_request(request), lambda: limits.get(worker.running, limits[None]))
-            replies.extend(map(encode_reply, answers))
+            is_progress, due = False, 0.0
+            for reply in worker.ask(decode_request(request), lambda: limits.get(worker.running, limits[None])):
+                if is_progress and isinstance(reply, Searching):
+                    replies.pop()
+                is_progress = isinstance(reply, Searching)
+                replies.append(encode_reply(reply))
+                if is_progress and time.monotonic() >= due:
+                    get_worker().log_event(child.session, (key, replies[-1]))
+                    due = time.monotonic() + _TELL_SECONDS
         except WorkerDiedError as died:
             _children.pop(child.id, None)
             death = Death(
@@ -90,13 +109,9 @@ def serve(child: Child, request: bytes | None, limits: dict[str | None, Waits]) 
                 is_early=died.is_early,
                 reply=encode_reply(died.reply) if isinstance(died, DeviceRuinedError) else None,
             )
-    return TaskAnswer(place=_name(), ready=worker.ready, is_new=is_new, replies=tuple(replies), death=death)
-
-
-def _name() -> str:
-    from distributed import get_worker
-
-    return str(get_worker().name)
+    return TaskAnswer(
+        place=str(get_worker().name), ready=worker.ready, sources=digests, replies=tuple(replies), death=death
+    )
 
 
 def interrupt(child: str) -> None:
@@ -151,6 +166,12 @@ class Lease:
             end(child)
         for command in list(_commands.get(self._session, ())):
             command.terminate()
+
+
+@functools.cache
+def _sources_in(_session: str, folder: str, variants: tuple[str, ...]) -> dict[str, str]:
+    """The same as ``sources``, computed once in a session: files may change before the next one."""
+    return sources(folder, variants)
 
 
 def sources(folder: str, variants: tuple[str, ...]) -> dict[str, str]:

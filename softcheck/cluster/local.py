@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, Nanny, Scheduler, SpecCluster
+from distributed import Client, Nanny, Scheduler, SpecCluster, Status
 
 from softcheck.cluster.dask import DaskCluster, has_dashboard
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
@@ -25,6 +25,8 @@ _CONFIG = {
     "distributed.scheduler.allowed-failures": 0,
     # A request belongs to its process.
     "distributed.scheduler.work-stealing": False,
+    # It would end a Nanny whose worker, lost so long ago, has come back and been lost again; ``_revive`` replaces Nannies.
+    "distributed.deploy.lost-worker-timeout": "1000 days",
     # Read while a worker's process imports Dask.
     "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
 }
@@ -113,10 +115,17 @@ def _on_this_machine(
         Client(cluster, set_as_default=False) as client,
     ):
         client.wait_for_workers(len(nannies), timeout=_ANSWER_SECONDS)
-        # A Nanny that could not start its worker anew is given up by Dask after a while, and is missing then.
-        devices = DaskCluster(client, variants, revive=lambda: cluster.scale(len(nannies)))
+        devices = DaskCluster(client, variants, revive=lambda: _revive(cluster))
         with contextlib.closing(devices):
             yield devices
+
+
+def _revive(cluster: SpecCluster) -> None:
+    """Replaces Nannies that could not start their workers anew and have ended."""
+    for number, nanny in list(cluster.workers.items()):
+        if nanny.status in {Status.closed, Status.failed}:
+            del cluster.workers[number]
+    cluster.scale(len(cluster.worker_spec))
 
 
 @contextlib.contextmanager

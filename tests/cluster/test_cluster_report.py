@@ -37,7 +37,8 @@ def ends(x):
     os._exit(7)
 
 def ends_its_host(x):
-    os.kill(parent(os.getppid()), 9)
+    if x.shape[1] == 7:
+        os.kill(parent(os.getppid()), 9)
     return torch.softmax(x, -1)
 """
 CHOICE = ["--dtype", "float16", "--family", "widths", "--probe", "empties", "--jobs", "2", "--format", "json"]
@@ -99,7 +100,7 @@ def marked(mark):
     return found
 
 
-def wait_for(condition, seconds=60.0):
+def wait_for(condition, seconds=150.0):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
@@ -132,10 +133,10 @@ def test_a_dask_worker_that_is_killed_costs_what_was_under_way(folder, alone):
 def test_a_variant_that_ends_its_dask_worker_is_named_and_others_are_judged(folder, alone):
     found = softcheck("report", "slow.py:ends_its_host", "torch", *CHOICE, "--workers", 2, cwd=folder)
     guilty, innocent = parse(found.stdout).variants
-    assert guilty.verdict == "error"
-    assert "Dask workers in a row ended under this request" in guilty.reason
+    assert [(f.kind, f.case) for f in guilty.findings] == [("crash", "widths/7/float16")]
+    assert "the worker process ended with its Dask worker" in guilty.findings[0].message
     assert innocent.verdict == "pass", innocent.findings
-    assert found.returncode == 2
+    assert found.returncode == 1, found.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

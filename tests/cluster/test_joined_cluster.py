@@ -3,17 +3,33 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from pathlib import Path
 
 import pytest
 from command import softcheck
+from distributed import Client
 
+from softcheck.report.digest import digest
 from softcheck.report.json_format import parse
 
 ROOT = Path(__file__).parents[2]
 MARK = f"SOFTCHECK_TEST_{uuid.uuid4().hex}"
+KERNEL = """
+import time, torch
+
+def f(x):
+    with open({calls!r}, "a") as calls:
+        calls.write(".")
+    time.sleep(0.02)
+    return torch.softmax(x, -1)
+"""
+FILLING = """
+import builtins, threading
+threading.Timer(0.1, lambda: setattr(builtins, "held", b"1" * 2**29)).start()
+"""
 OTHER_MACHINE = "import platform\nplatform.machine = lambda: 'abacus'\n"
 
 
@@ -34,13 +50,15 @@ def wait_for(condition, seconds=30.0):
 
 
 def worker(folder, name, resources="CPU=1", **environment):
-    return dask(folder, "worker", "--name", name, "--nthreads", "2", "--resources", resources, **environment)
+    words = ("--nthreads", "2", "--resources", resources, "--memory-limit", "400MB")
+    return dask(folder, "worker", "--name", name, *words, **environment)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("joined")
     (folder / "sitecustomize.py").write_text(OTHER_MACHINE)
+    (folder / "slow.py").write_text(KERNEL.format(calls=str(folder / "calls")))
     scheduler = dask(folder, "scheduler", "--host", "127.0.0.1", "--port", "0", "--dashboard-address", ":0")
     first = worker(folder, "first")
     wait_for((folder / "scheduler.json").exists)
@@ -65,18 +83,36 @@ def children():
 
 def report(folder, workers):
     return softcheck(
-        *("report", "torch", "--dtype", "float16", "--family", "widths", "--format", "json"),
+        *("report", "slow.py:f", "--dtype", "float16", "--family", "widths", "--format", "json"),
         *("--scheduler", folder / "scheduler.json", "--workers", workers),
         cwd=folder,
     )
 
 
-def test_a_cluster_is_joined_and_left_as_it_was(folder):
+def test_a_worker_out_of_memory_costs_what_was_under_way_and_the_cluster_is_left_as_it_was(folder):
     found = report(folder, 1)
     assert found.returncode == 0, found.stderr
     assert parse(found.stdout).variants[0].verdict == "pass"
     wait_for(lambda: not children())
-    assert report(folder, 1).stdout, "the same workers serve again"
+    calls = folder / "calls"
+    expected = len(calls.read_text())
+    calls.unlink()
+    with Client(scheduler_file=folder / "scheduler.json", set_as_default=False) as client:
+        (address,) = client.scheduler_info()["workers"]
+
+        def fill():
+            wait_for(lambda: calls.exists() and len(calls.read_text()) > 8)
+            # Its Nanny ends a Dask worker that takes 95 % of its limit.
+            client.run(exec, FILLING, workers=[address])
+
+        filling = threading.Thread(target=fill)
+        filling.start()
+        again = report(folder, 1)
+        filling.join()
+        assert address not in client.scheduler_info()["workers"]
+    assert digest(parse(again.stdout)) == digest(parse(found.stdout)), again.stderr
+    # Two threads of the worker make a case each, and a call loads the variant.
+    assert expected < len(calls.read_text()) <= expected + 3
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,21 @@
 """Places of a cluster: each has its own GPU, and a request that needs it for itself has it."""
 
 import contextlib
+import dataclasses
 import os
 import threading
 import time
 
+import msgspec
 import pytest
 
 from softcheck.cluster import local
+from softcheck.cluster.dask import difference
+from softcheck.cluster.host import TaskAnswer
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.process import Waits
-from softcheck.run.protocol import Load
+from softcheck.run.protocol import Load, Ready, SearchOptions
+from softcheck.run.search import search
 from softcheck.run.session import Session
 
 KERNEL = """
@@ -70,7 +75,7 @@ def test_a_request_that_needs_a_device_for_itself_waits_and_is_waited_for(sessio
         alone = [False, True, False]
 
         def ask(worker, is_alone):
-            own._devices.run(worker, request, {None: LIMITS}, alone=is_alone)
+            list(own._devices.run(worker, request, {None: LIMITS}, alone=is_alone))
 
         threads = [threading.Thread(target=ask, args=pair) for pair in zip(workers, alone, strict=True)]
         for thread in threads:
@@ -84,6 +89,18 @@ def test_a_request_that_needs_a_device_for_itself_waits_and_is_waited_for(sessio
     assert len(spans) == 3
     overlaps = sum(later[0] < earlier[1] for i, earlier in enumerate(spans) for later in spans[i + 1 :])
     assert overlaps <= 1, "the first and the last may run side by side, the second with none"
+
+
+def test_a_search_tells_of_its_progress_as_it_comes(session):
+    told = []
+    with session.on_one_device() as own:
+        options = SearchOptions(variant="torch", dtype="float16", columns=4, rows=8, seconds=1.0, shrinks=False)
+        begun = time.monotonic()
+        search(own, options, own.load("torch"), lambda state: told.append((state.rounds, time.monotonic() - begun)))
+    rounds, times = zip(*told, strict=True)
+    assert list(rounds) == sorted(rounds)
+    assert 3 <= len(told) <= 7, "four in a second, and the last"
+    assert times[1] < times[-1] - 0.3
 
 
 def test_workers_that_are_idle_are_ended_but_one_of_each_device(session, folder):
@@ -112,8 +129,33 @@ def test_a_device_that_is_lost_is_left_out(session, monkeypatch):
         with contextlib.closing(cluster.start("interpreter", place=place, check_heap=False)) as worker:
             assert worker.place == 0
     gone.add("0")
-    with pytest.raises(SoftcheckError, match="no Dask worker has a device any more: 0, 1"):
+    with pytest.raises(SoftcheckError, match="no Dask worker has such a device any more: 0, 1"):
         cluster.start("interpreter", place=None, check_heap=False)
+
+
+def test_a_dask_worker_that_joins_with_other_versions_is_left_out(session, monkeypatch, capsys):
+    cluster = session._devices
+    monkeypatch.setattr(cluster, "_dead", set())
+    with contextlib.closing(cluster.start("interpreter", place=1, check_heap=False)) as worker:
+        # It was alone as the session began, and the worker that it ran on has ended since.
+        first = worker.started
+    ready = msgspec.structs.replace(first.ready, torch="1.13.1")
+    monkeypatch.setattr(cluster, "_first", dataclasses.replace(first, ready=ready, place="first"))
+    with pytest.raises(SoftcheckError, match="no Dask worker has such a device any more: 0, 1"):
+        cluster.start("interpreter", place=1, check_heap=False)
+    assert "differ in torch: first has 1.13.1, 0 has" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("field", ["device", "torch", "triton", "python", "driver", "memory_bytes", "softcheck"])
+def test_every_field_of_two_devices_is_compared_but_their_memory(field):
+    ready = Ready(backend="cuda", device="H200", torch="2.9", triton="3.5", python="3.11", driver="570", memory_bytes=7)
+    first = TaskAnswer(place="first", ready=ready, sources={"softcheck": "aa", "version": "1"})
+    assert difference(first, dataclasses.replace(first, place="second")) is None
+    if field == "softcheck":
+        other = dataclasses.replace(first, sources={"softcheck": "bb", "version": "1"})
+    else:
+        other = dataclasses.replace(first, ready=msgspec.structs.replace(ready, **{field: None}))
+    assert (difference(first, other) is None) == (field == "memory_bytes")
 
 
 def test_numbers_of_gpus_that_there_are_not_are_refused():
