@@ -253,18 +253,19 @@ def operations() -> int:
     for of, dtype in product(judged, ("float32", "bfloat16", "float16")):
         fmt = FORMATS[dtype]
         generator = torch.Generator("cuda").manual_seed(0)
-        x = (torch.randn((2**16, 2**10), device="cuda", generator=generator) * 2).to(TORCH_DTYPES[dtype])
-        various = mixed(2**16, 2**10, fmt, generator)
+        shape = 2**16, 2**10 if of.parts is None else 2**4
+        x = (torch.randn(shape, device="cuda", generator=generator) * 2).to(TORCH_DTYPES[dtype])
+        various = mixed(*shape, fmt, generator)
         y, of_various = of.yardstick(x), of.yardstick(various)
         rows = TensorJudge(of, fmt, fmt, "nan", STANDARD)
-        block = 2**14
+        block, elements = 2**14, max(x.numel(), y.numel())
         calls: dict[str, tuple[int, Launch]] = {
-            "judge": (x.numel(), partial(judge_tensors, x, y, fmt, operation=of)),
-            "usual": (block * 2**10, partial(rows.usual, x[:block], y[:block])),
-            "limits": (block * 2**10, partial(rows.limits, x[:block])),
-            "mixed": (various.numel(), partial(judge_tensors, various, of_various, fmt, operation=of)),
+            "judge": (elements, partial(judge_tensors, x, y, fmt, operation=of)),
+            "usual": (elements // 4, partial(rows.usual, x[:block], y[:block])),
+            "limits": (elements // 4, partial(rows.limits, x[:block])),
+            "mixed": (elements, partial(judge_tensors, various, of_various, fmt, operation=of)),
         }
-        speeds = [elements / _waited(call) / 1e9 for elements, call in calls.values()]
+        speeds = [count / _waited(call) / 1e9 for count, call in calls.values()]
         again = judge_tensors(various, of_various, fmt, operation=of).rejudged_rows
         few = slice(None, None, 2**10)
         by_torch = judge_tensors(various[few], of_various[few], fmt, operation=of)

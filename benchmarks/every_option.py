@@ -48,7 +48,7 @@ def scales(every: int) -> Iterator[tuple[str, NDArray[np.float64]]]:
 
 
 def broken(spec: str, dtype: str, promises: str, values: NDArray[np.float64]) -> list[str]:
-    """What an output for these values breaks, where the variant is declared with further promises."""
+    """The kinds of promises that an output for these values breaks, of a variant that is declared with further promises."""
     import torch
 
     from softcheck.calling.call import call, place

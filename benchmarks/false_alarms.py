@@ -22,6 +22,7 @@ corpus, FILE.inputs.jsonl. Exits 1 where there is a finding, 2 for wrong usage, 
 import argparse
 import concurrent.futures
 import json
+import math
 import multiprocessing
 import os
 import platform
@@ -74,6 +75,8 @@ GROUPS = tuple(
 """Widths that share compiled kernels, as far as may be: what one process takes."""
 LIMITS = {"cuda": (1 << 22, 1 << 28), "cpu": (1 << 11, 1 << 13)}
 """Elements of first launches, and of the largest: one that took long, or not, makes the next of its kind smaller or larger."""
+MOST_OF_HEADS = 1 << 26
+"""Elements of the largest launch of an attention, whose queries, keys and values are drawn in float64."""
 QUICK, SLOW = 0.05, 0.5
 MOST_FINDINGS = 20
 _SAVE_EVERY = 10.0
@@ -91,11 +94,11 @@ class Tally(msgspec.Struct):
     max_share: float = 0.0
     seconds: float = 0.0
 
-    def add(self, measurement: Measurement, seconds: float) -> None:
-        """Adds one launch."""
+    def add(self, measurement: Measurement, elements: int, seconds: float) -> None:
+        """Adds one launch, with the elements of its input or output, whichever are more."""
         m = measurement
         share = 0.0 if m.max_bound_share is None else m.max_bound_share.value
-        self.take(Tally(1, m.rows, m.rows * m.columns, m.special_rows, m.rejudged_rows, share, seconds))
+        self.take(Tally(1, m.rows, elements, m.special_rows, m.rejudged_rows, share, seconds))
 
     def take(self, other: "Tally") -> None:
         """Adds what another tally has."""
@@ -221,6 +224,8 @@ class Sweep:
         variants = [load(name) for name in settings["variants"]]
         correct = [v for v in variants if _is_correct(v.declaration, shard.dtype, backend)]
         self.runs = [Run(v, state.run(v.name, shard.dtype), shard, settings) for v in correct]
+        if any(not run.variant.operation.answers_logits and run.variant.operation.parts for run in self.runs):
+            self.most = min(self.most, MOST_OF_HEADS)
 
     def unfinished(self) -> list[Run]:
         """The variants that have not been judged enough."""
@@ -242,7 +247,8 @@ class Sweep:
         columns = int(random.choice(widths))
         # Narrow rows, those that the judge scans, and wider ones take different times.
         key = (family, (columns > 16) + (columns > 16384))
-        rows = max(1, self.size.setdefault(key, self.first) // columns)
+        elements = max(columns, *(math.prod(run.variant.operation.part_shape(columns)) for run in runs))
+        rows = max(1, self.size.setdefault(key, self.first) // elements)
         generator = torch.Generator(self.device).manual_seed(int(random.integers(2**62)))
         spent: list[float] = []
         try:
@@ -252,11 +258,11 @@ class Sweep:
                 if run.takes(family, columns):
                     spent += self._judge(run, family, placed)
         except torch.OutOfMemoryError:
-            if rows * columns <= self.first:
+            if rows * elements <= self.first:
                 raise
             # Other processes have some of the memory too.
             torch.cuda.empty_cache()
-            self.size[key] = self.most = max(self.first, rows * columns // 2)
+            self.size[key] = self.most = max(self.first, rows * elements // 2)
             return
         if spent:
             self.size[key] = _next_size(self.size[key], max(spent), self.most)
@@ -280,8 +286,9 @@ class Sweep:
         self._report(run, family, measurement.violations, x, returned.output)
         spent = [time.perf_counter() - begun] if columns in run.compiled else []
         run.compiled.add(columns)
-        run.progress.families[family].add(measurement, sum(spent))
-        run.progress.widths[str(columns)] = run.progress.widths.get(str(columns), 0) + x.numel()
+        elements = max(x.numel(), returned.output.numel())
+        run.progress.families[family].add(measurement, elements, sum(spent))
+        run.progress.widths[str(columns)] = run.progress.widths.get(str(columns), 0) + elements
         return spent
 
     def _report(

@@ -1,7 +1,7 @@
 """Attention, sum_j p_j v_j with p the softmax of a query's scores: float64 with its own error, and Arb with an enclosure.
 
-A score is scale * (q . k_j), or c tanh(scale * (q . k_j) / c) with a soft cap c. Queries see some of the keys; a sink adds e^sink
-to the denominator.
+A score is scale * (q . k_j), or c tanh(scale * (q . k_j) / c) with a soft cap c, and a bias is added to either. Queries see some of
+the keys; a sink adds e^sink to the denominator.
 """
 
 from collections.abc import Iterator
@@ -49,6 +49,8 @@ class Heads:
     """0 without a soft cap."""
     sink: float = -np.inf
     """Logit that has a share of the softmax and no value; -inf without a sink."""
+    bias: Values | None = None
+    """[heads, queries, keys]: finite numbers added to the scores; None without a bias."""
 
     @cached_property
     def products(self) -> Values:
@@ -74,22 +76,25 @@ class Heads:
         found = self.products * self.scale
         if self.softcap:
             found = self.softcap * np.tanh(found / self.softcap)
+        if self.bias is not None:
+            found = found + self.bias
         return np.where(self.visible, found, -np.inf)
 
     @cached_property
     def top(self) -> Values:
-        """The largest score of each query, [heads, queries, 1]; 0 where a query sees nothing."""
+        """The largest score of each query, [heads, queries, 1]; where a query sees nothing the sink, or 0 without one."""
         found = self.scores.max(axis=2, keepdims=True, initial=-np.inf)
-        return np.where(np.isfinite(found), found, 0.0)
+        return np.where(np.isfinite(found), found, self.sink if np.isfinite(self.sink) else 0.0)
 
     @cached_property
     def softmax(self) -> Weights:
         """Weights in float64. Products of two numbers of 24 bits are exact in it, sums of several are not."""
         of_product = self.scale * (self.terms + (self.terms > 0)) * _UNIT * self.sizes
         at_top = np.where(self.visible, of_product, 0.0).max(axis=2, keepdims=True, initial=0.0)
-        if self.softcap or np.isfinite(self.sink):
+        if self.softcap or np.isfinite(self.sink) or self.bias is not None:
             distance = self.top - self.scores
-            rounding = 8 * _UNIT * (np.abs(self.products) * self.scale + np.abs(self.top) + self.softcap)
+            added = 0.0 if self.bias is None else np.abs(self.bias).max(axis=2, keepdims=True, initial=0.0)
+            rounding = 8 * _UNIT * (np.abs(self.products) * self.scale + np.abs(self.top) + self.softcap + added)
         else:
             # The difference comes first, so that its product with the scale is all that large scores round.
             products = np.where(self.visible, self.products, -np.inf)
@@ -151,6 +156,7 @@ def logsumexp(heads: Heads) -> Reference:
     logarithm = np.where(total > 0, np.log(np.where(total > 0, total, 1.0)), 0.0)
     grown = np.log1p((weights * np.expm1(np.minimum(errors, _LARGEST))).sum(axis=2, keepdims=True))
     least = np.where(heads.visible, errors, np.inf).min(axis=2, keepdims=True, initial=_LARGEST)
+    least = np.where(heads.visible.any(axis=2, keepdims=True), least, 0.0)
     off = grown + least + 8 * _UNIT * (np.abs(heads.top) + np.abs(logarithm) + 1)
     return _reference(heads.top + logarithm, np.zeros_like(off), off)
 
@@ -193,6 +199,8 @@ def _weighted(heads: Heads, head: int) -> Iterator[tuple[flint.arb, flint.arb, l
         scores = [row[j] * scale for j in seen]
         if heads.softcap:
             scores = [cap * (score / cap).tanh() for score in scores]
+        if heads.bias is not None:
+            scores = [score + float(heads.bias[head, query, j]) for j, score in zip(seen, scores, strict=True)]
         top = flint.arb(max((float(score.mid()) for score in scores), default=0.0))
         parts = [flint.arb(0)] * len(row)
         for j, score in zip(seen, scores, strict=True):

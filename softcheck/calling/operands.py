@@ -47,6 +47,11 @@ def timed() -> Iterator[None]:
         _lent.is_timed = False
 
 
+def is_timed() -> bool:
+    """True while a call is timed in this thread."""
+    return _lent.is_timed
+
+
 def changed() -> tuple[Violation, ...]:
     """Returns violations for operands that are not what they were when the call began; waits for the device."""
     return tuple(

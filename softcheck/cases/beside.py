@@ -1,4 +1,4 @@
-"""What a user names beside a matrix, as words ``NAME=VALUE``: operands as text or files, and parameters."""
+"""Operands, as text or files, and parameters that a user names beside a matrix, as words ``NAME=VALUE``."""
 
 import re
 from collections.abc import Collection, Sequence

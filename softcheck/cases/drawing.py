@@ -27,6 +27,8 @@ def quiet(**settings: Any) -> Any:
     """Returns hypothesis.settings without deadline, health checks or output, and with others as they are given."""
     import hypothesis
 
+    # Without the phase that explains a failure: it takes most of the time, and its words are for hypothesis's own output.
+    settings.setdefault("phases", (hypothesis.Phase.generate, hypothesis.Phase.shrink))
     return hypothesis.settings(
         deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),

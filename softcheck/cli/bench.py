@@ -32,7 +32,12 @@ def _shapes(_context: click.Context, _option: click.Parameter, value: str | None
 @click.option(
     "--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; float16 if left out."
 )
-@click.option("--shapes", callback=_shapes, metavar="ROWSxCOLUMNS,...", help="Shapes to time; 8192x8192 if left out.")
+@click.option(
+    "--shapes",
+    callback=_shapes,
+    metavar="ROWSxCOLUMNS,...",
+    help="Shapes to time, of attention HEADSxKEYS; left out, 8192x8192, or 64x4096 of attention.",
+)
 @click.option(
     "--sweep", type=click.Choice(list(SWEEPS)), multiple=True, help="Named series of shapes, beside --shapes."
 )
@@ -73,9 +78,9 @@ def command(
     """
     check_writable(output)
     dtypes = dtype or ("float16",)
-    chosen = tuple(dict.fromkeys([*shapes, *(shape for name in sweep for shape in SWEEPS[name])])) or DEFAULT
+    chosen = tuple(dict.fromkeys([*shapes, *(shape for name in sweep for shape in SWEEPS[name])]))
     if profile:
-        _profile(names, dtypes, chosen, seed)
+        _profile(names, dtypes, chosen or (DEFAULT,), seed)
         return
     against = resolve(reference).name
     options = BenchOptions(

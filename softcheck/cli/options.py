@@ -134,8 +134,8 @@ def _chosen(
         variant = (*specs, *(variant if typed else ()))
     if call is not None:
         variant = tuple(with_call(spec, call) for spec in variant)
-    # Built-in variants say themselves what they compute.
-    promises = [f"operation={operation}"] if operation is not None and variant else []
+    # Built-in variants say themselves what they compute, but a parameter is one of an operation.
+    promises = [f"operation={operation}"] if operation is not None and (variant or declare) else []
     promises += [declare] if declare else []
     if (backward := context.meta.get(_BACKWARD)) is not None:
         promises.append(f"backward={backward}")

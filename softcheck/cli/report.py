@@ -105,6 +105,11 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 @click.option(
     "--check-heap", is_flag=True, help="Have glibc end a worker that frees memory beside which something was written."
 )
+@click.option(
+    "--peers",
+    is_flag=True,
+    help="Also say what flash-attention's 2x rule and torch.testing.assert_close would have said.",
+)
 @click.option("--speed/--no-speed", default=True, help="Time the variants, where there is a GPU.")
 @click.option(
     "--require-coverage",
@@ -175,6 +180,7 @@ def command(
     require_all_sizes: bool,
     in_order: bool,
     check_heap: bool,
+    peers: bool,
     speed: bool,
     require_coverage: float,
     strict_declarations: bool,
@@ -238,6 +244,7 @@ def command(
         require_coverage=require_coverage,
         in_order=in_order,
         check_heap=check_heap,
+        peers=peers,
     )
     keeping = resuming.keeping(click.get_current_context(), journal, resume)
     resuming.announce(keeping)

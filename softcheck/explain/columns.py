@@ -38,6 +38,16 @@ COLUMNS: dict[str, Explanation] = {
         meaning="the share of the lines of the variant's own code that calls ran, in any dtype (before Python 3.12 the probe regimes' alone "
         "count); on a GPU a kernel's lines count where it is launched; a note names the others, and conditions that came out one way"
     ),
+    "peers": Explanation(
+        meaning="what usual rules say of the outputs of cases, with --peers, each against the exact answer rounded. 2x is the rule of "
+        "flash-attention's tests: the largest error is at most twice that of the same formula by single operations in the dtype (three times with "
+        "a soft cap), and what adding 0.3 and taking it away rounds, twice; for 16 bits. For operations other than attention torch's own is "
+        "compared with. assert_close is torch.testing's, with the tolerances of the dtype. Elements whose answer is no finite number are left out"
+    ),
+    "Tflop/s": Explanation(
+        meaning="floating-point operations of attention's two products per second, 4 Lq Lk d for each head and half of that with a causal mask, as "
+        "flash-attention counts them; timed on a GPU with a cold cache and fresh inputs"
+    ),
     "GB/s": Explanation(
         meaning="bytes of all operands and of the output per second, timed on a GPU with a cold cache and fresh inputs"
     ),

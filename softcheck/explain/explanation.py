@@ -11,7 +11,7 @@ class Explanation:
     meaning: str
     """One sentence or more, without a capital and without a full stop at the end."""
     example: str = ""
-    """The smallest function ``softmax`` that shows it, without imports of torch, triton and softcheck."""
+    """The smallest function that shows it, at its end, without imports of torch, triton and softcheck."""
     shown_by: str = ""
     """Options of ``softcheck report`` under which the example shows it, in float16."""
     cause: str = ""
@@ -27,12 +27,19 @@ class Explanation:
         imports = [f"import {name}" for name, word in modules.items() if re.search(rf"\b{word}\.", self.example)]
         return "\n".join([*imports, *(["", ""] if imports else []), self.example.strip("\n"), ""])
 
+    @property
+    def function(self) -> str:
+        """The name of the example's function."""
+        return str(re.findall(r"^(?:def )?(\w+)(?:\(| =)", self.example, re.MULTILINE)[-1])
+
     def text(self, name: str) -> str:
         """All parts as plain text that is Markdown too."""
         parts = [f"# {name}", _sentence(self.meaning)]
         if self.example:
             parts.append(f"```python\n{self.program}```")
-            parts.append(f"```console\n$ softcheck report example.py:softmax --dtype float16 {self.shown_by}\n```")
+            parts.append(
+                f"```console\n$ softcheck report example.py:{self.function} --dtype float16 {self.shown_by}\n```"
+            )
         parts += [
             f"{title}: {_sentence(text, capital=False)}"
             for title, text in (("Usual cause", self.cause), ("Mend", self.mend), ("To declare it", self.declare))

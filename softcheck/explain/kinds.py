@@ -249,7 +249,7 @@ def softmax(x):
         declare=_known(Kind.NONDETERMINISTIC),
     ),
     Kind.ROW_DEPENDENCE: Explanation(
-        meaning="a row's answer depends on what other rows hold",
+        meaning="a row's answer depends on what other rows hold, or a query's on keys that it does not see",
         example="""
 def softmax(x):
     e = (x - x.max()).float().exp()  # the maximum of the whole matrix

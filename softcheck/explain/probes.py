@@ -13,6 +13,7 @@ _DECLARATIONS = {
     "addresses": "@variant(max_elements=2**31) leaves larger inputs out",
     "batch_invariance": "@variant(batch_invariant=True) makes it a promise; without it the answer is only reported",
     "arithmetic": "@variant(arithmetic=Arithmetic(...)) says what the kernels compute with",
+    "invalid_targets": '@variant(parameters={"invalid_target": "nan"}) promises a loss, which the cases then ask for',
 }
 """The declaration that bears on a probe."""
 
@@ -122,6 +123,18 @@ def softmax(x):
         "a maximum of one tile, or a running one that begins at a masked tile",
         "begin with the maximum of the row, and rescale only where the new maximum is finite",
     ),
+    "keys": (
+        """
+@softcheck.variant(operation="attention", parameters={"head_dim": 16, "causal": "top-left"})
+def softmax(q, k, v):
+    k = k - k.mean(-2, keepdim=True)  # of all keys, those that a query does not see too
+    s = (q @ k.mT * 0.25).float()
+    hidden = torch.ones_like(s, dtype=torch.bool).triu(1)
+    return (torch.softmax(s.masked_fill(hidden, -torch.inf), -1) @ v.float()).to(q.dtype)
+""",
+        "a mean or a maximum that is taken before keys are masked, or tiles that are left out by the largest score so far",
+        "mask first, and leave a tile out only if its whole sum is too small to count",
+    ),
     "launch_options": (
         """
 def softmax(x, num_warps=4):
@@ -156,6 +169,17 @@ def softmax(x):
 """,
         "row and column numbers of 32 bits",
         "convert them with .to(tl.int64) before they are multiplied by strides",
+    ),
+    "invalid_targets": (
+        """
+@softcheck.variant(operation="cross_entropy", call="f(x, target)")
+def loss(x, target):
+    memory = x.as_strided((x.untyped_storage().nbytes() // x.element_size(),), (1,), 0)
+    place = x.storage_offset() + torch.arange(len(x)) * x.stride(0) + target * x.stride(1)
+    return torch.logsumexp(x, -1) - memory[place]  # the logit at the target, wherever that is
+""",
+        "a load at the target without a mask",
+        "load with mask=(target >= 0) & (target < n_columns), and store NaN for other targets",
     ),
 }
 """Examples of probes, each with the usual cause and the mend."""

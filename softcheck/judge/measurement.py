@@ -64,6 +64,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     skipped: str | None = None
     """The reason, in words, why the variant could not be run here at all; nothing is known of it then."""
     max_abs_difference_to_torch: float | None = None
+    peers: dict[str, tuple[int, int]] = {}
+    """Outputs that a usual rule judged, and those that it refused, by rule (``softcheck.judge.peers``); empty if nobody asked."""
     judged_in: str = "numpy"
     """The judge: ``numpy``, or the device's with the arithmetic of its scan, ``float64`` or ``double-float32``."""
 

@@ -61,8 +61,14 @@ def _joined(a: Measurement, b: Measurement) -> Measurement:
         unjudged_rows=a.unjudged_rows + b.unjudged_rows,
         violations=_violations(a.violations, b.violations),
         max_abs_difference_to_torch=_largest(a.max_abs_difference_to_torch, b.max_abs_difference_to_torch),
+        peers=_counts(a.peers, b.peers),
         judged_in=" and ".join(dict.fromkeys([*a.judged_in.split(" and "), *b.judged_in.split(" and ")])),
     )
+
+
+def _counts(a: dict[str, tuple[int, int]], b: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    pairs = {name: (a.get(name, (0, 0)), b.get(name, (0, 0))) for name in sorted({*a, *b})}
+    return {name: (first[0] + second[0], first[1] + second[1]) for name, (first, second) in pairs.items()}
 
 
 def _both(a: tuple[Arithmetic, ...] | None, b: tuple[Arithmetic, ...] | None) -> tuple[Arithmetic, ...] | None:

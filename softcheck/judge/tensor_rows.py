@@ -10,7 +10,7 @@ from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind
 from softcheck.operations import bounds, special
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.operation import Limits, Operation
+from softcheck.operations.operation import CERTAIN, Limits, Operation
 from softcheck.operations.rules import ElementRule
 from softcheck.operations.ulp import LARGEST
 
@@ -24,10 +24,14 @@ _LEAST_LIMIT = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorRows:
-    """Judged rows; tensors of elements are [rows, columns] of the output, others [rows]."""
+    """Judged rows; tensors of elements are [rows, columns] of the output, others [rows].
+
+    Each part of an answer is a row here, where an operation has ``parts``.
+    """
 
     clear: torch.Tensor
-    """True for rows that surely keep every promise, and whose figures float64's own error can't change."""
+    """True for rows that surely keep every promise, and whose figures float64's own error can't change; of the parts of a
+    matrix's row all are, or none."""
     ordinary: torch.Tensor
     hidden: torch.Tensor
     """True for rows of -inf alone."""
@@ -89,11 +93,14 @@ class TensorJudge:
         """Judges rows in few passes over memory: only rows that hold finite numbers alone are clear."""
         found = self.limits(x)
         assert found.limits is not None
+        logits, y = x if found.logits is None else found.logits, y.reshape(found.exact.shape)
         errors = torch.sub(y, found.exact).abs_().mul_(found.per_ulp)
         shares = torch.div(errors, found.limits, out=found.limits).amax(dim=1)
-        clear = (shares <= self._surely(found)) & x.amin(dim=1).isfinite() & x.amax(dim=1).isfinite()
+        clear = self._keeps(shares, found) & logits.amin(dim=1).isfinite() & logits.amax(dim=1).isfinite()
         if self.least > -np.inf:
             clear &= y.amin(dim=1) >= self.least
+        if found.least is not None and found.most is not None:
+            clear &= ~_outside(y, found.least, found.most, _MARGIN).any(dim=1)
         if found.undefined is not None:
             clear &= ~found.undefined
         deviations = None
@@ -101,7 +108,7 @@ class TensorJudge:
             deviations, kept = self._sums(y, found)
             clear &= kept
         return TensorRows(
-            clear=clear,
+            clear=_of_whole_rows(clear, len(x)),
             ordinary=torch.ones_like(clear),
             hidden=torch.zeros_like(clear),
             comparable=None,
@@ -118,18 +125,18 @@ class TensorJudge:
         """Judges rows with NaN, infinities and masks too."""
         found = self.limits(x)
         assert found.limits is not None
-        exact, per_ulp, output = found.exact, found.per_ulp, y.to(torch.float64)
-        top = x.amax(dim=1)
+        exact, per_ulp = found.exact, found.per_ulp
+        logits, output = x if found.logits is None else found.logits, y.to(torch.float64).reshape(exact.shape)
+        top = logits.amax(dim=1)
         ordinary, hidden = top.isfinite(), top == -torch.inf
         if self.of_hidden_row is not None:
             exact = exact.masked_fill(hidden[:, None], self.of_hidden_row)
             per_ulp = per_ulp.masked_fill(hidden[:, None], 1.0)
-        kinds = self._sorted(output, exact)
+        kinds = self._sorted(output, exact, logits)
         if found.undefined is not None:
             kinds, ordinary = kinds.of(~found.undefined), ordinary & ~found.undefined
-        comparable, masked = kinds.comparable, torch.zeros_like(kinds.comparable)
-        if not self.operation.answers_rows:
-            masked = (x == -torch.inf) & ~exact.isnan()
+        comparable = kinds.comparable
+        masked = (logits == -torch.inf if self.operation.answers_logits else hidden[:, None]) & ~exact.isnan()
         bounded = comparable & ordinary[:, None] & ~masked
 
         # Equal values have no error, though 0 times the ULP of a NaN may have.
@@ -146,10 +153,13 @@ class TensorJudge:
             FindingKind.OUT_OF_RANGE: ((output < self.least) | above) & comparable,
             FindingKind.MASKED_NOT_ZERO: masked & comparable & (output != exact) & self.zero_if_masked,
         }
-        clear = shares <= self._surely(found)
+        clear = self._keeps(shares, found)
+        if found.least is not None and found.most is not None:
+            broken[FindingKind.OUT_OF_RANGE] = _outside(output, found.least, found.most, 0.0) & bounded
+            clear &= ~(_outside(output, found.least, found.most, _MARGIN) & bounded).any(dim=1)
         deviations, has_sum = None, ordinary
         if found.sums is not None and self.operation.sums_rows:
-            deviations, kept = self._sums(y, found)
+            deviations, kept = self._sums(output, found)
             has_sum = ordinary & (comparable | kinds.as_infinite).all(dim=1)
             clear &= kept | ~has_sum
             broken[FindingKind.SUM_VIOLATION] = (has_sum & (deviations.abs() > found.sums))[:, None]
@@ -165,7 +175,7 @@ class TensorJudge:
         for count in counts.values():
             clear &= count == 0
         return TensorRows(
-            clear=clear,
+            clear=_of_whole_rows(clear, len(x)),
             ordinary=ordinary,
             hidden=hidden,
             comparable=comparable,
@@ -183,9 +193,9 @@ class TensorJudge:
         assert self.operation.on_device is not None
         return self.operation.on_device(x, self.fmt, self.model)
 
-    def _surely(self, found: Limits) -> float:
-        """The largest share that keeps its limit, however float64 has rounded."""
-        return 1.0 - _MARGIN - found.uncertainty / _LEAST_LIMIT
+    def _keeps(self, shares: torch.Tensor, found: Limits) -> torch.Tensor:
+        """Returns the rows whose shares keep their limits, however float64 has rounded, and whose figures are certain."""
+        return (shares <= 1.0 - _MARGIN - found.uncertainty / _LEAST_LIMIT) & (found.uncertainty <= CERTAIN)
 
     def _sums(self, y: torch.Tensor, found: Limits) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns sum - 1 of each row, and the rows that surely keep what is allowed."""
@@ -195,19 +205,28 @@ class TensorJudge:
         own = 2.0**-53 * (y.shape[1] / 32 + 64) * (1.0 + deviations.abs())
         return deviations, deviations.abs() + own <= found.sums * (1.0 - _MARGIN)
 
-    def _sorted(self, output: torch.Tensor, exact: torch.Tensor) -> _Elements:
+    def _sorted(self, output: torch.Tensor, exact: torch.Tensor, logits: torch.Tensor) -> _Elements:
         expects_nan, is_nan = exact.isnan(), output.isnan()
         comparable = output.isfinite() & exact.isfinite()
         as_infinite = (
             output.isinf() & (exact.abs() >= special.overflow(self.fmt)) & (output.signbit() == exact.signbit())
         )
         nan_mismatch = is_nan != expects_nan
-        if self.operation.answers_rows:
+        if not self.operation.answers_logits:
             nan_mismatch &= ~(is_nan & (exact == torch.inf))
+        elif self.operation.parts is not None:
+            # No kernel need look at what the operation itself hides.
+            top = logits.amax(dim=1, keepdim=True)
+            nan_mismatch &= ~((top.isnan() | (top == torch.inf)) & (logits == -torch.inf) & (output == 0))
         return _Elements(comparable, as_infinite, nan_mismatch, ~(comparable | is_nan | expects_nan | as_infinite))
 
     def _on_a_side(
-        self, in_ulps: torch.Tensor, per_ulp: torch.Tensor, errors: torch.Tensor, output: torch.Tensor, slack: float
+        self,
+        in_ulps: torch.Tensor,
+        per_ulp: torch.Tensor,
+        errors: torch.Tensor,
+        output: torch.Tensor,
+        slack: float | torch.Tensor,
     ) -> torch.Tensor:
         """Returns the elements whose ULP, or flush to zero, depends on the side of a power of two on which r lies."""
         floor = 2.0 ** (self.fmt.precision - 1)
@@ -216,3 +235,17 @@ class TensorJudge:
         other_ulp = ((from_floor < slack) & ~subnormal) | (from_floor + slack >= floor)
         at_zero = subnormal & (output == 0) & ((from_floor.abs() <= slack) | ((in_ulps - 0.5).abs() <= slack))
         return (other_ulp & (errors > _COUNTED)) | at_zero
+
+
+def _of_whole_rows(clear: torch.Tensor, rows: int) -> torch.Tensor:
+    """Returns the parts, bool [rows * parts], whose rows are clear in all parts."""
+    if len(clear) == rows:
+        return clear
+    parts = clear.view(rows, -1)
+    return parts.all(dim=1, keepdim=True).expand_as(parts).flatten()
+
+
+def _outside(output: torch.Tensor, least: torch.Tensor, most: torch.Tensor, margin: float) -> torch.Tensor:
+    """Returns the elements that lie outside of their ranges, or so near an end that float64's rounding decides."""
+    slack = torch.maximum(least.abs(), most.abs()) * margin
+    return (output < least + slack) | (output > most - slack)

@@ -24,11 +24,11 @@ from softcheck.operations.operation import Operation
 from softcheck.operations.ulp import LARGEST
 
 MOST_ELEMENTS = 1 << 21
-"""Elements of rows that are not clear up to which the numpy judge judges all of these rows. Of more it judges the worst and
+"""Elements of rows that are not clear, or products of queries and keys, up to which the numpy judge judges all of these rows. Of more it judges the worst and
 the first, and the device counts the others."""
 
 _BLOCK = {"cpu": 1 << 15, "cuda": 1 << 24}
-"""Elements judged at once: their float64 temporaries take some ten times 8 bytes each."""
+"""Elements of the matrix or of the output, whichever are more, judged at once: their float64 temporaries take some ten times 8 bytes each."""
 _ALIGNED = 16
 """Rows of which a block holds a multiple: torch adds up a row by its place in memory, and operands of a row are made again."""
 
@@ -51,7 +51,8 @@ def judge_tensors(
 
     ``x`` is [rows, columns] of the format's dtype, and ``y`` of the output's shape and dtype on the same device, of any strides.
     Verdicts are the numpy judge's. Figures agree with its within a relative 1e-6, but that an element within a relative 2^-40 of a
-    power of two may count in the ULP of either side, and that ``max_standard_share`` is not measured. Order is looked at in the
+    power of two may count in the ULP of either side, that a sum of errors may miss what float64 itself is off by, and that
+    ``max_standard_share`` is not measured. Order is looked at in the
     rows that the numpy judge judges, which are the rows that are not clear up to ``most_elements`` elements.
 
     An output of float64, and an operation without ``on_device`` or with named operands, are left to the numpy judge. Raises UsageError if shapes,
@@ -76,9 +77,14 @@ def passing(
         return torch.zeros(len(x), dtype=torch.bool, device=x.device)
     output_fmt = _check(x, y, fmt, operation)
     rows = TensorJudge(operation, fmt, output_fmt, "nan", arithmetic)
-    step = max(1, _BLOCK[x.device.type] // x.shape[1])
+    step = _rows_at_once(x, y)
     parts = [rows.of_any_kind(x[at : at + step], y[at : at + step]) for at in range(0, len(x), step)]
-    return torch.cat([part.clear & part.ordinary for part in parts])
+    return torch.cat([part.clear & part.ordinary for part in parts]).view(len(x), -1).all(dim=1)
+
+
+def _rows_at_once(x: torch.Tensor, y: torch.Tensor) -> int:
+    step = max(1, _BLOCK[x.device.type] // max(x.shape[1], y.shape[1]))
+    return step if step < _ALIGNED else step - step % _ALIGNED
 
 
 def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format, operation: Operation) -> Format:
@@ -124,11 +130,10 @@ class _TensorJudgement:
     def measurement(self, most_elements: int) -> Measurement:
         """Judges all rows."""
         rows, columns = self.x.shape
-        step = max(1, _BLOCK[self.x.device.type] // columns)
-        step = step if step < _ALIGNED else step - step % _ALIGNED
+        step = _rows_at_once(self.x, self.y)
         for first in range(0, rows, step):
             self._look_at(first, min(first + step, rows))
-        left = self._left(max(1, most_elements // columns))
+        left = self._left(max(1, most_elements // self._work()))
         again = [self._on_host(left)] if len(left) else []
         extremes = sorted({row for _, row in self.largest.values()})
         known = [self._on_host(torch.tensor(extremes))] if extremes else []
@@ -159,17 +164,25 @@ class _TensorJudgement:
         if self.judge.has_usual_rows:
             found = self.judge.usual(x, y)
             self._add(found, found.clear, place)
-            others = torch.nonzero(~found.clear).flatten()
+            others = _others(found.clear, len(place))
             x, y, place = x[others], y[others], place[others]
         if len(place):
             found = self.judge.of_any_kind(x, y)
             self._add(found, found.clear, place)
-            left = torch.nonzero(~found.clear).flatten()
+            left = _others(found.clear, len(place))
             self.left.append(place[left])
-            self.ranks.append(found.shares[left])
+            self.ranks.append(found.shares.view(len(place), -1).amax(dim=1)[left])
+
+    def _work(self) -> int:
+        """Returns the numpy judge's work for a row, in elements: its columns, or the products of queries and keys."""
+        columns = self.x.shape[1]
+        if self.operation.parts is None or self.operation.answers_logits:
+            return columns
+        return self.operation.parts(columns)[0] * columns * int(self.operation.parameters.get("head_dim", 1))
 
     def _add(self, found: TensorRows, rows: torch.Tensor, place: torch.Tensor) -> None:
-        """Adds the figures of some rows, bool [rows]; ``place`` holds each row's number in the whole output."""
+        """Adds the figures of some rows or parts, bool [rows * parts]; ``place`` holds each row's number in the whole output."""
+        parts = len(rows) // len(place)
         if found.comparable is None:
             others = torch.nonzero(~rows).flatten()
             errors = found.errors.index_fill_(0, others, 0.0) if len(others) else found.errors
@@ -196,9 +209,9 @@ class _TensorJudgement:
         error, most, total, as_if_flushing, off = read[: len(figures)]
         error_row, share_row, specials, hidden, lost = (int(number) for number in read[len(figures) :])
         if elements:
-            self._keep("error", error, int(place[error_row]))
+            self._keep("error", error, int(place[error_row // parts]))
         if most >= 0:
-            self._keep("share", most, int(place[share_row]))
+            self._keep("share", most, int(place[share_row // parts]))
         self.parts.append(
             Measurement(
                 rows=0,
@@ -242,7 +255,7 @@ class _TensorJudgement:
 
     def _count(self, rows: torch.Tensor) -> None:
         """Counts rows that the numpy judge does not see, with all that they break as far as float64 knows."""
-        step = max(1, _BLOCK[self.x.device.type] // self.x.shape[1])
+        step = _rows_at_once(self.x, self.y)
         for first in range(0, len(rows), step):
             chosen = rows[first : first + step]
             found = self.judge.of_any_kind(self.x[chosen], self.y[chosen])
@@ -275,6 +288,11 @@ class _TensorJudgement:
             operation=self.operation,
         )
         return moved(found, lambda row: numbers[row])
+
+
+def _others(clear: torch.Tensor, rows: int) -> torch.Tensor:
+    """Returns the numbers of rows that are not clear, from the parts of all rows."""
+    return torch.nonzero(~clear.view(rows, -1)[:, 0]).flatten()
 
 
 def _largest(extremes: list[Extreme | None]) -> Extreme | None:

@@ -1,4 +1,4 @@
-"""Attention: softmax(scale q k^T) v for each query of a head, with causal masks, windows, shared keys, soft caps and sinks.
+"""Attention: softmax(scale q k^T) v for each query of a head, with causal masks, windows, shared keys, soft caps, biases and sinks.
 
 One row of the matrix is one head (``operations.heads``), and its answer has a part for each query. The bound is derived in
 docs/bounds.md, section 26. Errors are counted in the ULP of sum_j p_j |v_j|, since the sum over keys cancels.
@@ -20,9 +20,10 @@ from softcheck.operations.attention_bounds import error_of_sums, errors, lost
 from softcheck.operations.block import Block, joined, reshaped
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.causal import ALIGNMENTS
-from softcheck.operations.heads import Attending
+from softcheck.operations.heads import Attending, heads_first
 from softcheck.operations.log_softmax import half_ulp
-from softcheck.operations.operation import Arguments, Operand, Operation, Parameter
+from softcheck.operations.logsumexp import bounds_of
+from softcheck.operations.operation import Arguments, Limits, Operand, Operation, Parameter
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND, ElementRule, number
 from softcheck.operations.ulp import Flags, Scaled
 
@@ -37,7 +38,7 @@ WIDEST = 640
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """What an operation's fields ask of attention with these parameters."""
+    """Attention with these parameters, as the functions of an operation."""
 
     attending: Attending
 
@@ -99,10 +100,7 @@ class Attention:
         heads = self.heads(values, exact.fmt)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             error = self.of_queries(errors(heads, model, exact.fmt))
-            rounding = half_ulp(np.abs(answers) + error, exact.fmt)
-            elements = (error + rounding if model.rounds_result else error) / exact.ulp
-            elements = np.minimum(elements, np.finfo(np.float64).max)
-        return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(elements), np.inf))
+        return bounds_of(error, answers, exact, model)
 
     def outside(self, block: Block) -> Values:
         """By how much outputs lie outside of the values of their query's keys, beyond what rounding allows; at most 0 inside."""
@@ -112,34 +110,104 @@ class Attention:
             least, most = np.minimum(least, 0.0), np.maximum(most, 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             size = np.maximum(np.abs(least), np.abs(most))
-            allowed = error_of_sums(heads, block.model, block.fmt) * size + lost(heads, block.model, block.fmt)
+            allowed = error_of_sums(heads.k.shape[1], block.model, block.fmt) * size + lost(
+                heads, block.model, block.fmt
+            )
             allowed = allowed + half_ulp(size + allowed, block.fmt)
             by = np.maximum(
                 least - allowed - _by_query(block.output, heads), _by_query(block.output, heads) - most - allowed
             )
         return self.of_queries(by)
 
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        """Exact values and limits where the heads' matrix lies, [rows * queries, dimension]."""
+        from softcheck.operations.torch_attention import attention_limits
+
+        assert scale == 1.0, "an attention has a scale of its own"
+        return attention_limits(x, fmt, model, self.attending, strict=strict)
+
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """By torch's attention where it knows all parameters, else by single operations."""
         import torch
 
-        known, found = self.attending, dict(self.attending.make(x, frozenset({"q", "k", "v", "keep"})))
-        q, k, v, keep = (found[name] for name in ("q", "k", "v", "keep"))
-        plain = not known.causal and not known.masked and known.groups == 1
-        if known.softcap == 0 and not math.isfinite(known.sink):
+        known = self.attending
+        q, k, v, keep = self.operands(x)
+        plain = not known.causal and not known.masked and known.groups == 1 and not known.biased
+        if self.by_torch:
             y: torch.Tensor = torch.nn.functional.scaled_dot_product_attention(
                 q, k, v, attn_mask=None if plain else keep, scale=known.scale, enable_gqa=known.groups > 1
             )
             return y.reshape(len(x), -1)
         q, k, v = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k, v))
+        return self.by_single_operations(q, k, v, keep).to(x.dtype).reshape(len(x), -1)
+
+    def operands(self, x: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]":
+        """Queries, keys and values of a matrix as [batch, heads, length, dimension], and the mask or bias that torch's attention takes."""
+        names = ("q", "k", "v", "keep", *(["bias"] if self.attending.biased else []))
+        q, k, v, keep, *biases = map(self.attending.make(x, frozenset(names)).__getitem__, names)
+        return q, k, v, biases[0].masked_fill(~keep, float("-inf")) if biases else keep
+
+    def operand_gradients(
+        self, values: Values, grads: Values, fmt: Format, model: Model
+    ) -> Mapping[str, tuple[Values, Values]]:
+        """Exact gradients by q, k and v, and the largest errors."""
+        from softcheck.operations.attention_gradient import gradients
+
+        heads = self.heads(values, fmt)
+        return gradients(heads, grads.reshape(heads.q.shape), model, fmt)
+
+    @property
+    def by_torch(self) -> bool:
+        """True if torch's attention knows all parameters."""
+        return self.attending.softcap == 0 and not math.isfinite(self.attending.sink)
+
+    @property
+    def is_differentiated(self) -> bool:
+        """True if gradients are judged: not those of soft caps, sinks, masks and biases."""
+        return self.by_torch and not self.attending.masked and not self.attending.biased
+
+    def ways(self) -> "Mapping[str, Callable[[Mapping[str, torch.Tensor]], torch.Tensor]]":
+        """Torch's backends where they know all parameters, else single operations in float32."""
+        from softcheck.operations.torch_backends import backends, of_call
+
+        if self.by_torch:
+            return backends(self.attending)
+
+        def by_single_operations(given: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
+            q, k, v, mask = of_call(self.attending, given)
+            return self.by_single_operations(q.float(), k.float(), v.float(), mask).to(q.dtype)
+
+        return {"single operations": by_single_operations}
+
+    def flops(self, heads: int, keys: int) -> float:
+        """4 Lq Lk d for each head, of both products; half of that with a causal mask, whatever its alignment, as flash-attention counts."""
+        queries, dimension = self.attending.parts(keys)
+        return 4.0 * heads * queries * keys * dimension * (0.5 if self.attending.causal else 1.0)
+
+    def plain(self, x: "torch.Tensor") -> "torch.Tensor":
+        """By single operations in the dtype of the matrix, as flash-attention's tests compare with: 0 where a query sees no key."""
+        q, k, v, mask = self.operands(x)
+        keep = mask != float("-inf") if self.attending.biased else mask
+        y = self.by_single_operations(q, k, v, mask)
+        return y.masked_fill(~keep.any(dim=-1, keepdim=True), 0.0).reshape(len(x), -1)
+
+    def by_single_operations(
+        self, q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor", mask: "torch.Tensor"
+    ) -> "torch.Tensor":
+        """Scores, softmax and product, each rounded to the operands' dtype; the mask is True where a query sees a key, or a bias."""
+        import torch
+
+        known = self.attending
         k, v = (part.repeat_interleave(known.groups, dim=1) for part in (k, v))
-        scores = (q @ k.mT) * known.scale
+        scores = q @ (k * known.scale).mT
         if known.softcap:
             scores = known.softcap * torch.tanh(scores / known.softcap)
-        scores = scores.masked_fill(~keep, float("-inf"))
+        scores = scores + mask if mask.is_floating_point() else scores.masked_fill(~mask, float("-inf"))
         sink = torch.full_like(scores[..., :1], known.sink)
         weights = torch.softmax(torch.cat([scores, sink], dim=-1), dim=-1)[..., :-1]
-        return torch.matmul(weights, v).to(x.dtype).reshape(len(x), -1)
+        return torch.matmul(weights, v)
 
 
 def in_chunks(answer: Callable[[Values], Reference], values: Values, attending: Attending) -> Reference:
@@ -217,6 +285,20 @@ def trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
     return x.masked_fill((rows[:, None] + columns) % 3 == 0, float("-inf"))
 
 
+def arguments_of(attending: Attending) -> Arguments:
+    """The values that calls take: queries, keys, values and masks, in any layout."""
+    of_scores = ("rows", "queries", "columns")
+    masks = (Operand("keep", of_scores, 1), Operand("mask", of_scores, 1), Operand("bias", of_scores))
+    hides = attending.masked or not attending.biased
+    return Arguments(
+        words=WORDS,
+        make=attending.make,
+        trial=trial if hides else lambda x, _names: x,
+        heads_first=heads_first,
+        operands=masks,
+    )
+
+
 def _checked(
     head_dim: float, queries: float, groups: float, scale: float, causal: str, window: float, softcap: float
 ) -> None:
@@ -251,7 +333,7 @@ _DEFAULTS: dict[str, Any] = {field.name: _plain(field.default) for field in fiel
 
 
 def attending_of(parameters: Mapping[str, Parameter]) -> tuple[Attending, dict[str, Parameter]]:
-    """What queries see and how they score, and all parameters. Raises UsageError for a value that is not judged."""
+    """The heads' options, and all parameters. Raises UsageError for a value that is not judged."""
     head_dim = float(parameters.get("head_dim", _DEFAULTS["head_dim"]))
     found: dict[str, Any] = {**_DEFAULTS, "scale": 1 / math.sqrt(max(1.0, head_dim)), **parameters}
     _checked(*(found[name] for name in ("head_dim", "queries", "groups", "scale", "causal", "window", "softcap")))
@@ -275,22 +357,28 @@ def _of(**parameters: Parameter) -> Operation:
         operands=(Operand("q", of_head), Operand("k", keyed), Operand("v", keyed)),
         outputs=(Operand("o", of_head),),
         families=families_of(attending),
-        relations=(),
+        relations=("keys",),
         answer=attention_.answer,
         prove=attention_.prove,
         decimal=attention_.decimal,
         bounds=attention_.bounds,
         rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, NOTHING_SEEN, _rule(attention_)),
         yardstick=attention_.yardstick,
+        plain=attention_.plain,
         parameters=found,
         with_parameters=_of,
         parts=attending.parts,
         logits=attention_.logits,
         most_columns=WIDEST,
-        arguments=Arguments(words=WORDS, make=attending.make, trial=trial),
+        ways=attention_.ways,
+        flops=attention_.flops,
+        operand_gradients=attention_.operand_gradients if attention_.is_differentiated else None,
+        timed_shape=(64, 4096),
+        arguments=arguments_of(attending),
         undefined=attention_.undefined,
         scale=attention_.scale,
         scale_text="of sum p |v|",
+        on_device=attention_.on_device,
     )
 
 

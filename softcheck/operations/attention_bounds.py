@@ -6,55 +6,60 @@ from oracles.attention import Heads
 from oracles.formats import FLOAT32, Format, Values
 from softcheck.operations.bounds import LARGEST_EXPONENT, VANISHED, Model, depth
 
-_SECOND_ORDER = 1.0 + 2.0**-8
+SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""
-_TRUNCATED = 4.0
+TRUNCATED = 4.0
 """Error of one addition in a tensor core in units of u, of the sum of all terms' sizes: it truncates, and aligns what it adds."""
 _TILE = 16
 """Least number of keys between two rescalings of a running sum, beyond the first ten."""
-_SCALED = 4.0
+SCALED = 4.0
 """Roundings of a scaled score, as in section 21."""
+BIASED = 5.0
+"""Roundings of a score that a bias is added to, of the sizes of both: one more than those of a scaled score."""
 _MERGED = 16.0
 """Roundings of a merge of partial answers, each relative to the answer's size."""
-_LOGARITHM = 8.0
+LOGARITHM = 8.0
 """Roundings of a logarithm, of its sum with the maximum and of products with log2(e) or log(2), of |m| + L + 1."""
-_CAPPED = 8.0
+CAPPED = 8.0
 """Roundings of a soft cap's hyperbolic tangent and its products, relative to the cap."""
 
 
-def _steps(keys: int) -> float:
+def steps(keys: int) -> float:
     """Rescalings of a running maximum, or merged parts."""
     return -(-keys // _TILE) + 10.0
 
 
-def error_of_sums(heads: Heads, model: Model, fmt: Format) -> float:
+def error_of_sums(keys: int, model: Model, fmt: Format) -> float:
     """Relative error of numerators and denominators that all weights' own errors leave: additions, rescalings, weights in 16 bits."""
-    keys = heads.k.shape[1]
-    steps = _steps(keys) * (model.exponential + model.roundoff)
-    summed = (depth(keys, model.lanes) + _steps(keys)) * model.addition + model.denominator + model.division
+    rescalings = steps(keys) * (model.exponential + model.roundoff)
+    summed = (depth(keys, model.lanes) + steps(keys)) * model.addition + model.denominator + model.division
     summed += keys * model.underflow
-    added = (_TRUNCATED * keys + _MERGED) * model.roundoff
+    added = (TRUNCATED * keys + _MERGED) * model.roundoff
     stored = fmt.unit_roundoff if fmt.width == 16 else 0.0
-    return float((2 * steps + summed + added + stored + 2 * model.products) * _SECOND_ORDER)
+    return float((2 * rescalings + summed + added + stored + 2 * model.products) * SECOND_ORDER)
+
+
+def underflow(model: Model) -> float:
+    """Largest weight that may be lost: attention kernels flush below float32's least normal number, by their compilers' options."""
+    return max(model.underflow, FLOAT32.least_normal)
 
 
 def lost(heads: Heads, model: Model, fmt: Format) -> Values:
     """Largest part of an answer that weights too small for their type had, [heads, 1 or queries, dimension]."""
     sizes = np.abs(heads.v)
-    # Attention kernels flush what is below the least normal number of float32, by their compilers' options.
-    underflow = max(model.underflow, FLOAT32.least_normal)
-    found: Values = underflow * heads.k.shape[1] * sizes.max(axis=1, keepdims=True, initial=0.0)
+    found: Values = underflow(model) * heads.k.shape[1] * sizes.max(axis=1, keepdims=True, initial=0.0)
     return found + 0.5 * fmt.least_subnormal * (heads.visible.astype(np.float64) @ sizes) if fmt.width == 16 else found
 
 
 def _of_weights(heads: Heads, model: Model) -> tuple[Values, Values]:
     """Largest errors of the weights' logarithms, [heads, queries, keys], and of that of their sum, [heads, queries, 1]."""
-    products = _TRUNCATED * model.roundoff * (heads.terms + (heads.terms > 0)) + 2 * model.products
+    products = TRUNCATED * model.roundoff * (heads.terms + (heads.terms > 0)) + 2 * model.products
     of_product = products * heads.scale * heads.sizes
     raw = np.abs(heads.products) * heads.scale
-    capped = _CAPPED * model.roundoff * heads.softcap
-    rounded = _SCALED * model.roundoff * (1 + model.exponent)
-    scaled = rounded * (np.minimum(raw, heads.softcap) if heads.softcap else raw)
+    capped = CAPPED * model.roundoff * heads.softcap
+    rounded = (SCALED if heads.bias is None else BIASED) * model.roundoff * (1 + model.exponent)
+    size = np.minimum(raw, heads.softcap) if heads.softcap else raw
+    scaled = rounded * (size if heads.bias is None else size + np.abs(heads.bias))
     of_score = np.where(heads.visible, of_product + scaled + capped, 0.0)
     at_top = of_score.max(axis=2, keepdims=True, initial=0.0)
     distance = np.where(heads.visible, np.minimum(heads.top - heads.scores, VANISHED), 0.0)
@@ -67,13 +72,25 @@ def _of_weights(heads: Heads, model: Model) -> tuple[Values, Values]:
     return log_errors, np.log1p(mean)
 
 
+def error_of_logarithm_and_weights(heads: Heads, model: Model) -> Values:
+    """Largest error of the logarithm of each normalised weight that is taken from a rounded log-sum-exp, [heads, queries, keys]."""
+    log_errors, _ = _of_weights(heads, model)
+    found: Values = log_errors + errors_of_logarithm(heads, model)
+    return found
+
+
+def error_of_total(keys: int, model: Model) -> float:
+    """Relative error of a sum of weights that all weights' own errors leave: additions, and rescalings."""
+    added = (depth(keys, model.lanes) + steps(keys)) * model.addition
+    return added + steps(keys) * (model.exponential + model.roundoff) + keys * model.underflow
+
+
 def errors_of_logarithm(heads: Heads, model: Model) -> Values:
     """Largest error of each query's log-sum-exp in base e before its last rounding, [heads, queries, 1]."""
     keys = heads.k.shape[1]
-    of_sum = _of_weights(heads, model)[1] + (depth(keys, model.lanes) + _steps(keys)) * model.addition
-    of_sum = of_sum + _steps(keys) * (model.exponential + model.roundoff) + keys * model.underflow
+    of_sum = _of_weights(heads, model)[1] + error_of_total(keys, model)
     size = 1.0 + np.log1p(keys) + np.abs(heads.top) + np.maximum(0.0, heads.sink - heads.top)
-    found: Values = (of_sum + _LOGARITHM * model.roundoff * size) * _SECOND_ORDER + model.underflow
+    found: Values = (of_sum + LOGARITHM * model.roundoff * size) * SECOND_ORDER + model.underflow
     return found
 
 
@@ -87,5 +104,7 @@ def errors(heads: Heads, model: Model, fmt: Format) -> Values:
     reachable = np.where(unseen, np.exp(np.minimum(log_errors - distance, 0.0)), 0.0) @ np.abs(heads.v)
     of_weights = heads.weighted(log_errors) + reachable
     size = heads.sizes_of_values + of_weights
-    found: Values = (of_weights + error_of_sums(heads, model, fmt) * size) * _SECOND_ORDER + lost(heads, model, fmt)
+    found: Values = (of_weights + error_of_sums(heads.k.shape[1], model, fmt) * size) * SECOND_ORDER + lost(
+        heads, model, fmt
+    )
     return found

@@ -16,18 +16,17 @@ from oracles.reference import FullyMasked, Reference, RowClass, classify
 from softcheck.errors import UsageError
 from softcheck.operations.attention import (
     WIDEST,
-    WORDS,
     Attention,
+    arguments_of,
     attending_of,
     by_convention,
     families_of,
     in_chunks,
-    trial,
 )
 from softcheck.operations.attention_bounds import errors_of_logarithm
 from softcheck.operations.bounds import Bounds, Model
-from softcheck.operations.log_softmax import half_ulp
-from softcheck.operations.operation import Arguments, Operand, Operation, Parameter
+from softcheck.operations.logsumexp import bounds_of
+from softcheck.operations.operation import Limits, Operand, Operation, Parameter
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.ulp import Scaled
 
@@ -44,7 +43,7 @@ class _OfQueries:
 
     @property
     def factor(self) -> float:
-        """What multiplies a logarithm of base e."""
+        """The number by which a logarithm of base e is multiplied."""
         return 1.0 / math.log(self.base) if self.base != math.e else 1.0
 
     def answer(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
@@ -60,16 +59,15 @@ class _OfQueries:
             high, exact = (found.high + found.low) * self.factor, found.relative_error == 0
             off = np.where(exact & (high == 0), 0.0, found.relative_error + 4 * _UNIT)
             found = replace(found, high=high, low=np.zeros_like(high), relative_error=off)
-        classes = classify(self.of.logits(values, fmt))
-        special = classes != RowClass.ORDINARY
-        infinite = np.isposinf(self.of.logits(values, fmt).max(axis=1, initial=-np.inf))
-        convention = np.where(classes == RowClass.FULLY_MASKED, self.empty, np.where(infinite, np.inf, np.nan))
-        return by_convention(found, special, convention[:, None], len(values))
+        logits = self.logits(values, fmt)
+        largest = logits.max(axis=1, initial=-np.inf)
+        convention = np.where(np.isinf(largest), largest, np.nan)
+        return by_convention(found, classify(logits) != RowClass.ORDINARY, convention[:, None], len(values))
 
-    @property
-    def empty(self) -> float:
-        """The answer of a query that sees no key: the sink, or -inf."""
-        return self.of.attending.sink * self.factor
+    def logits(self, values: Values, fmt: Format) -> Values:
+        """The scores of each query, with the sink, if there is one, behind them: the answer for it alone is the sink."""
+        scores, sink = self.of.logits(values, fmt), self.of.attending.sink
+        return np.column_stack([scores, np.full(len(scores), sink)]) if np.isfinite(sink) else scores
 
     def decimal(self, row: Values, column: int, fmt: Format, masked: FullyMasked) -> str:
         return f"{self.prove(row[None], fmt, masked).values[0, column]:.17g}"
@@ -83,22 +81,27 @@ class _OfQueries:
         heads = self.of.heads(values, exact.fmt)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             error = self.of.of_queries(errors_of_logarithm(heads, model)) * self.factor
-            rounding = half_ulp(np.abs(answers) + error, exact.fmt)
-            elements = (error + rounding if model.rounds_result else error) / exact.ulp
-            elements = np.minimum(elements, np.finfo(np.float64).max)
-        return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(elements), np.inf))
+        return bounds_of(error, answers, exact, model)
+
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        from softcheck.operations.torch_attention import attention_logsumexp_limits
+
+        assert scale == 1.0, "an attention has a scale of its own"
+        return attention_logsumexp_limits(x, fmt, model, self.of.attending, self.factor, strict=strict)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """By single operations in float32."""
         import torch
 
-        known, found = self.of.attending, self.of.attending.make(x, frozenset({"q", "k", "keep"}))
-        q, k, keep = found["q"], found["k"], found["keep"]
+        known = self.of.attending
+        q, k, _, mask = self.of.operands(x)
         q, k = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k))
         scores = (q @ k.repeat_interleave(known.groups, dim=1).mT) * known.scale
         if known.softcap:
             scores = known.softcap * torch.tanh(scores / known.softcap)
-        scores = scores.masked_fill(~keep, float("-inf"))
+        scores = scores + mask if known.biased else scores.masked_fill(~mask, float("-inf"))
         scores = torch.cat([scores, torch.full_like(scores[..., :1], known.sink)], dim=-1)
         y: torch.Tensor = torch.logsumexp(scores, dim=-1) * self.factor
         return y.reshape(len(x), -1)
@@ -117,7 +120,7 @@ def _of(**parameters: Parameter) -> Operation:
         operands=(Operand("q", of_head), Operand("k", ("rows", "columns", "head_dim"))),
         outputs=(Operand("lse", ("rows", "queries")),),
         families=families_of(attending),
-        relations=(),
+        relations=("keys",),
         answer=of_queries.answer,
         prove=of_queries.prove,
         decimal=of_queries.decimal,
@@ -127,12 +130,13 @@ def _of(**parameters: Parameter) -> Operation:
         parameters={**found, "base": base},
         with_parameters=_of,
         parts=lambda keys: (attending.parts(keys)[0], 1),
-        logits=of_queries.of.logits,
+        logits=of_queries.logits,
         most_columns=WIDEST,
-        arguments=Arguments(words=WORDS, make=attending.make, trial=trial),
+        arguments=arguments_of(attending),
         undefined=of_queries.of.undefined,
         scale=of_queries.scale,
         scale_text="of max(|m| + log-sum, 1)",
+        on_device=of_queries.on_device,
     )
 
 

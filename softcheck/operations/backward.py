@@ -6,18 +6,18 @@ Their bounds are derived in docs/bounds.md, section 25, with the sizes of the te
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oracles.backward import LARGEST, backward, backward_ball
 from oracles.float64 import summation_depth
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
-from softcheck.errors import UsageError
 from softcheck.operations.bounds import Bounds, Model, depth
 from softcheck.operations.drawn import of_elements, of_rows
-from softcheck.operations.log_softmax import half_ulp
+from softcheck.operations.logsumexp import bounds_of
 from softcheck.operations.operation import Arguments, Limits, Named, Operand, Operation, beside, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.softmax import SOFTMAX
@@ -99,11 +99,19 @@ class _Backward:
 
     def make(self, x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
         makers: dict[str, Callable[[], Any]] = {
-            "y": lambda: _FORWARD[self.name](x.detach().double()).to(x.dtype).contiguous(),
+            "y": lambda: self.output(x),
             "grad": lambda: grads_of(x),
         }
         given = {name: of_matrix(self.named, name, x) for name in makers if name in names}
         return {name: makers[name]() if operand is None else operand for name, operand in given.items()}
+
+    def output(self, x: "torch.Tensor") -> "torch.Tensor":
+        """The output for a matrix. That of float64 is the host's on any device: devices differ in the last bits of float64."""
+        import torch
+
+        if x.dtype == torch.float64:
+            return _FORWARD[self.name](x.detach().cpu().contiguous()).to(x.device)
+        return _FORWARD[self.name](x.detach().double()).to(x.dtype).contiguous()
 
     def placed(self, x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
         """The operands of a call, in the layouts that a kernel must take."""
@@ -111,8 +119,6 @@ class _Backward:
 
     def operands(self, values: Values, fmt: Format) -> tuple[Values, Values]:
         """The outputs and gradients of a matrix of values, as a call gets them, in float64."""
-        if fmt == FLOAT64:
-            raise UsageError(f"{self.name} is judged in formats of up to 32 bits; leave float64 out of the dtypes")
         import torch
 
         x = torch.from_numpy(np.ascontiguousarray(values)).to(getattr(torch, fmt.name))
@@ -125,14 +131,21 @@ class _Backward:
         return (np.exp(y), g, g) if self.is_logarithm else (y, y * g, g)
 
     def answer(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
-        """In float64, whose own error is that of the sum and of some roundings: products of two such numbers are exact."""
+        """In float64, whose own error is that of the sum and of some roundings: products of two such numbers are exact.
+
+        For float64, in double words.
+        """
+        if fmt == FLOAT64:
+            return self.of_float64(values, fmt, backward)
         p, terms, g = self.factors(values, fmt)
         with np.errstate(invalid="ignore", over="ignore"):
             total, sizes = (part.sum(axis=1, keepdims=True) for part in (terms, np.abs(terms)))
             return self.reference(values, (p, total, g), summation_depth(values.shape[1]) * sizes)
 
     def prove(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
-        """With sums that are rounded once (Shewchuk, Discrete and Computational Geometry 18, 1997)."""
+        """With sums that are rounded once (Shewchuk, Discrete and Computational Geometry 18, 1997); for float64, by Arb."""
+        if fmt == FLOAT64:
+            return self.of_float64(values, fmt, backward_ball)
         p, terms, g = self.factors(values, fmt)
         total = np.array([[math.fsum(row) if np.isfinite(row).all() else np.nan] for row in terms])
         return self.reference(values, (p, total, g), np.abs(total))
@@ -151,6 +164,26 @@ class _Backward:
             high = np.where(ordinary, high, np.nan)
             relative = np.where(ordinary & (high != 0) & (p > 0), off / np.abs(high), 0.0)
         return Reference(high, np.zeros(high.shape), np.zeros(high.shape, dtype=np.int64), relative, 0.0)
+
+    def of_float64(self, values: Values, fmt: Format, oracle: Callable[..., Reference]) -> Reference:
+        """From an oracle, for ordinary rows."""
+        y, g = self.operands(values, fmt)
+        ordinary = np.isfinite(values.max(axis=1, keepdims=True, initial=-np.inf))
+        if (
+            np.abs(np.where(ordinary & np.isfinite(y), y, 0.0)).max(initial=0.0) > LARGEST
+            or np.abs(g).max(initial=0.0) > LARGEST
+        ):
+            oracle = backward_ball
+        hidden = np.isneginf(y) & ordinary
+        found = oracle(np.where(ordinary & ~hidden, y, 0.0), g, is_logarithm=self.is_logarithm)
+        high = np.where(ordinary, np.where(hidden, g, found.high), np.nan)
+        known = ~ordinary | hidden
+        return replace(
+            found,
+            high=high,
+            low=np.where(known, 0.0, found.low),
+            relative_error=np.where(known, 0.0, found.relative_error),
+        )
 
     def decimal(self, row: Values, column: int, fmt: Format, masked: FullyMasked) -> str:
         return f"{self.prove(row[None], fmt, masked).high[0, column]:.17g}"
@@ -179,10 +212,7 @@ class _Backward:
                 error = p * of_sum + 4 * model.roundoff * p * (np.abs(g) + sizes)
                 error += products + p * products.sum(axis=1, keepdims=True)
             error = error * SECOND_ORDER + least
-            rounding = half_ulp(np.abs(answers) + error, exact.fmt)
-            elements = (error + rounding if model.rounds_result else error) / exact.ulp
-            elements = np.minimum(elements, np.finfo(np.float64).max)
-        return Bounds(elements, rounding / exact.ulp, model.rounds_result, np.full(len(values), np.inf))
+        return bounds_of(error, answers, exact, model)
 
     def on_device(
         self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
@@ -199,8 +229,8 @@ class _Backward:
     def by_torch(self, given: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
         import torch
 
-        backward = getattr(torch.ops.aten, f"_{self.name}_data")
-        found: torch.Tensor = backward(given["grad"], given["y"], -1, given["y"].dtype)
+        kernel = getattr(torch.ops.aten, f"_{self.name}_data")
+        found: torch.Tensor = kernel(given["grad"], given["y"], -1, given["y"].dtype)
         return found
 
 
@@ -232,6 +262,7 @@ def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
         scale=of_rows_.scale,
         scale_text=unit,
         on_device=of_rows_.on_device,
+        subtracts_maximum=not of_rows_.is_logarithm,
     )
 
 

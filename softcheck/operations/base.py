@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from decimal import Context, Decimal
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +16,12 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import LARGEST_EXPONENT, Bounds, Model
 from softcheck.operations.gradient import Gradient, GradientErrors
 from softcheck.operations.log_softmax import half_ulp
-from softcheck.operations.operation import Operation
+from softcheck.operations.operation import Limits, Operation
 from softcheck.operations.rules import POWERS_SUM_TO_ONE, sum_words
 from softcheck.operations.ulp import Scaled
+
+if TYPE_CHECKING:
+    import torch
 
 LOG2E = 1.0 / math.log(2.0)
 _LOW = 2.0355273740931033e-17
@@ -62,11 +66,11 @@ def in_base(plain: Operation, base: float) -> Operation:
         decimal=decimal,
         bounds=partial(_bounds, plain),
         rules=tuple(_POWERS if rule is POWERS_SUM_TO_ONE else rule for rule in plain.rules),
-        probabilities=np.exp2 if plain.sums_rows else plain.probabilities,
+        probabilities=_powers if plain.sums_rows else plain.probabilities,
         scale=scale,
         yardstick=lambda x: plain.yardstick(x) * LOG2E,
         gradient=None if plain.gradient is None else _gradient(plain, plain.gradient),
-        on_device=None,
+        on_device=None if plain.on_device is None else partial(_on_device, plain),
         accelerator=None,
     )
 
@@ -110,6 +114,51 @@ def _bounds(plain: Operation, values: Values, exact: Scaled, answers: Values, mo
             grown = np.expm1(np.minimum(total / LOG2E, LARGEST_EXPONENT))
             sums = np.minimum((np.exp2(answers) * grown).sum(axis=1) + _SUMMED, values.shape[1] + 1.0)
     return Bounds(elements, rounding / exact.ulp, model.rounds_result, sums)
+
+
+def _on_device(
+    plain: Operation,
+    x: "torch.Tensor",
+    fmt: Format,
+    model: Model | None,
+    *,
+    strict: bool = False,
+    scale: float = 1.0,
+) -> Limits:
+    """The same on a device."""
+    import torch
+
+    from softcheck.operations import torch_bounds
+
+    assert plain.on_device is not None
+    assert scale == 1.0, "an operation of base 2 has a scale of its own"
+    natural = plain.on_device(x, fmt, None if model is None else replace(model, rounds_result=False), strict=strict)
+    exact = natural.exact * LOG2E
+    size = exact.abs()
+    unit = size.clamp(min=LOG2E)
+    if not plain.sums_rows:
+        top = x.amax(dim=1, keepdim=True).to(torch.float64)
+        size = unit = torch.maximum(unit, (top.abs() + (natural.exact - top)) * LOG2E).nan_to_num_(nan=1.0)
+    per_ulp = torch_bounds.inverse_ulp(unit, fmt, strict=strict)
+    # The constant and the product round.
+    found = natural._replace(
+        exact=exact, per_ulp=per_ulp, uncertainty=natural.uncertainty + 2.0 ** (fmt.precision - 52), sums=None
+    )
+    if model is None or natural.limits is None:
+        return found
+    error = natural.limits / natural.per_ulp * LOG2E + 4 * model.roundoff * size
+    if model.rounds_result:
+        error += torch_bounds.half_ulp(exact.abs() + error, fmt)
+    if plain.sums_rows:
+        grown = torch.expm1((error / LOG2E).clamp_(max=LARGEST_EXPONENT)).mul_(torch.exp2(exact))
+        found = found._replace(sums=(grown.sum(dim=1) + _SUMMED).clamp_(max=x.shape[1] + 1.0))
+    return found._replace(limits=error * per_ulp)
+
+
+def _powers(outputs: Values) -> Values:
+    """The probabilities of outputs, which may be a tensor too."""
+    found: Values = np.exp2(outputs) if isinstance(outputs, np.ndarray) else outputs.exp2()
+    return found
 
 
 def _gradient(plain: Operation, gradient: Gradient) -> Gradient:

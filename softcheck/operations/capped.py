@@ -1,5 +1,6 @@
 """An operation of capped logits, such as softmax(c tanh(x / c)). Its bound is derived in docs/bounds.md, section 28."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from softcheck.operations import softcap as caps
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.gradient import ROUNDINGS, Gradient, GradientErrors, computed_in
-from softcheck.operations.operation import Operation
+from softcheck.operations.operation import Limits, Operation
 from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
@@ -62,6 +63,17 @@ class _Capped:
         found: Flags = largest * max(self.factor, 1.0) > FLOAT32.max
         return found
 
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        assert self.inner.on_device is not None
+        assert scale == 1.0, "a capped logit has a scale of its own"
+        of_capped = None if model is None else caps.with_cap(model, self.softcap)
+        found = self.inner.on_device(caps.capped_tensor(x, self.cap), fmt, of_capped, strict=strict)
+        largest = x.abs().masked_fill_(x == -math.inf, 0.0).amax(dim=1).double() * max(self.factor, 1.0)
+        own = 4 * caps.RELATIVE * self.softcap * 2.0**fmt.precision
+        return found._replace(undefined=largest > FLOAT32.max, uncertainty=found.uncertainty + own)
+
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         import torch
 
@@ -91,7 +103,7 @@ def capped(inner: Operation, softcap: float, scale: float) -> Operation:
         scale=None if inner.scale is None else of.scale,
         yardstick=of.yardstick,
         gradient=None if inner.gradient is None else _gradient(inner.gradient, of.cap, softcap),
-        on_device=None,
+        on_device=None if inner.on_device is None else of.on_device,
         accelerator=None,
     )
 

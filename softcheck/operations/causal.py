@@ -17,7 +17,7 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.block import reshaped
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.gradient import GradientErrors, reshaped_errors
-from softcheck.operations.operation import Operation
+from softcheck.operations.operation import Limits, Operation
 from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def queries_and_keys(columns: int) -> tuple[int, int]:
 
 def visible(queries: int, keys: int, alignment: str) -> Flags:
     """The keys that each query sees, bool [queries, keys]."""
-    shift = keys - queries if alignment == "bottom-right" else 0
+    shift = keys - queries if alignment == BOTTOM_RIGHT else 0
     found: Flags = np.arange(keys) <= np.arange(queries)[:, None] + shift
     return found
 
@@ -90,13 +90,27 @@ class _Causal:
         found: Flags = np.logical_or.reduce(lost, axis=1)
         return found
 
-    def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
+    def logits_of_tensor(self, x: "torch.Tensor") -> "torch.Tensor":
         import torch
 
         shape = self.matrix(x.shape[1])
         hidden = torch.from_numpy(~visible(*shape, self.alignment)).to(x.device)
-        rows = x.reshape(len(x), *shape).masked_fill(hidden, float("-inf"))
-        return self.plain.yardstick(rows.view(len(x) * shape[0], shape[1])).view(x.shape)
+        return x.reshape(len(x), *shape).masked_fill(hidden, float("-inf")).flatten(0, 1)
+
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        assert self.plain.on_device is not None
+        assert scale == 1.0, "a masked operation has a scale of its own"
+        logits = self.logits_of_tensor(x)
+        found = self.plain.on_device(logits, fmt, model, strict=strict)._replace(logits=logits)
+        if found.undefined is None:
+            return found
+        lost = found.undefined.view(len(x), -1)
+        return found._replace(undefined=lost.any(dim=1, keepdim=True).expand_as(lost).flatten())
+
+    def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
+        return self.plain.yardstick(self.logits_of_tensor(x)).view(x.shape)
 
     def gradient_errors(
         self, found: Values, grads: Values, values: Values, _answer: Reference, fmt: Format, arithmetic: Arithmetic
@@ -150,6 +164,6 @@ def masked_by_position(plain: Operation, alignment: str, queries: float = 0) -> 
         yardstick=masked.yardstick,
         arguments=None,
         gradient=None if gradient is None else replace(gradient, errors=masked.gradient_errors, second=None),
-        on_device=None,
+        on_device=None if plain.on_device is None else masked.on_device,
         accelerator=None,
     )

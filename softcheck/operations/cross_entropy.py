@@ -21,7 +21,7 @@ from softcheck.errors import UsageError, near_matches
 from softcheck.operations import softcap as caps
 from softcheck.operations import weights
 from softcheck.operations.bounds import Bounds, Model
-from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp
+from softcheck.operations.log_softmax import LOG_SOFTMAX
 from softcheck.operations.logsumexp import bounds_of, shown
 from softcheck.operations.operation import Limits, Named, Operand, Operation
 from softcheck.operations.reduction import REDUCTIONS, Reduced, batch_of
@@ -54,10 +54,7 @@ class _EachRow:
         return np.maximum(self.losses.scale(values), 1.0)
 
     def bounds(self, values: Values, exact: Scaled, answers: Values, constants: Model) -> Bounds:
-        error = self.losses.errors(values, answers, constants)
-        return bounds_of(
-            error, np.where(error > 0, half_ulp(np.abs(answers) + error, exact.fmt), 0.0), exact, constants
-        )
+        return bounds_of(self.losses.errors(values, answers, constants), answers, exact, constants)
 
     def on_device(
         self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
@@ -200,7 +197,7 @@ def _of(
         scale_text="of max(|max x| + log-sum + |x_t|, 1)"
         if is_plain
         else "of the sizes of the loss's terms, at least 1",
-        on_device=judged.on_device if isinstance(judged, _EachRow) and not softcap else None,
+        on_device=judged.on_device,
         gradient=gradient_of_rows(
             gradient_terms,
             "|g| (p + onehot)" if is_plain else "|g| (a p + e)",

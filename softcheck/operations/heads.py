@@ -2,7 +2,7 @@
 
 A key holds its logit in its first element, and a query a power of two there, so that scale * (q . k) is the logit times a
 power of two over 1/scale. The other elements are drawn from the row's bits, and are 0 in some queries. A logit of -inf hides
-its key.
+its key. A bias, numbers that are added to the scores, is drawn from the row's bits too.
 """
 
 import math
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 _APART = 8
 """Elements between the rows of operands of a matrix that is not packed: 16 bytes of 16-bit numbers."""
+
+_SIZES = (1.0, 8.0, 32.0)
+"""Largest numbers of biases that are drawn freely."""
+
+_AT_ONCE = 1 << 22
+"""Numbers of a bias that are drawn at once: a bias of long heads is larger than its temporaries may be."""
 
 _LARGE = 1000.0
 """Finite numbers behind masks."""
@@ -49,6 +55,8 @@ class Attending:
     """True if keys may be hidden by a mask."""
     ignores_nan: bool = False
     """True if NaN and infinities may stand behind masks."""
+    biased: bool = False
+    """True if a bias is added to the scores, after a soft cap."""
 
     def parts(self, keys: int) -> tuple[int, int]:
         """Queries that share a row's keys, and numbers of a query's answer."""
@@ -56,22 +64,32 @@ class Attending:
 
     def seen(self, keys: int) -> Flags:
         """True where a query sees a key by its place, [queries of all groups, keys]."""
-        queries = self.queries or keys
-        place = np.arange(queries)[:, None] + (keys - queries if self.causal == BOTTOM_RIGHT else 0)
-        key = np.arange(keys)
-        found = np.ones((queries, keys), dtype=np.bool_)
-        if self.causal:
-            found &= key <= place
-        if self.window:
-            found &= key > place - self.window
-        return np.tile(found, (self.groups, 1))
+        import torch
+
+        found: Flags = self.sees(torch.arange(self.parts(keys)[0]), keys).numpy()
+        return found
+
+    def sees(self, queries: "torch.Tensor", keys: int) -> "torch.Tensor":
+        """True where queries, [count] by number, see a key by its place, bool [count, keys] where the numbers lie."""
+        import torch
+
+        key, last = torch.arange(keys, device=queries.device), self.last(queries, keys)[:, None]
+        found = key <= last
+        return found & (key > last - self.window) if self.window else found
+
+    def last(self, queries: "torch.Tensor", keys: int) -> "torch.Tensor":
+        """The place of the last key that queries, [count] by number, see: below 0 for no key, and perhaps beyond all keys."""
+        of_head = self.queries or keys
+        if not self.causal:
+            return queries * 0 + keys - 1
+        return queries % of_head + (keys - of_head if self.causal == BOTTOM_RIGHT else 0)
 
     def hidden(self, x: "torch.Tensor") -> "torch.Tensor":
         """True for keys that no query sees, bool [rows, keys]."""
         import torch
 
-        unseen = torch.from_numpy(~self.seen(x.shape[1]).any(axis=0)).to(x.device)
-        return (x.detach() == float("-inf")) | unseen
+        queries = torch.arange(self.queries or x.shape[1], device=x.device)
+        return (x.detach() == float("-inf")) | ~self.sees(queries, x.shape[1]).any(dim=0)
 
     def operands(self, x: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
         """Queries [rows, queries, dimension], keys and values [rows, keys, dimension] of a matrix, in its dtype.
@@ -99,6 +117,31 @@ class Attending:
         k, v = k.to(x.dtype), self._values(x, of_v).to(x.dtype)
         k[..., 0] = x
         return q.to(x.dtype), k, torch.where(self.hidden(x)[..., None], self._behind(v), v)
+
+    def bias(self, x: "torch.Tensor", queries: "torch.Tensor") -> "torch.Tensor":
+        """Numbers added to the scores of queries, [count] by number, in the matrix's dtype [rows, count, keys].
+
+        A quarter of the heads have a slope of 1/4 to 1/32 for each place between query and key (Press, Smith and Lewis, ALiBi, 2022),
+        the other heads numbers of up to 1, 8 or 32.
+        """
+        import torch
+
+        rows, keys = x.shape
+        of_head, of_row = self.queries or keys, of_rows(x) ^ 1
+        of_queries, drawn = of_elements(of_row, self.parts(keys)[0]), (of_row >> 37)[:, None, None]
+        sizes = torch.tensor((0.0, *_SIZES), dtype=torch.float64, device=x.device)[drawn & 3]
+        slopes, key = 2.0 ** -(2 + ((drawn >> 2) & 3)), torch.arange(keys, device=x.device)
+        found = torch.empty((rows, len(queries), keys), dtype=x.dtype, device=x.device)
+        step = max(1, _AT_ONCE // max(1, rows * keys))
+        for first in range(0, len(queries), step):
+            numbers, part = queries[first : first + step], found[:, first : first + step]
+            bits = of_elements(of_queries[:, numbers].flatten(), keys).reshape(part.shape)
+            free = ((bits >> 20) & (2**24 - 1)).to(torch.float64) / 2**23 - 1
+            # Large numbers have seven digits, so that scores in 16 bits are those in float64 but for little.
+            free = torch.where(sizes > 1, (free * 64).round() / 64, free)
+            place = numbers % of_head + keys - of_head
+            part.copy_(torch.where(sizes == 0, -slopes * (key - place[:, None]).abs(), free * sizes))
+        return found
 
     @property
     def first(self) -> float:
@@ -134,7 +177,7 @@ class Attending:
     def make(self, x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
         """The operands of a call by their names in it: layouts of queries, keys and values, and masks.
 
-        Where a mask is among them, what it hides is no longer -inf in the keys.
+        Where a mask is among them, what it hides is no longer -inf in the keys. A bias with numbers hides nothing unless ``masked``.
         """
         import torch
 
@@ -145,17 +188,22 @@ class Attending:
             behind = self._behind(k)
             hidden = (rows.detach() == float("-inf"))[..., None]
             k = torch.where(hidden, behind if self.ignores_nan else torch.where(k.isfinite(), k, behind), k)
-        hides = (
-            ~self.seen(x.shape[-1]) | (rows.detach() == float("-inf"))[:, None].expand(-1, q.shape[1], -1).cpu().numpy()
-        )
         makers: dict[str, Callable[[], torch.Tensor]] = {}
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             makers |= _laid_out(name, tensor, self.groups if name == "q" else 1, is_packed=x.is_contiguous())
         if masks:
-            hiding = torch.from_numpy(hides).to(x.device)
-            of_type = torch.zeros_like(hiding, dtype=x.dtype).masked_fill(hiding, float("-inf"))
-            for name, tensor in (("mask", hiding), ("keep", ~hiding), ("bias", of_type)):
-                makers |= _laid_out(name, tensor, self.groups, is_packed=True)
+            queries = torch.arange(q.shape[1], device=x.device)
+            seen = self.sees(queries, x.shape[-1])
+            hiding = ~seen | (rows.detach() == float("-inf"))[:, None]
+            of_masks = {
+                "mask": lambda: hiding,
+                "keep": lambda: ~hiding,
+                "bias": lambda: (
+                    self.bias(rows, queries) if self.biased else torch.zeros_like(hiding, dtype=x.dtype)
+                ).masked_fill(hiding & (self.masked or not self.biased), float("-inf")),
+            }
+            for name in masks:
+                makers |= _laid_out(name, of_masks[name](), self.groups, is_packed=True)
         makers["sinks"] = lambda: torch.full((split(len(rows))[1] * self.groups,), self.sink, device=x.device)
         return {name: maker() for name, maker in makers.items() if name in names}
 
@@ -168,6 +216,13 @@ def split(rows: int) -> tuple[int, int]:
     """Returns batch and heads of so many rows."""
     batch = next((n for n in (2, 3, 5, 7) if rows % n == 0 and rows > n), 1)
     return batch, rows // batch
+
+
+def heads_first(name: str, operand: "torch.Tensor", rows: int) -> "torch.Tensor":
+    """Returns a view of an operand of so many rows as [batch, heads, length, ...], whatever the layout that its name says."""
+    if name.endswith("_blhd"):
+        return operand.transpose(1, 2)
+    return operand.view(split(rows)[0], -1, *operand.shape[1:]) if name.endswith("3") else operand
 
 
 def _laid_out(
@@ -197,7 +252,9 @@ def _heads(values: bytes, shape: tuple[int, int], dtype: str, attending: Attendi
     import torch
 
     matrix = torch.frombuffer(bytearray(values), dtype=torch.float64).reshape(shape) if values else torch.empty(shape)
-    q, k, v = (part.to(torch.float64).numpy() for part in attending.operands(matrix.to(getattr(torch, dtype))))
+    x = matrix.to(getattr(torch, dtype))
+    q, k, v = (part.to(torch.float64).numpy() for part in attending.operands(x))
+    bias = attending.bias(x, torch.arange(q.shape[1])).to(torch.float64).numpy() if attending.biased else None
     visible = attending.seen(shape[1]) & ~np.isneginf(matrix.numpy())[:, None]
     return Heads(
         q,
@@ -207,4 +264,5 @@ def _heads(values: bytes, shape: tuple[int, int], dtype: str, attending: Attendi
         attending.scale,
         attending.softcap,
         attending.sink,
+        bias,
     )

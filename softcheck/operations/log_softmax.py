@@ -152,7 +152,7 @@ def _second_size(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "to
 
 def half_ulp(size: Values, fmt: Format) -> Values:
     """Half the spacing of a format's values at a size."""
-    exponent = np.maximum(np.frexp(np.minimum(size, fmt.max))[1] - 1, fmt.min_exponent)
+    exponent = np.frexp(np.clip(size, fmt.least_normal, fmt.max))[1] - 1
     half: Values = np.ldexp(0.5, exponent - (fmt.precision - 1))
     return half
 

@@ -111,9 +111,13 @@ def error_of_logarithm(values: Values, constants: Model) -> Values:
         return logarithm_errors(values, below - np.log(np.exp(below).sum(axis=1, keepdims=True)), constants)
 
 
-def bounds_of(errors: Values, rounding: Values, exact: Scaled, constants: Model) -> Bounds:
-    """Returns the bounds on one answer for each row from its absolute error and the half ULP of rounding it, both [rows, 1]."""
-    with np.errstate(over="ignore", invalid="ignore"):
+def bounds_of(errors: Values, answers: Values, exact: Scaled, constants: Model) -> Bounds:
+    """Returns the bounds on answers from their absolute errors before rounding, both of any one shape.
+
+    An answer without an error is not rounded either. Sums have no bound.
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        rounding = np.where(errors == 0, 0.0, half_ulp(np.abs(answers) + errors, exact.fmt))
         total = errors + rounding if constants.rounds_result else errors
         elements = np.clip(total / exact.ulp, np.finfo(np.float64).tiny, np.finfo(np.float64).max)
     return Bounds(elements, rounding / exact.ulp, constants.rounds_result, np.full(len(errors), np.inf))
@@ -128,7 +132,7 @@ def _bounds(values: Values, exact: Scaled, answers: Values, constants: Model) ->
     )
     if constants.rounds_logits:
         error = error + constants.per_logit * top
-    return bounds_of(error, half_ulp(np.abs(answers) + error, exact.fmt), exact, constants)
+    return bounds_of(error, answers, exact, constants)
 
 
 def _on_device(

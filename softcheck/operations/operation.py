@@ -53,8 +53,15 @@ class Arguments:
     matrix's place."""
     trial: "Callable[[torch.Tensor, frozenset[str]], torch.Tensor]"
     """Changes a matrix of random numbers so that wrong arguments of these names show."""
+    heads_first: "Callable[[str, torch.Tensor, int], torch.Tensor] | None" = None
+    """Returns a view of an operand of so many rows whose first two dimensions are those rows, whatever its layout; None where the first is."""
     operands: tuple[Operand, ...] = ()
     """The tensors among the values that only some calls hold; ``Operation.operands`` has those that every call takes."""
+
+
+def without_layout(name: str) -> str:
+    """Returns the name of an operand without what it says of the operand's layout."""
+    return name.removesuffix("_blhd").removesuffix("3")
 
 
 def beside(x: "torch.Tensor", operand: "torch.Tensor", between: float) -> "torch.Tensor":
@@ -81,8 +88,15 @@ def of_matrix(named: Named, name: str, x: "torch.Tensor") -> "torch.Tensor | Non
     return found.to(x.device, x.dtype if found.is_floating_point() else found.dtype)
 
 
+CERTAIN = 2.0**-12
+"""ULPs of the largest error of an exact value whose figures count: the numpy judge asks Arb from four times as many on."""
+
+
 class Limits(NamedTuple):
-    """Exact values and limits of a matrix on a device; all float64, [rows, columns], or [rows, 1] with one answer for each row."""
+    """Exact values and limits of a matrix on a device; all float64, [rows, columns], or [rows, 1] with one answer for each row.
+
+    Of an operation with ``parts`` each part of an answer is a row here, [rows * parts, numbers of a part].
+    """
 
     exact: "torch.Tensor"
     per_ulp: "torch.Tensor"
@@ -91,12 +105,20 @@ class Limits(NamedTuple):
     """The largest error allowed, in ULPs, 0 where the answer is settled; None if no arithmetic was given."""
     sums: "torch.Tensor | None"
     """Largest |sum - 1| of each row, float64 [rows]; None if no arithmetic was given or no rule is about sums."""
-    uncertainty: float = 0.0
-    """The largest error of ``exact`` in ULPs, where it counts: it is at most half an ULP's 2^-10th."""
+    uncertainty: "float | torch.Tensor" = 0.0
+    """The largest error of ``exact`` in ULPs, where it counts: at most half an ULP's 2^-10th, or as large as you like where
+    each row has its own, [rows]."""
     below: "torch.Tensor | None" = None
     """The limits of outputs below the exact value, where they differ from ``limits``; None if they are the same."""
     undefined: "torch.Tensor | None" = None
     """The rows whose answer nobody promises, bool [rows]; None if there are none."""
+    logits: "torch.Tensor | None" = None
+    """The logits of the parts of answers, [rows * parts, keys], or the largest of each part, [rows * parts, 1]: NaN or +inf where the
+    part sees such a logit, -inf where it sees none. None if there are no parts."""
+    least: "torch.Tensor | None" = None
+    """The least value that keeps the rule of a range; None if an operation has one range for all elements, or none."""
+    most: "torch.Tensor | None" = None
+    """The largest such value."""
 
 
 class OnDevice(Protocol):
@@ -151,6 +173,8 @@ class Operation:
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
+    plain: "Callable[[torch.Tensor], torch.Tensor] | None" = None
+    """Computes the operation by single operations in the matrix's dtype, which a usual rule compares with; None if that is ``yardstick``."""
     by_torch: "Callable[[Mapping[str, torch.Tensor]], torch.Tensor] | None" = None
     """Computes the operation as torch does, from the operands of a call by name, beside which such calls are timed; None if
     calls take no operands but masks."""
@@ -187,13 +211,25 @@ class Operation:
     """The unit in words, as ``of max(|r|, 1)``."""
     probabilities: Callable[[Values], Values] = as_they_are
     """Returns the probabilities of outputs, whose sum is 1 where ``rules`` has such a rule."""
+    ways: "Callable[[], Mapping[str, Callable[[Mapping[str, torch.Tensor]], torch.Tensor]]] | None" = None
+    """Returns torch's ways to compute it from the operands of a call, by name, of which the quickest is timed; None for ``by_torch``."""
+    flops: Callable[[int, int], float] | None = None
+    """Returns the floating-point operations that count for so many rows and columns; None where only bytes count."""
+    timed_shape: tuple[int, int] | None = None
+    """Rows and columns on which a report times it, whatever ``most_columns`` is; None for those of softmax."""
     gradient: Gradient | None = None
     """The judge of its gradients; None if they are not looked at."""
+    subtracts_maximum: bool = True
+    """False if exponentials are taken of the matrix's own numbers, which are at most 0 for any other reason."""
+    operand_gradients: "Callable[[Values, Values, Format, Model], Mapping[str, tuple[Values, Values]]] | None" = None
+    """Returns the exact gradient by each operand and the largest error of one, float64 [rows, length, dimension], from the inputs' values, the
+    output's gradient, [rows, parts * numbers], the format and the arithmetic's constants; None if they are not looked at."""
     on_device: OnDevice | None = None
     """Returns exact values and limits where a tensor lies. Without it there is no search for the worst row."""
     accelerator: str | None = None
     """A package with a faster judge of whole outputs on a GPU, ``trust.judge_trusted``, and a quick pass for rows that are
-    right beyond doubt, ``screen.passing``. Without it the numpy judge judges all outputs."""
+    right beyond doubt, ``screen.passing``. Without it torch judges them by
+    ``on_device``, and without that the numpy judge."""
 
     def naming(self, named: Named) -> "Operation":
         """Returns the operation for the operands that a case names."""
@@ -254,7 +290,12 @@ class Operation:
         """Returns the dimensions of operands by name; empty where one of them is not made row by row."""
         optional = () if self.arguments is None else self.arguments.operands
         found = {each.name: each.dims for each in (*self.operands, *optional)}
-        return {name: found[name] for name in names} if all(name in found for name in names) else {}
+        known = {name: found[without_layout(name)] for name in names if without_layout(name) in found}
+        return known if len(known) == len(names) else {}
+
+    def per_logit(self, columns: int) -> int:
+        """Returns how many numbers of operands and answers there are for each two logits of a row: 1 for softmax, many for a head."""
+        return max(1, self.bytes_moved({"rows": 1, "columns": columns}, 1) // (2 * max(1, columns)))
 
     def bytes_moved(self, sizes: Mapping[str, int], itemsize: int, names: Collection[str] = ()) -> int:
         """Returns the bytes that must be read and written at least, for dimensions of these sizes and elements of ``itemsize``.
@@ -262,9 +303,9 @@ class Operation:
         ``names`` are those in the call, which may be of further operands, such as a mask.
         """
         optional = () if self.arguments is None else self.arguments.operands
-        moved = (*self.operands, *self.outputs, *(each for each in optional if each.name in names))
+        moved = (*self.operands, *self.outputs, *(each for each in optional if each.name in map(without_layout, names)))
         queries, numbers = self.part_shape(sizes["columns"])
-        known = {"queries": queries, "head_dim": numbers, **sizes}
+        known = {"queries": queries, "head_dim": int(self.parameters.get("head_dim", numbers)), **sizes}
         return sum(math.prod(known[dim] for dim in each.dims) * (each.itemsize or itemsize) for each in moved)
 
     def judge_on_gpu(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> Any:

@@ -14,8 +14,8 @@ from oracles import loss
 from oracles.formats import FLOAT32, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations.bounds import Bounds, Model
-from softcheck.operations.log_softmax import half_ulp
 from softcheck.operations.logsumexp import bounds_of
+from softcheck.operations.operation import Limits
 from softcheck.operations.row_gradient import RowTerms
 from softcheck.operations.row_loss import Divisors, RowLoss, with_error, with_proven
 from softcheck.operations.ulp import Flags, Scaled
@@ -85,7 +85,7 @@ class Reduced:
             each = len(rows) // max(1, len(values))
             total = self._summed(error, len(values))
             total += constants.roundoff * ((each + 4) * self._summed(sizes, len(values)) + 2 * np.abs(answers))
-        return bounds_of(total, half_ulp(np.abs(answers) + total, exact.fmt), exact, constants)
+        return bounds_of(total, answers, exact, constants)
 
     def gradient(self, values: Values, constants: Model) -> RowTerms:
         """The terms of the gradient, with a row of logits for each row of a matrix."""
@@ -104,6 +104,16 @@ class Reduced:
             sizes = self.losses.scale(rows).reshape(len(values), parts).sum(axis=1)
         found: Flags = np.logical_or.reduce(lost.reshape(len(values), parts), axis=1) | (sizes > FLOAT32.max / 2)
         return found
+
+    def on_device(
+        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
+    ) -> Limits:
+        """Exact values and limits where the matrices lie, [rows, 1]."""
+        from softcheck.operations.torch_logarithms import reduced_limits
+
+        assert scale == 1.0, "a cross-entropy depends on the logits themselves"
+        parts = batch_of(x.shape[1])[0]
+        return reduced_limits(x, fmt, model, self.losses, parts, is_mean=self.is_mean, strict=strict)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """Computes the answers as torch does, [rows, 1]."""

@@ -37,11 +37,11 @@ class RowTerms(NamedTuple):
     logits: Values
     """The logits whose softmax p is, [rows, columns]."""
     less: Values
-    """What is subtracted, [rows, columns]."""
+    """The subtrahend, [rows, columns]."""
     counts: Flags
     """Rows that have a gradient, [rows, 1]."""
     factor: Values
-    """What p is multiplied by, [rows, 1]."""
+    """The number by which p is multiplied, [rows, 1]."""
     factor_size: Values
     """The sum of the factor's terms' sizes."""
     factor_error: Values

@@ -229,13 +229,14 @@ class RowLoss:
         Terms of the loss, or the square of the log-sum-exp, may overflow float32; a soft cap makes a number of an infinity, and a
         weight of 0 beside a masked logit has no product.
         """
-        size = np.where(np.isfinite(values), np.abs(values), 0.0)
+        logits = softcap.capped(values, self.softcap) if self.softcap else values
+        size = np.where(np.isfinite(logits), np.abs(logits), 0.0)
         size = size.sum(axis=1) if self.smoothing else size.max(axis=1, initial=0.0)
         lost = size * (weights.LARGEST if self.is_weighted else 1.0) > FLOAT32.max / 2
         if self.z_loss:
             lost |= size > np.sqrt(FLOAT32.max) / 2
         if self.softcap:
-            lost = np.isinf(values).any(axis=1)
+            lost |= np.isinf(values).any(axis=1)
         if self.is_weighted:
             lost |= (np.isneginf(values) & (self.weights(values.shape[1]) == 0)).any(axis=1)
         return np.zeros(len(values), dtype=np.bool_) if self.is_plain else lost

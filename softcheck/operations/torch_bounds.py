@@ -92,6 +92,11 @@ def half_ulp(size: torch.Tensor, fmt: Format) -> torch.Tensor:
     return bits.view(torch.float64).mul_(2.0**-fmt.precision)
 
 
+def with_rounding(errors: torch.Tensor, answers: torch.Tensor, fmt: Format) -> torch.Tensor:
+    """Returns absolute errors with that of the last rounding, as ``logsumexp.bounds_of`` does: none where there is no error."""
+    return errors + torch.where(errors > 0, half_ulp(answers.abs() + errors, fmt), 0.0)
+
+
 def softmax_limits(
     x: torch.Tensor, fmt: Format, model: bounds.Model | None, *, strict: bool = False, scale: float = 1.0
 ) -> Limits:
@@ -117,7 +122,8 @@ def softmax_limits(
     distance.clamp_(max=bounds.VANISHED)
     left_at_maximum: torch.Tensor | float = 0.0
     if model.rounds_logits:
-        errors = (logits.abs() + top.abs()).mul_(model.per_logit * scale).add_(model.exponential)
+        errors = (logits.abs() + top.abs()).mul_(model.per_logit * scale)
+        errors += model.exponential + 2 * model.logit_error
         if not model.prescaled:
             errors += distance * model.exponent
         left_at_maximum = top.abs() * (model.left_at_maximum * scale) + model.exponential

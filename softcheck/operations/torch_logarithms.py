@@ -4,10 +4,12 @@ The formulas are those of ``log_softmax``, ``logsumexp`` and ``cross_entropy``. 
 ``torch_bounds.summing_error`` times the size that its ULP is of (docs/bounds.md, section 29).
 """
 
+from typing import NamedTuple
+
 import torch
 
 from oracles.formats import FLOAT32, Format
-from softcheck.operations import bounds, weights
+from softcheck.operations import bounds, softcap, weights
 from softcheck.operations.log_softmax import LOGARITHM, NEXT_TO_ONE, SECOND_ORDER, SUMMED
 from softcheck.operations.operation import Limits
 from softcheck.operations.row_loss import RowLoss
@@ -19,6 +21,7 @@ from softcheck.operations.torch_bounds import (
     of_logits,
     summing_error,
     weighted_growth,
+    with_rounding,
 )
 
 
@@ -59,17 +62,83 @@ def logsumexp_limits(x: torch.Tensor, fmt: Format, model: bounds.Model | None, *
     return _of_rows(fmt, model, exact, size + logarithm, error, x.shape[1], strict=strict)
 
 
+class _Losses(NamedTuple):
+    """Losses of rows before anything rounds them to a format, [rows, 1]; 0 where a row has no target, but for ``divisor``."""
+
+    exact: torch.Tensor
+    scale: torch.Tensor
+    """The sizes of a loss's terms."""
+    error: torch.Tensor | None
+    """The largest error that an arithmetic makes; None if none was given."""
+    divisor: torch.Tensor
+    """The divisor of the first terms, infinite where a mean has no divisor."""
+    whole: torch.Tensor
+    """The sizes of the terms before anything divides them."""
+
+
 def cross_entropy_limits(
     x: torch.Tensor, fmt: Format, model: bounds.Model | None, losses: RowLoss, *, strict: bool = False
 ) -> Limits:
     """Returns exact values, and limits by an arithmetic, of the losses of ``x`` and its own targets, [rows, 1].
 
-    The formulas are those of ``softcheck.operations.row_loss``, for losses without a soft cap.
+    The formulas are those of ``softcheck.operations.row_loss``.
     """
-    found, columns, smoothing = exponentials(x), x.shape[1], losses.smoothing
+    found = _losses(x, model, losses, 1, is_mean=False)
+    limits = _of_rows(fmt, model, found.exact, found.scale, found.error, x.shape[1], strict=strict)
+    limits = limits._replace(uncertainty=limits.uncertainty + _of_cap(losses, fmt))
+    return limits if losses.is_plain else limits._replace(undefined=_undefined(x, losses))
+
+
+def reduced_limits(
+    x: torch.Tensor,
+    fmt: Format,
+    model: bounds.Model | None,
+    losses: RowLoss,
+    parts: int,
+    *,
+    is_mean: bool,
+    strict: bool,
+) -> Limits:
+    """Returns the same of means or sums of losses, each of a matrix of ``parts`` rows that is made of a row of ``x``, [rows, 1].
+
+    The formulas are those of ``softcheck.operations.reduction``.
+    """
+    rows = x.reshape(len(x) * parts, -1)
+
+    def summed(each: torch.Tensor) -> torch.Tensor:
+        return each.view(len(x), parts).sum(dim=1, keepdim=True)
+
+    found = _losses(rows, model, losses, parts, is_mean=is_mean)
+    exact, error = summed(found.exact), None
+    if model is not None and found.error is not None:
+        sizes = found.exact.abs()
+        each = found.error
+        if model.rounds_result:
+            # A loss is rounded before it is divided.
+            each = each + fmt.unit_roundoff * sizes + fmt.least_subnormal / found.divisor
+        error = summed(each) + model.roundoff * ((parts + 4) * summed(sizes) + 2 * exact.abs())
+    limits = _of_rows(fmt, model, exact, summed(found.scale), error, x.shape[1], strict=strict)
+    size = summed(found.whole.nan_to_num(nan=0.0, posinf=0.0))
+    lost = _undefined(rows, losses) if not losses.is_plain else torch.zeros_like(rows[:, 0], dtype=torch.bool)
+    lost = (lost | found.divisor[:, 0].isinf()).view(len(x), parts).any(dim=1) | (size[:, 0] > FLOAT32.max / 2)
+    return limits._replace(undefined=lost, uncertainty=limits.uncertainty + _of_cap(losses, fmt))
+
+
+def _of_cap(losses: RowLoss, fmt: Format) -> float:
+    """Returns ULPs of the error that float64's own capped logits leave: of a log-sum-exp and a logit, times weights up to the largest."""
+    return 4 * weights.LARGEST * softcap.RELATIVE * losses.softcap * 2.0**fmt.precision
+
+
+def _losses(x: torch.Tensor, model: bounds.Model | None, losses: RowLoss, parts: int, *, is_mean: bool) -> _Losses:
+    """Returns the losses of rows, divided as in the mean of so many ``parts`` if it is one."""
+    columns, smoothing = x.shape[1], losses.smoothing
+    chosen = losses.targets.of_tensor(x)[:, None]
+    raw = x
+    if losses.softcap:
+        x, model = softcap.capped_tensor(x, losses.softcap), None if model is None else losses.with_cap(model)
+    found = exponentials(x)
     top, logarithm = found.top, found.total.log()
     lse = top + logarithm
-    chosen = losses.targets.of_tensor(x)[:, None]
     left_out = (chosen < 0) | (chosen >= columns)
     index = chosen.masked_fill(left_out, 0)
     picked = x.gather(1, index).to(torch.float64).masked_fill_(left_out, 0.0)
@@ -80,30 +149,41 @@ def cross_entropy_limits(
         weighted = x * of_column
         smooth, factor = smoothing * weighted.mean(dim=1, keepdim=True), of_target + smoothing * of_column.mean()
         smooth_size = smoothing * weighted.abs_().mean(dim=1, keepdim=True)
-    square = losses.z_loss * lse * lse
-    exact = (top - picked) + logarithm if losses.is_plain else factor * lse - of_target * picked - smooth + square
-    exact = torch.where(top == torch.inf, torch.nan, exact).masked_fill_(left_out, 0.0)
+    first, last = _divisors(of_column[index], left_out, parts) if is_mean else (torch.ones_like(lse),) * 2
+    is_infinite = (raw.amax(dim=1, keepdim=True) if losses.softcap else top) == torch.inf
+    undivided = losses.z_loss * lse * lse
+    square = undivided / last
+    exact = (top - picked) + logarithm if losses.is_plain else factor * lse - of_target * picked - smooth
+    exact = torch.where(is_infinite, torch.nan, exact / first + square).masked_fill_(left_out, 0.0)
     if losses.targets.invalid == "nan":
         exact.masked_fill_(left_out & (chosen != losses.targets.ignored), torch.nan)
     size = factor * top.abs() + (of_target * picked).abs() + smooth_size
-    scale = ((size + factor * logarithm.abs()).clamp_(min=1.0) + square).masked_fill_(left_out, 0.0)
+    whole = (size + factor * logarithm.abs()).clamp_(min=1.0)
+    scale, whole = (
+        (one + two).masked_fill_(left_out, 0.0) for one, two in ((whole / first, square), (whole, undivided))
+    )
+    if model is None:
+        return _Losses(exact, scale, None, first, whole)
+    of_logits = torch.zeros_like(lse)
+    if model.rounds_logits:
+        of_logits = model.per_logit * _largest_size(x) + model.logit_error
+    of_lse = _of_logarithm(x, found, model) + of_logits
+    if losses.z_loss:
+        of_lse = of_lse + model.roundoff * (4.0 * top.abs() + 2.0 * lse.abs())
+    additions = 1.0 + bounds.depth(columns, model.lanes) * model.addition / model.roundoff
+    sizes = size if losses.is_plain else 3.0 * (size + (factor * lse).abs())
+    sizes = (sizes + additions * smooth_size) / first + square
+    error = (factor / first + 2.0 * losses.z_loss * (lse.abs() + of_lse) / last) * of_lse + of_logits * factor / first
+    error += model.roundoff * (4.0 * sizes + 2.0 * exact.abs()) + model.underflow
+    return _Losses(exact, scale, error.masked_fill_(left_out, 0.0), first, whole)
 
-    error = None
-    if model is not None:
-        of_logits = torch.zeros_like(lse)
-        if model.rounds_logits:
-            of_logits = model.per_logit * _largest_size(x) + model.logit_error
-        of_lse = _of_logarithm(x, found, model) + of_logits
-        if losses.z_loss:
-            of_lse = of_lse + model.roundoff * (4.0 * top.abs() + 2.0 * lse.abs())
-        additions = 1.0 + bounds.depth(columns, model.lanes) * model.addition / model.roundoff
-        sizes = size if losses.is_plain else 3.0 * (size + (factor * lse).abs())
-        sizes = sizes + additions * smooth_size + square
-        error = (factor + 2.0 * losses.z_loss * (lse.abs() + of_lse)) * of_lse + of_logits * factor
-        error += model.roundoff * (4.0 * sizes + 2.0 * exact.abs()) + model.underflow
-        error.masked_fill_(left_out, 0.0)
-    limits = _of_rows(fmt, model, exact, scale, error, columns, strict=strict)
-    return limits if losses.is_plain else limits._replace(undefined=_undefined(x, losses, of_column))
+
+def _divisors(weighing: torch.Tensor, left_out: torch.Tensor, parts: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the weights of a matrix's targets, and their number, for each of its rows; infinite where these are 0."""
+    counted = (weighing.masked_fill(left_out, 0.0), (~left_out).to(torch.float64))
+    sums = [each.view(-1, parts).sum(dim=1, keepdim=True).expand(-1, parts).reshape(-1, 1) for each in counted]
+    first, last = (each.masked_fill(each == 0, torch.inf) for each in sums)
+    return first, last
 
 
 def _largest_size(x: torch.Tensor) -> torch.Tensor:
@@ -111,7 +191,7 @@ def _largest_size(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.isfinite(), x.abs(), 0.0).amax(dim=1, keepdim=True).to(torch.float64)
 
 
-def _undefined(x: torch.Tensor, losses: RowLoss, of_column: torch.Tensor) -> torch.Tensor:
+def _undefined(x: torch.Tensor, losses: RowLoss) -> torch.Tensor:
     """Returns the rows of which nothing is demanded, [rows], as ``RowLoss.undefined`` does."""
     size = _largest_size(x)[:, 0]
     if losses.smoothing:
@@ -119,7 +199,10 @@ def _undefined(x: torch.Tensor, losses: RowLoss, of_column: torch.Tensor) -> tor
     lost = size * (weights.LARGEST if losses.is_weighted else 1.0) > FLOAT32.max / 2
     if losses.z_loss:
         lost |= size > FLOAT32.max**0.5 / 2
+    if losses.softcap:
+        lost = x.isinf().any(dim=1)
     if losses.is_weighted:
+        of_column = torch.from_numpy(losses.weights(x.shape[1])).to(x.device)
         lost |= ((x == -torch.inf) & (of_column == 0)).any(dim=1)
     return lost
 
@@ -147,7 +230,7 @@ def _of_rows(
     if model is None or error is None:
         return Limits(exact, per_ulp, None, None, uncertainty)
     if model.rounds_result:
-        error = error + torch.where(error > 0, half_ulp(exact.abs() + error, fmt), 0.0)
+        error = with_rounding(error, exact, fmt)
     # A row without a target has an exact answer.
     limits = (error * per_ulp).clamp_(min=torch.finfo(torch.float64).tiny)
     return Limits(exact, per_ulp, limits, None, uncertainty)

@@ -8,6 +8,8 @@ skipping, not a finding.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.departure import departure
 from softcheck.operations.arithmetic import Arithmetic
@@ -31,11 +33,16 @@ _COLUMNS = (781, 5000)
 power of two, so that masks are not optimised away."""
 
 
+_SHIFTED = {"unshifted_ex2_approx": "ex2_approx", "unshifted_float64": "libdevice_float64"}
+"""Exponentials of unshifted numbers, and those of differences that err as much."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     columns: int
     dtype: str
     declared: Arithmetic | None
+    subtracts_maximum: bool
 
 
 class _Arithmetic(Probe):
@@ -44,7 +51,10 @@ class _Arithmetic(Probe):
         if not widths:
             limit = setting.declaration.column_limit(setting.dtype)
             widths = [] if limit is None else [limit]
-        readings = [_Reading(n, setting.dtype, setting.declaration.arithmetic) for n in widths]
+        readings = [
+            _Reading(n, setting.dtype, setting.declaration.arithmetic, setting.operation.subtracts_maximum)
+            for n in widths
+        ]
         return [Trial(f"{_ROWS}x{reading.columns}", reading) for reading in readings]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
@@ -118,6 +128,10 @@ def _read(reading: _Reading, kernels: Sequence[Compiled], target: str | None) ->
     """The arithmetic that one trial's kernels show; None if nothing is declared and nothing shown."""
     kernels = [kernel for kernel in kernels if "ptx" in kernel.asm]
     observed = read_arithmetic(kernels) if kernels else None
+    if observed is not None and not reading.subtracts_maximum:
+        observed = msgspec.structs.replace(
+            observed, exponentials=tuple(sorted({_SHIFTED.get(kind, kind) for kind in observed.exponentials}))
+        )
     if observed is None and reading.declared is None:
         return None
     names = tuple(dict.fromkeys(kernel.name for kernel in kernels))

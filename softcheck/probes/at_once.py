@@ -151,7 +151,7 @@ def _threads(subject: Subject) -> Outcome:
 
 def _streams(subject: Subject) -> Outcome:
     """Queues calls on several streams, which all begin when the device has done other work."""
-    inputs = _inputs(subject, _AT_ONCE, 2048)
+    inputs = _inputs(subject, _AT_ONCE, subject.setting.fewer(2048, _COLUMNS))
     if isinstance(inputs, Outcome):
         return inputs
     device, function = subject.device, subject.variant.function

@@ -18,6 +18,9 @@ from softcheck.probes.outcome import Conclusion, Outcome, RandomRows, Shown
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.registry import LoadedVariant
 
+_MOST_NUMBERS = 1 << 26
+"""Numbers of operands and answers of one call, each of which takes some 50 bytes while operands are made."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
@@ -49,6 +52,14 @@ class Setting:
     def operation(self) -> Operation:
         """The operation that the declaration names."""
         return self.declaration.computed
+
+    def fewer(self, rows: int, columns: int) -> int:
+        """Returns so many rows, or as many fewer as each has more numbers of operands and answers than one of softmax."""
+        return max(1, rows // self.operation.per_logit(columns))
+
+    def holds(self, rows: int, columns: int) -> bool:
+        """True if the operands and answers of so many rows leave a GPU room for those of other workers."""
+        return rows * columns * self.operation.per_logit(columns) <= _MOST_NUMBERS
 
     def takes(self, columns: int) -> bool:
         """True if the declaration promises this many columns and they may be tried."""

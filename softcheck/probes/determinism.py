@@ -56,7 +56,8 @@ def _repeats(subject: Subject, columns: int) -> Outcome:
 
 def _many_rows(subject: Subject, columns: int) -> Outcome:
     """Repeats a call on many rows: a race shows when many programs run at once."""
-    bits = ordinary_rows(16384 if subject.setting.on_gpu else 6, columns, subject.setting.fmt, subject.setting.seed)
+    rows = subject.setting.fewer(16384, columns) if subject.setting.on_gpu else 6
+    bits = ordinary_rows(rows, columns, subject.setting.fmt, subject.setting.seed)
     calls = 4 if subject.setting.on_gpu else 2
     return (
         _same_again(subject, bits, call_on(subject, bits), calls)

@@ -20,6 +20,7 @@ from softcheck.probes.backward import Forward, GradientRequest, backward, change
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows
 from softcheck.probes.layouts import strided_layouts
+from softcheck.probes.operand_gradients import of_operands
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.second_derivative import of_second_derivative
@@ -44,7 +45,12 @@ _SECONDS = 1.0
 
 class _Gradients(GroupedProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        if setting.operation.gradient is None or setting.declaration.backward is False:
+        if setting.declaration.backward is False:
+            return []
+        if setting.operation.operand_gradients is not None:
+            sizes = ((2, 130), (4, 600)) if setting.on_gpu else ((2, 33), (2, 130))
+            return [Trial(f"operands-{rows}x{keys}", (rows, keys)) for rows, keys in sizes if setting.takes(keys)]
+        if setting.operation.gradient is None:
             return []
         shapes = [(3, 129), (2, 1100)] if not setting.on_gpu else [(3, 129), (33, 64), (2, 2050)]
         found = {f"packed-{rows}x{columns}": GradientRequest(rows=rows, columns=columns) for rows, columns in shapes}
@@ -67,6 +73,8 @@ class _Gradients(GroupedProbe):
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         if trial.label == "second-derivative":
             return of_second_derivative(subject)
+        if trial.label.startswith("operands"):
+            return of_operands(subject, *trial.parameters)
         if trial.label == "tall":
             return _tall(subject, trial.parameters)
         if not trial.parameters.is_leaf:

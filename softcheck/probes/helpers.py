@@ -79,7 +79,8 @@ def differing(
     if not unequal.any():
         return None
     row, column = (int(i[0]) for i in np.nonzero(unequal))
-    input_bits = None if inputs is None else bits_hex(inputs[row, column], fmt)
+    # A number of a head belongs to no one element of the matrix.
+    input_bits = None if inputs is None or inputs.shape != found.shape else bits_hex(inputs[row, column], fmt)
     fmt = format_of(found, fmt)
     return Violation(
         kind,

@@ -1,11 +1,11 @@
-"""num_warps from 1 to 16 if the variant takes it, and every configuration of its autotuned kernels by itself.
+"""num_warps from 1 to 16 and splits from 1 to 7 if the variant takes them, and every configuration of its autotuned kernels by itself.
 
 A wrong configuration may hide behind the winner of the tuning, or behind output that another configuration left in
 their shared buffer. Here each configuration has poisoned memory to itself.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,9 @@ from softcheck.probes.relations import RelationProbe
 from softcheck.probes.tuning import watching
 
 _WARPS = (1, 2, 4, 8, 16)
+_SPLITS = (1, 2, 3, 7)
+_OF_SPLITS = ("num_splits", "n_splits", "splits", "split_k", "num_kv_splits", "kv_splits")
+"""Names of a parameter that says in how many parts the keys or the columns of a row are taken."""
 _AUTOTUNED = "autotuned"
 _COLUMNS = (100, 1000)
 
@@ -28,13 +31,14 @@ _LEFT_OUT = ("OutOfResources:", "CompileTimeAssertionFailure:", "PTXASError:")
 """Exceptions for which Triton's tuning leaves a configuration out: it asks for more than this device has, and never
 runs."""
 
-_NOTHING = "takes no num_warps and launches no autotuned kernel"
+_NOTHING = "takes no num_warps and no splits and launches no autotuned kernel"
 
 
 class _LaunchOptions(RelationProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         names = [
             *(f"num-warps-{n}" for n in _WARPS),
+            *(f"splits-{n}" for n in _SPLITS),
             *(f"{_AUTOTUNED}-columns-{n}" for n in _COLUMNS if setting.takes(n)),
         ]
         if not setting.takes(_COLUMNS[0]):
@@ -44,25 +48,27 @@ class _LaunchOptions(RelationProbe):
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         if trial.label.startswith(_AUTOTUNED):
             return _autotuned(subject, trial.parameters)
-        function = subject.variant.function
-        if not _takes_warps(function):
+        function, value = subject.variant.function, trial.parameters
+        names = _OF_SPLITS if trial.label.startswith("splits") else ("num_warps",)
+        option = next((name for name in names if name in _parameters(function)), None)
+        if option is None:
             return Outcome(skipped=_NOTHING)
         columns = _COLUMNS[-1] if subject.setting.takes(_COLUMNS[-1]) else _COLUMNS[0]
-        found = judged(subject, _logits(subject.setting, columns), partial(function, num_warps=trial.parameters))
+        found = judged(subject, _logits(subject.setting, columns), partial(function, **{option: value}))
         if found.output is None and not found.fatal and only(found.violations, FindingKind.RAISED) == found.violations:
-            return Outcome(skipped=f"num_warps={trial.parameters}: refused, and nothing promises it")
-        return Outcome(violations=prefixed(found.violations, f"with num_warps={trial.parameters}"), fatal=found.fatal)
+            return Outcome(skipped=f"{option}={value}: refused, and nothing promises it")
+        return Outcome(violations=prefixed(found.violations, f"with {option}={value}"), fatal=found.fatal)
 
 
 PROBE = _LaunchOptions()
 
 
-def _takes_warps(function: Callable[..., Any]) -> bool:
+def _parameters(function: Callable[..., Any]) -> Collection[str]:
     try:
-        return "num_warps" in inspect.signature(function).parameters
+        return inspect.signature(function).parameters
     except (TypeError, ValueError):
         # Some callables written in C have no signature to read.
-        return False
+        return ()
 
 
 def _logits(setting: Setting, columns: int) -> Bits:

@@ -18,7 +18,8 @@ _ROWS = 16384
 
 def _under_load(subject: Subject, columns: int) -> Outcome:
     """Repeats a call while another stream keeps the device busy."""
-    bits = ordinary_rows(_ROWS, columns, subject.setting.fmt, subject.setting.seed)
+    setting = subject.setting
+    bits = ordinary_rows(setting.fewer(_ROWS, columns), columns, setting.fmt, setting.seed)
     quiet = call_on(subject, bits)
     if quiet.output is None:
         return stopped(quiet)
@@ -43,7 +44,8 @@ def _other_stream(subject: Subject, columns: int) -> Outcome:
     If the variant launches on another stream, it reads the old values, or its output is copied before it is written.
     """
     fmt, function = subject.setting.fmt, subject.variant.function
-    old, new = (ordinary_rows(_ROWS, columns, fmt, subject.setting.seed + seed) for seed in (0, 1))
+    rows = subject.setting.fewer(_ROWS, columns)
+    old, new = (ordinary_rows(rows, columns, fmt, subject.setting.seed + seed) for seed in (0, 1))
     expected = call_on(subject, new)
     if expected.output is None:
         return stopped(expected)

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from softcheck.calling.call import TORCH_DTYPES, Placed, call_on_device, place, to_tensor
-from softcheck.cases.case import PACKED
+from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, only, ordinary_rows, prefixed
@@ -31,17 +31,21 @@ class _EdgeInput(NamedTuple):
     rows: int
     columns: int
     edge: _Edge
+    is_transposed: bool
+    """True if the columns lie packed one behind the other, so that the rows that a tile has too many end the memory."""
 
 
 class PageEnds(GroupedProbe):
     """Checks that nothing beyond the input is read."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Two shapes, one under the interpreter: in ordinary memory, where memory ends, and where it begins."""
+        """Two shapes, one under the interpreter, packed and transposed: in ordinary memory, where it ends, and where it begins."""
         wanted = _SHAPES if setting.on_gpu and not setting.quick else _SHAPES[:1]
         chosen = [(rows, columns) for rows, columns in wanted if setting.takes(columns)] or [(3, 1)]
+        layouts = (False, True) if "strided" in setting.declaration.layouts else (False,)
         return [
-            Trial(f"{edge}/{rows}x{columns}", _EdgeInput(rows, columns, edge))
+            Trial(f"{edge}/{'transposed-' * turned}{rows}x{columns}", _EdgeInput(rows, columns, edge, turned))
+            for turned in layouts
             for edge in _EDGES
             for rows, columns in chosen
         ]
@@ -58,18 +62,28 @@ class PageEnds(GroupedProbe):
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Calls a crash a read out of bounds where the same call in ordinary memory passes."""
-        ends_anyway = any(outcome.violations for trial, outcome in done if trial.parameters.edge == "inside")
-        return super().conclude(done if ends_anyway else [(trial, _as_read(trial, outcome)) for trial, outcome in done])
+        ends_anyway = {
+            _whole(trial) for trial, outcome in done if trial.parameters.edge == "inside" and outcome.violations
+        }
+        return super().conclude(
+            [(trial, outcome if _whole(trial) in ends_anyway else _as_read(trial, outcome)) for trial, outcome in done]
+        )
+
+
+def _whole(trial: Trial) -> _EdgeInput:
+    asked: _EdgeInput = trial.parameters
+    return asked._replace(edge="inside")
 
 
 def _placed(subject: Subject, asked: _EdgeInput) -> Placed:
     fmt = subject.setting.fmt
     bits = ordinary_rows(asked.rows, asked.columns, fmt, subject.setting.seed)
     if asked.edge == "inside":
-        return place(bits, fmt, PACKED, subject.device)
+        transposed = Layout(row_stride=1, column_stride=asked.rows)
+        return place(bits, fmt, transposed if asked.is_transposed else PACKED, subject.device)
     held = bytes_at_an_edge(bits.nbytes, subject.device, at_end=asked.edge == "end")
     storage = held.view(TORCH_DTYPES[fmt.name])
-    view = storage.view(bits.shape)
+    view = storage.view(bits.T.shape).t() if asked.is_transposed else storage.view(bits.shape)
     view.copy_(to_tensor(bits, fmt, subject.device))
     return Placed(view, storage, fmt)
 

@@ -67,7 +67,7 @@ def regimes_of(subject: Subject, source: Source, space: Space, rng: np.random.Ge
         shapes=_coupled(source, space),
         rows=rows,
         columns=columns,
-        most_elements=max(space.most_elements, 2**24),
+        most_elements=max(space.most_elements, 2**24 // subject.setting.operation.per_logit(max(columns))),
         seconds=_SECONDS * max(_LEAST_SHARE, subject.setting.time_share),
     )
     return _regimes({Shape(*shape): path for shape, path in found.items()})

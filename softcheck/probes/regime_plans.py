@@ -157,7 +157,7 @@ _SHARES = {
     "regimes": 0.25,
     "widths": 0.15,
     "tiles": 0.15,
-    "single-rows": 0.1,
+    "single-rows": 0.2,
     "rows": 0.1,
     "elements": 0.15,
     "anywhere": 0.1,
@@ -182,14 +182,15 @@ def limits_of(setting: Setting, label: str) -> TrialLimits:
         * setting.time_share
         / (2 if setting.quick else 1)
     )
+    heavier = setting.operation.per_logit(widest)
     return TrialLimits(
         seconds=seconds,
         # Calls on a GPU take no time, but compiling for another path does.
         seconds_for_firsts=0.0 if on_gpu else _PATIENCE * seconds,
         most_columns=widest,
-        most_elements=2**24 if on_gpu else 2**22,
+        most_elements=(2**24 if on_gpu else 2**22) // heavier,
         rows=192 if on_gpu else 24,
-        most_batch=(2**19 if label == "widths" else 2**17) if on_gpu else 2**15,
+        most_batch=((2**19 if label == "widths" else 2**17) if on_gpu else 2**15) // heavier,
         least_rows=16 if on_gpu else 6,
         calls=192 if on_gpu else 64,
         seconds_per_row=1e-7 if on_gpu else 2e-3,

@@ -27,11 +27,13 @@ PROBES: dict[str, str] = {
     "shifts": "the same constant added to every logit, exactly",
     "permutations": "columns in another order",
     "appended_masks": "-inf columns before, between and behind the others, across block sizes",
+    "keys": "attention's keys in another order, and other numbers in those that a query does not see",
     "fusion": "kernels compiled with and without fused multiply and add",
-    "launch_options": "num_warps from 1 to 16 where it can be passed, and each configuration of autotuned kernels",
+    "launch_options": "num_warps from 1 to 16, and splits from 1 to 7, where they can be passed, and each configuration of autotuned kernels",
     "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",
     "volume": "every value in telling rows, and fresh random rows of every family: 10^10 elements on a GPU",
     "addresses": "offsets computed in 32 bits, beyond 2^31 elements",
+    "invalid_targets": "targets that are no columns, where a loss declares nothing of them: reads and writes elsewhere",
 }
 """Probes in the order in which they run, each with the faults it looks for. ``softcheck.probes.NAME`` holds its
 ``PROBE``."""

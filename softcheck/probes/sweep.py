@@ -1,5 +1,6 @@
 """Many sizes in one trial, and one finding per kind over all of them, with a predicate in place of a list."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -33,13 +34,14 @@ def sweep(
 
     Sizes that Triton's interpreter can't run are left out, and the outcome gives the reason. Once calls on dispensable
     sizes have taken ``seconds``, and ``seconds_each`` on average, the remaining dispensable sizes are left out: some
-    kernels are compiled anew for every size.
+    kernels are compiled anew for every size. So they are once their judgement has taken ten times as long: answers of
+    attention take the judge long.
     """
     calls = Calls(subject, most=MOST if subject.setting.on_gpu else 1)
     seen = _Seen()
-    spent, paid = 0.0, 0
+    spent, judging, paid = 0.0, 0.0, 0
     for size in sizes:
-        if size in dispensable and spent > max(seconds, seconds_each * paid):
+        if size in dispensable and max(spent, judging / 10) > max(seconds, seconds_each * paid):
             continue
         try:
             bits = make(size)
@@ -51,7 +53,9 @@ def sweep(
         if size in dispensable:
             spent, paid = spent + taken, paid + 1
         if calls.is_full:
+            begun = time.monotonic()
             seen.add(calls.settle())
+            judging += time.monotonic() - begun if size in dispensable else 0.0
         if seen.fatal:
             break
     seen.add(calls.settle())

@@ -58,7 +58,13 @@ class _Volume(Probe):
         batches: Callable[[Setting, torch.device, int], Iterator[Batch]] = trial.parameters
         # The numpy judge alone judges float64.
         limits = ON_GPU if setting.on_gpu and setting.fmt.width < 64 else ON_CPU
-        limits = replace(limits, seconds=limits.seconds * setting.time_share)
+        heavier = setting.operation.per_logit(_WIDEST[True]) if setting.on_gpu else 1
+        limits = replace(
+            limits,
+            seconds=limits.seconds * setting.time_share,
+            elements=limits.elements // heavier,
+            most_elements=limits.most_elements // heavier,
+        )
         return sample(
             subject, batches(setting, subject.device, setting.seed), _quick(limits) if setting.quick else limits
         )

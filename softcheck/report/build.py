@@ -30,7 +30,7 @@ from softcheck.report.model import (
 from softcheck.report.places import with_places
 from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
 from softcheck.report.shapes import shapes_of
-from softcheck.report.speed_build import gb_per_s, shape_speed
+from softcheck.report.speed_build import shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.model import GivenUp, Run
 from softcheck.run.probing import ProbeTask
@@ -57,7 +57,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
                 rows=s.rows,
                 columns=s.columns,
                 gb_per_s=s.copy_gb_per_s,
-                torch_gb_per_s=gb_per_s(s.dtype, s.rows, s.columns, s.torch_seconds.mid, s.operation, s.operands),
+                torch_gb_per_s=s.torch_gb_per_s or 0.0,
             )
             for s in timings
         ),
@@ -150,6 +150,7 @@ class _Row:
             findings=tuple(findings),
             causes=self._causes(findings),
             gb_per_s=speed.gb_per_s if speed else None,
+            tflop_per_s=speed.tflop_per_s if speed else None,
             speed_vs_torch=speed.times_faster.mid if speed and speed.times_faster else None,
             seconds=sum(r.seconds for r in self.results)
             + sum(p.seconds for p in self.probed)

@@ -104,7 +104,9 @@ def columns(report: Report) -> list[Column]:
     sampled = [
         Column("sampled", lambda r: figures.extent(None if r.sampled is None else r.sampled.elements), "contract")
     ]
+    counts = [Column("Tflop/s", lambda r: figures.speed(r.tflop_per_s), "accuracy")]
     speed = [
+        *(counts if any(result.tflop_per_s is not None for result in report.variants) else []),
         Column("GB/s", lambda r: figures.speed(r.gb_per_s), "accuracy"),
         Column("vs torch", lambda r: figures.ratio(r.speed_vs_torch), "accuracy"),
     ]
@@ -133,6 +135,7 @@ def columns(report: Report) -> list[Column]:
         Column("special mism.", lambda r: figures.count(r.special_mismatches), "contract"),
         *(sampled if has_sample else []),
         *(paths if any(result.regimes is not None for result in report.variants) else []),
+        *([Column("peers", _peers, "accuracy", numeric=False)] if any(r.peers for r in report.variants) else []),
         *(speed if report.environment.backend == "cuda" else []),
         Column("findings", kinds, "contract", numeric=False),
     ]
@@ -169,6 +172,23 @@ def unit_line(report: Report) -> str | None:
     return (
         f"ULP*: errors are counted at the size of the terms that are added or subtracted, not of their result: {said}"
     )
+
+
+def lines_below(report: Report) -> list[str]:
+    """Returns the lines that explain units and the verdicts of usual rules, of those that the table shows."""
+    unit, peers = unit_line(report), [PEERS] if any(result.peers for result in report.variants) else []
+    return [*([unit] if unit else []), *peers]
+
+
+PEERS = (
+    "peers: what usual rules say of the same outputs, against the exact answer rounded; 2x: flash-attention's, an error of at most twice that of a "
+    "plain computation in the dtype, for 16 bits; assert_close: torch.testing's tolerances"
+)
+
+
+def _peers(result: VariantResult) -> str:
+    said = (f"{p.rule} {f'{p.refused} of {p.cases} fail' if p.refused else 'pass'}" for p in result.peers if p.cases)
+    return ", ".join(said) or figures.NOT_MEASURED
 
 
 def place(witness: Witness | Finding) -> str:

@@ -8,7 +8,17 @@ import msgspec
 
 from softcheck.report.model import Report
 
-_OF_THE_RUN = {"seconds", "stages", "command", "timings", "speed", "gb_per_s", "speed_vs_torch", "rows_per_second"}
+_OF_THE_RUN = {
+    "seconds",
+    "stages",
+    "command",
+    "timings",
+    "speed",
+    "gb_per_s",
+    "tflop_per_s",
+    "speed_vs_torch",
+    "rows_per_second",
+}
 """Fields that are times, or made of them, and the command as it was typed."""
 
 BY_THE_CLOCK = {"sampled", "regimes", "seen_regimes", "judged_shapes", "coverage", "probes_run", "notes"}

@@ -7,7 +7,7 @@ import msgspec
 from softcheck.judge.histogram import BINS_PER_OCTAVE, percentile, upper_edge
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.peaks import Peak, column_below, distance_below
-from softcheck.report.model import Bin, ErrorPeak, VariantResult
+from softcheck.report.model import Bin, ErrorPeak, PeerVerdict, VariantResult
 
 
 def with_figures(result: VariantResult, m: Measurement) -> VariantResult:
@@ -33,6 +33,7 @@ def with_figures(result: VariantResult, m: Measurement) -> VariantResult:
         special_mismatches=m.special_mismatches if m.special_rows else None,
         rejudged_rows=m.rejudged_rows if judged else None,
         max_abs_difference_to_torch=m.max_abs_difference_to_torch,
+        peers=tuple(PeerVerdict(rule=name, cases=cases, refused=no) for name, (cases, no) in m.peers.items()),
     )
 
 

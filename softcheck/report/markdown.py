@@ -17,8 +17,8 @@ def render(report: Report, _display: Display = PLAIN) -> str:
     lines += ["  \n".join(escape(line) for line in rest), ""]
     for dtype, results in content.by_dtype(report).items():
         lines += [f"### {escape(dtype)}", "", *_table(report, results), ""]
-    if unit := content.unit_line(report):
-        lines += [escape(unit), ""]
+    for line in content.lines_below(report):
+        lines += [escape(line), ""]
     for title, body in _blocks(report):
         lines += [
             f"<details><summary>{escape(title)}</summary>",

@@ -111,6 +111,16 @@ class ErrorPeak(msgspec.Struct, frozen=True, kw_only=True):
     """Largest error over the element's own bound. It may be above 1 where ``ulp`` is below ``bound``, another element's."""
 
 
+class PeerVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict of a usual rule on the outputs of cases."""
+
+    rule: str
+    """``2x``, flash-attention's, or ``assert_close``, torch.testing's."""
+    cases: int
+    """Cases that the rule could judge."""
+    refused: int
+
+
 class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table: one variant in one dtype. A figure that was not measured is null, never 0."""
 
@@ -166,10 +176,14 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     special_mismatches: int | None = None
     rejudged_rows: int | None = None
     max_abs_difference_to_torch: float | None = None
+    peers: tuple[PeerVerdict, ...] = ()
+    """Verdicts of usual rules on the same outputs; empty if nobody asked."""
     findings: tuple[Finding, ...] = ()
     causes: tuple[Cause, ...] = ()
     """Causes of the findings that no declared defect explains, the one that explains most first."""
     gb_per_s: float | None = None
+    tflop_per_s: float | None = None
+    """Rate of the floating-point operations that the operation counts; null where only bytes count or nothing was timed."""
     speed_vs_torch: float | None = None
     histogram: tuple[Bin, ...] = ()
     """ULP errors over all cases."""

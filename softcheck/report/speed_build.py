@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from oracles.formats import FORMATS
-from softcheck.operations.registry import operation
+from softcheck.operations.operation import Operation
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures, SpeedMean
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.statistics import Interval, Word, geometric_mean, median_interval, ratio_interval, word
@@ -12,12 +12,27 @@ from softcheck.variants.declaration import Declaration
 TORCH = "torch"
 
 
-def gb_per_s(
-    dtype: str, rows: int, columns: int, seconds: float, name: str = "softmax", operands: Sequence[str] = ()
-) -> float:
-    """GB/s as every benchmark of the named operation counts it: each element of each operand read or written once."""
-    sizes = {"rows": rows, "columns": columns}
-    return operation(name).bytes_moved(sizes, FORMATS[dtype].itemsize, operands) / seconds / 1e9
+def gb_per_s(samples: ShapeSamples, seconds: float, computed: Operation) -> float:
+    """GB/s as every benchmark of the operation counts it: each element of each operand read or written once."""
+    return _bytes(samples, computed) / seconds / 1e9
+
+
+def tflop_per_s(samples: ShapeSamples, seconds: float, computed: Operation) -> float | None:
+    """Tflop/s by the operation's own count; None where only bytes count."""
+    return None if computed.flops is None else computed.flops(samples.rows, samples.columns) / seconds / 1e12
+
+
+def _bytes(samples: ShapeSamples, computed: Operation) -> int:
+    sizes = {"rows": samples.rows, "columns": samples.columns}
+    return computed.bytes_moved(sizes, FORMATS[samples.dtype].itemsize, samples.operands)
+
+
+def _copied(samples: ShapeSamples, computed: Operation) -> int:
+    """Bytes that the device copy reads and writes: of the matrix, or of the operands where they are what is timed."""
+    if computed.flops is None or not samples.operands:
+        return 2 * samples.rows * samples.columns * FORMATS[samples.dtype].itemsize
+    parts, numbers = computed.part_shape(samples.columns)
+    return 2 * (_bytes(samples, computed) - samples.rows * parts * numbers * FORMATS[samples.dtype].itemsize)
 
 
 def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], reference: str = TORCH) -> ShapeSpeed:
@@ -28,8 +43,9 @@ def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], 
     against = next((s for s in samples.variants if s.name == reference), None)
     if against is None and reference == TORCH:
         against = samples.torch
-    copy = median_interval(samples.copy.seconds)
+    copy, by_torch = median_interval(samples.copy.seconds), median_interval(samples.torch.seconds)
     declared = next((declarations[s.name] for s in samples.variants if s.name in declarations), Declaration())
+    computed = declared.computed
     return ShapeSpeed(
         dtype=samples.dtype,
         rows=samples.rows,
@@ -38,8 +54,11 @@ def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], 
         operation=declared.operation,
         operands=samples.operands,
         copy_seconds=copy,
-        copy_gb_per_s=gb_per_s(samples.dtype, samples.rows, samples.columns, copy.mid),
-        torch_seconds=median_interval(samples.torch.seconds),
+        copy_gb_per_s=_copied(samples, computed) / copy.mid / 1e9,
+        torch_seconds=by_torch,
+        torch_gb_per_s=gb_per_s(samples, by_torch.mid, computed),
+        torch_tflop_per_s=tflop_per_s(samples, by_torch.mid, computed),
+        torch_way=next(iter(samples.torch.notes), None),
         variants=tuple(_figures(s, samples, against, declarations.get(s.name)) for s in samples.variants),
         rounds=samples.rounds,
         stopped=samples.stopped,
@@ -85,14 +104,8 @@ def _figures(
         seconds=seconds,
         launch_seconds=median_interval(sampled.launch_seconds) if sampled.launch_seconds else None,
         method=sampled.method,
-        gb_per_s=gb_per_s(
-            samples.dtype,
-            samples.rows,
-            samples.columns,
-            seconds.mid,
-            (declaration or Declaration()).operation,
-            samples.operands,
-        ),
+        gb_per_s=gb_per_s(samples, seconds.mid, (declaration or Declaration()).computed),
+        tflop_per_s=tflop_per_s(samples, seconds.mid, (declaration or Declaration()).computed),
         copy_share=copy_share,
         times_faster=faster,
         word=None if sampled is against else _word(faster, sampled, against, samples.rounds),

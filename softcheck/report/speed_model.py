@@ -19,6 +19,8 @@ class SpeedFigures(msgspec.Struct, frozen=True, kw_only=True):
     method: Method = "launch"
     gb_per_s: float | None = None
     """Rate if each element of each operand is read or written once, whatever the algorithm moves; from the median."""
+    tflop_per_s: float | None = None
+    """Rate of the floating-point operations that the operation counts; null where only bytes count."""
     copy_share: Interval | None = None
     """The device copy's seconds over the variant's, formed within rounds."""
     times_faster: Interval | None = None
@@ -49,6 +51,10 @@ class ShapeSpeed(msgspec.Struct, frozen=True, kw_only=True):
     copy_seconds: Interval
     copy_gb_per_s: float
     torch_seconds: Interval
+    torch_gb_per_s: float | None = None
+    torch_tflop_per_s: float | None = None
+    torch_way: str | None = None
+    """The way that torch's own took, as its quickest backend; null where it has one."""
     variants: tuple[SpeedFigures, ...]
     rounds: int
     stopped: Literal["precise", "budget", "rounds"]

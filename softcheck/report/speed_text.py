@@ -37,9 +37,23 @@ _COLUMNS: tuple[tuple[str, Callable[[SpeedFigures], str]], ...] = (
 )
 
 
+_OF_BYTES = ("of copy", "traffic GB/s", "roofline")
+"""Columns that say nothing of an operation whose floating-point operations count."""
+_FLOPS = ("Tflop/s", lambda f: figures.speed(f.tflop_per_s))
+
+
+def _columns(shape: ShapeSpeed) -> list[tuple[str, Callable[[SpeedFigures], str]]]:
+    """The columns of one shape's table: Tflop/s stand in front of GB/s where they are counted."""
+    if shape.torch_tflop_per_s is None:
+        return list(_COLUMNS)
+    shown = [column for column in _COLUMNS if column[0] not in _OF_BYTES]
+    place = [title for title, _ in shown].index("GB/s")
+    return [*shown[:place], _FLOPS, *shown[place:]]
+
+
 def tables(report: SpeedReport) -> list[TextTable]:
     """A table per shape, and the geometric means over shapes last."""
-    found = [TextTable(shape_title(shape), [t for t, _ in _COLUMNS], _rows(shape)) for shape in report.shapes]
+    found = [TextTable(shape_title(shape), [t for t, _ in _columns(shape)], _rows(shape)) for shape in report.shapes]
     if len(report.shapes) > 1:
         found.append(
             TextTable(
@@ -106,6 +120,7 @@ _CSV: dict[str, _Cell] = {
     "launch_seconds": lambda _, f: f.launch_seconds and f.launch_seconds.mid,
     "method": lambda _, f: f.method,
     "gb_per_s": lambda _, f: f.gb_per_s,
+    "tflop_per_s": lambda _, f: f.tflop_per_s,
     "copy_gb_per_s": lambda shape, _: shape.copy_gb_per_s,
     "copy_share": lambda _, f: f.copy_share and f.copy_share.mid,
     "roofline_share": lambda _, f: f.roofline_share,
@@ -137,8 +152,12 @@ def shape_title(shape: ShapeSpeed) -> str:
     cache = "cold cache" if shape.cache == "cold" else "CACHE NOT SEEN TO BE COLD"
     computed = "" if shape.operation == "softmax" else f" {shape.operation}"
     beside = f" with {', '.join(shape.operands)}" if shape.operands else ""
+    torch_ = ""
+    if shape.torch_tflop_per_s is not None:
+        rates = f"{figures.speed(shape.torch_tflop_per_s)} Tflop/s, {figures.speed(shape.torch_gb_per_s)} GB/s"
+        torch_ = f"torch {shape.torch_way or ''} {rates}; ".replace("  ", " ")
     return (
-        f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}{computed}{beside}: device copy {figures.speed(shape.copy_gb_per_s)} GB/s; "
+        f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}{computed}{beside}: {torch_}device copy {figures.speed(shape.copy_gb_per_s)} GB/s; "
         f"{shape.rounds} rounds, stopped: {shape.stopped}; {cache}{clock}"
     )
 
@@ -161,7 +180,7 @@ def percent(share: float | None) -> str:
 
 
 def _rows(shape: ShapeSpeed) -> list[Row]:
-    return [[cell(f) for _, cell in _COLUMNS] for f in shape.variants]
+    return [[cell(f) for _, cell in _columns(shape)] for f in shape.variants]
 
 
 def _mean_row(mean: SpeedMean) -> Row:

@@ -55,8 +55,8 @@ def render(report: Report, display: Display = PLAIN, *, details: bool = True) ->
     if legend := content.legend(report):
         print_line(console)
         console.print(Text("; ".join(f"{word}: {meaning}" for word, meaning in legend), style="dim"))
-    if unit := content.unit_line(report):
-        print_line(console, unit, style="dim")
+    for line in content.lines_below(report):
+        print_line(console, line, style="dim")
     for title, lines in _blocks(report, details=details):
         print_line(console)
         print_line(console, title, style="bold")

@@ -8,7 +8,7 @@ import msgspec
 
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.model import Events
-from softcheck.run.plan import timed_together
+from softcheck.run.plan import timed_shape, timed_together
 from softcheck.run.pool import Devices, Job, Lane, spread
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Session
@@ -24,6 +24,7 @@ class BenchOptions:
     variants: tuple[str, ...]
     dtypes: tuple[str, ...]
     shapes: tuple[Shape, ...]
+    """Rows and columns to time; none for those on which a report times the operation."""
     seconds: float = 2.0
     seed: int = 0
     seconds_per_call: float = 120.0
@@ -83,7 +84,8 @@ def _load(session: Session, run: BenchRun, events: Events) -> None:
 
 
 def _measure(session: Session, run: BenchRun, events: Events) -> None:
-    todo = [(dtype, shape) for dtype in run.options.dtypes for shape in run.options.shapes]
+    shapes = run.options.shapes or dict.fromkeys(map(timed_shape, run.declarations.values()))
+    todo = [(dtype, shape) for dtype in run.options.dtypes for shape in shapes]
     events.stage("timing")
     found: dict[tuple[int, int], ShapeSamples] = {}
 
@@ -91,7 +93,8 @@ def _measure(session: Session, run: BenchRun, events: Events) -> None:
         dtype, shape = todo[index]
 
         def work(emit: Callable[[tuple[tuple[int, int], ShapeSamples]], None]) -> None:
-            left_out = {name: _left_out(d, dtype, shape[1]) for name, d in run.declarations.items()}
+            timed = {n: d for n, d in run.declarations.items() if run.options.shapes or timed_shape(d) == shape}
+            left_out = {name: _left_out(d, dtype, shape[1]) for name, d in timed.items()}
             names = [name for name, why in left_out.items() if why is None]
             for number, group in enumerate(timed_together(names, run.declarations) or [()]):
                 with session.on_one_device() as own:
@@ -113,7 +116,7 @@ def _measure(session: Session, run: BenchRun, events: Events) -> None:
 def _left_out(declaration: Declaration, dtype: str, columns: int) -> str | None:
     if dtype not in declaration.dtypes:
         return f"declares {', '.join(declaration.dtypes)}"
-    limit = declaration.column_limit(dtype)
+    limit = declaration.timed_limit(dtype)
     return f"declares at most {limit} columns" if limit is not None and columns > limit else None
 
 

@@ -12,12 +12,12 @@ from softcheck.run.protocol import Call, Failed, Load, Loaded, Measured, RunCase
 def on_case(request: RunCase, variant: str) -> Call:
     """Returns the call of one of a request's variants on its case."""
     case = request.case
-    return Call(variant, case.dtype, case.id, RunCase(case, (variant,), request.first_rows))
+    return Call(variant, case.dtype, case.id, msgspec.structs.replace(request, variants=(variant,)))
 
 
 def in_trial(request: RunProbe, index: int, label: str) -> Call:
     """Returns the call of one trial of a probe."""
-    alone = msgspec.structs.replace(request, done=(), only=index)
+    alone = msgspec.structs.replace(request, done=(), only=(index,))
     return Call(request.variant, request.dtype, f"probe/{request.probe}/{label}", alone)
 
 

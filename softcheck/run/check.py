@@ -1,6 +1,7 @@
 """One whole check: load the variants, run cases and probes, search with generated cases, time. Imports no torch."""
 
 import dataclasses
+import math
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -10,17 +11,13 @@ from softcheck.errors import SoftcheckError
 from softcheck.run.every_pair import WORKERS, EveryPair, wanted
 from softcheck.run.generate import generate
 from softcheck.run.model import Events, GivenUp, Run, RunOptions
-from softcheck.run.plan import covered, timed_together
+from softcheck.run.plan import covered, timed_shape, timed_together
 from softcheck.run.pool import Devices, Job, Lane, spread
 from softcheck.run.record import Asked, Keeping, Kept, Record, SearchRecord, digest_of, header_of
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.run.stages import Standings, cases_and_probes, load
 from softcheck.speed.samples import ShapeSamples
-from softcheck.speed.shapes import DEFAULT
 from softcheck.variants.declaration import Declaration
-
-TIMED_SHAPE = DEFAULT[0]
-"""Rows and columns of the timed input."""
 
 
 def check(
@@ -45,6 +42,7 @@ def check(
         compile_seconds=options.compile_seconds,
         devices=devices,
     )
+    session.peers = options.peers
     run = Run(options=options, ready=session.ready)
     try:
         record = _open(options, session, keeping)
@@ -231,7 +229,8 @@ def _time(session: Session, run: Run, events: Events, record: Record) -> None:
         able = [
             name
             for name, declaration in run.declarations.items()
-            if dtype in declaration.dtypes and (declaration.column_limit(dtype) or TIMED_SHAPE[1]) >= TIMED_SHAPE[1]
+            if dtype in declaration.dtypes
+            and (declaration.timed_limit(dtype) or math.inf) >= timed_shape(declaration)[1]
         ]
         over = {name: found.why for name in able if (found := session.patience.over(name, dtype)) is not None}
         run.notes.extend(f"{name}, {dtype}: not timed: given up: {why}" for name, why in over.items())
@@ -240,7 +239,8 @@ def _time(session: Session, run: Run, events: Events, record: Record) -> None:
             if (dtype, group) in record.speeds:
                 run.speeds.append(record.speeds[dtype, group])
             else:
-                jobs.append(_timing(session, group, dtype, run.options.seed))
+                shape = timed_shape(run.declarations[group[0]])
+                jobs.append(_timing(session, group, dtype, shape, run.options.seed))
 
     def deliver(item: tuple[str, ShapeSamples | str]) -> None:
         dtype, speeds = item
@@ -255,11 +255,13 @@ def _time(session: Session, run: Run, events: Events, record: Record) -> None:
     run.speeds.sort(key=lambda s: (run.options.dtypes.index(s.dtype), min(place[timed.name] for timed in s.variants)))
 
 
-def _timing(session: Session, names: Sequence[str], dtype: str, seed: int) -> Job[tuple[str, ShapeSamples | str]]:
+def _timing(
+    session: Session, names: Sequence[str], dtype: str, shape: tuple[int, int], seed: int
+) -> Job[tuple[str, ShapeSamples | str]]:
     """Returns a job that times variants on a device that nothing else uses meanwhile."""
 
     def work(emit: Callable[[tuple[str, ShapeSamples | str]], None]) -> None:
         with session.on_one_device() as own:
-            emit((dtype, own.time(names, dtype, TIMED_SHAPE, seed=seed)))
+            emit((dtype, own.time(names, dtype, shape, seed=seed)))
 
     return Job(f"timing in {dtype}", work)

@@ -15,9 +15,11 @@ from softcheck.run.record import Kept, Record
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 
-SECONDS = 60.0
+_SECONDS = 60.0
 """Seconds per variant and dtype: many times what all pairs take if few rows are in doubt and the GPU is otherwise
 idle."""
+_SECONDS_BY_TORCH = 5.0
+"""The same where torch judges, for whom all pairs take a minute: the GPU is needed for cases and probes too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,11 @@ class PairsTask:
 def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> list[PairsTask]:
     """The pairs of each 16-bit dtype that the variant declares, if it declares rows of two columns.
 
-    None where the operation has no judge on the device: the numpy judge would take hours.
+    None where the operation has no judge on the device, since the numpy judge would take hours, where a row's answer has parts, since a
+    head of two keys has a hundred numbers and more, and where a row is a matrix of its own, which is a call of its own.
     """
-    if declaration.computed.on_device is None:
+    computed = declaration.computed
+    if computed.on_device is None or computed.parts is not None or computed.matrix is not None:
         return []
     return [
         PairsTask(variant, declaration, domain(dtype, 2))
@@ -103,8 +107,9 @@ class EveryPair:
         if kept is not None or self._session.patience.over(variant, dtype) is not None:
             return kept, None
         name = f"{variant}, every pair of {dtype} patterns"
+        seconds = _SECONDS_BY_TORCH if each.declaration.computed.accelerator is None else _SECONDS
         try:
-            found = exhaust_within(self._own.session, variant, each.declaration, each.domain, SECONDS)
+            found = exhaust_within(self._own.session, variant, each.declaration, each.domain, seconds)
             if found.ended is None:
                 self._record.add(Kept(exhausted=found))
                 return found, None

@@ -76,7 +76,7 @@ class _Server:
         self._orders.settimeout(_START_SECONDS)
         self._one = threading.Lock()
         with theirs:
-            environment, nothing = without_choice(os.environ), subprocess.DEVNULL
+            environment, nothing = for_workers(os.environ), subprocess.DEVNULL
             module = "softcheck.run.fork_server"
             self._process = start_module(module, device, theirs.fileno(), env=environment, stderr=nothing)
 
@@ -112,7 +112,7 @@ def prepare(device: str) -> None:
 
 def _server(device: str) -> tuple[tuple[object, ...], _Server | None]:
     """Returns the server for a device in the present environment, and its key."""
-    environment = without_choice(os.environ)
+    environment = for_workers(os.environ)
     read_at_import = sorted((n, value) for n, value in environment.items() if n.startswith(_READ_AT_IMPORT))
     key = (device, sys.executable, os.getpid(), *read_at_import)
     with _starts:
@@ -135,7 +135,7 @@ def fork_worker(device: str, theirs: Connection, shown: int) -> ForkedWorker | N
     errors, their_errors = os.pipe()
     status, their_status = os.pipe()
     try:
-        order = Order(str(Path.cwd()), without_choice(os.environ))
+        order = Order(str(Path.cwd()), for_workers(os.environ))
         pid = server.fork(order, [theirs.fileno(), shown, their_errors, their_status])
     except OSError:
         with _starts:
@@ -173,9 +173,11 @@ def start_module(
     )
 
 
-def without_choice(environment: "os._Environ[str]") -> dict[str, str]:
-    """The environment without the variable that tells Triton to interpret or to compile.
+def for_workers(environment: "os._Environ[str]") -> dict[str, str]:
+    """The environment without the variable that tells Triton to interpret or to compile, and with one thread for numpy's products.
 
-    Triton reads it when a kernel is decorated. "auto" is resolved in the worker, which knows whether there is a GPU.
+    Triton reads the former when a kernel is decorated. "auto" is resolved in the worker, which knows whether there is a GPU.
     """
-    return {name: value for name, value in environment.items() if name != "TRITON_INTERPRET"}
+    kept = {name: value for name, value in environment.items() if name != "TRITON_INTERPRET"}
+    # There is a worker for each core. OpenBLAS reads this once, when numpy loads it.
+    return {"OPENBLAS_NUM_THREADS": "1", **kept}

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import torch
 
-from oracles.formats import Bits, Format, decode
+from oracles.formats import Bits, Format, decode, encode, format_of
 from oracles.reference import Reference
 from softcheck.calling.call import (
     INTEGERS,
@@ -18,12 +18,14 @@ from softcheck.calling.call import (
     call_on_device,
     is_out_of_memory,
     place,
+    to_bits,
     to_tensor,
 )
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain, ascending_patterns
 from softcheck.contract import Violation
 from softcheck.errors import TooLittleMemoryError, UsageError
+from softcheck.judge import peers as peers_
 from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call, judge_in_place
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.fitting import candidates
@@ -71,10 +73,12 @@ class Measuring:
         )
         return _with(measurement, returned.violations), returned.fatal
 
-    def of_case(self, variant: LoadedVariant, case: Case, bits: Bits, exact: Reference) -> tuple[Measurement, bool]:
+    def of_case(
+        self, variant: LoadedVariant, case: Case, bits: Bits, exact: Reference, *, peers: bool = False
+    ) -> tuple[Measurement, bool]:
         """Calls a variant on the case's rows ``bits``, of which ``exact`` holds the answers, and explains what is wrong.
 
-        Raises TooLittleMemoryError if the input can't be placed, and UninterpretableError as ``launch`` does.
+        With ``peers``, the verdicts of usual rules are measured too. Raises TooLittleMemoryError if the input can't be placed, and UninterpretableError as ``launch`` does.
         """
         fmt = case.format
         with _memory_needed("the input can't be placed in the device's memory"):
@@ -107,6 +111,9 @@ class Measuring:
             fits = self._fitting(variant, bits, called, exact, fmt)
             measurement = msgspec.structs.replace(measurement, fits=fits)
         measurement = _with(measurement, called.violations)
+        if peers:
+            said = _said_by_peers(variant.operation, placed, called.output, exact)
+            measurement = msgspec.structs.replace(measurement, peers=said)
         return _with_torch(measurement, variant.operation, placed, called.output), called.fatal
 
     def _fitting(
@@ -159,6 +166,26 @@ def _with_torch(measurement: Measurement, operation: Operation, placed: Placed, 
     if finite.size == 0:
         return measurement
     return msgspec.structs.replace(measurement, max_abs_difference_to_torch=float(finite.max()))
+
+
+def _said_by_peers(operation: Operation, placed: Placed, output: Bits, exact: Reference) -> dict[str, tuple[int, int]]:
+    """Returns one judged output, and whether it was refused, by usual rule, of the elements whose answer is due and finite."""
+    fmt = format_of(output, placed.fmt)
+    rounded = encode(exact.values, fmt)
+    due = np.isfinite(decode(rounded, fmt))
+    values = decode(to_bits(placed.view, placed.fmt), placed.fmt)
+    if operation.undefined is not None:
+        unpromised = operation.undefined(values)
+        due &= ~np.repeat(unpromised, due.size // max(1, len(unpromised))).reshape(due.shape)
+    host = torch.device("cpu")
+    plain = operation.yardstick if operation.plain is None else operation.plain
+    computed = plain(placed.view).to(host, TORCH_DTYPES[fmt.name])
+    chosen = torch.from_numpy(due)
+    found = peers_.verdicts(
+        *(tensor[chosen] for tensor in (to_tensor(output, fmt, host), to_tensor(rounded, fmt, host), computed)),
+        softcap=bool(operation.parameters.get("softcap")),
+    )
+    return {name: (1, int(not accepted)) for name, accepted in found.items()}
 
 
 @contextmanager

@@ -49,6 +49,8 @@ class RunOptions:
     """True if cases, and after them probes, run one after the other in the given order, in one process."""
     check_heap: bool = False
     """True if glibc checks the heap of workers."""
+    peers: bool = False
+    """True if the verdicts of usual rules on each case's output are measured too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

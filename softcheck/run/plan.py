@@ -12,6 +12,7 @@ from softcheck.operations.masks import MASKS
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation
 from softcheck.run.patience import MOST_DEATHS
+from softcheck.speed.shapes import DEFAULT
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.forms import operands_in
 
@@ -67,6 +68,11 @@ def timed_together(names: Sequence[str], declarations: Mapping[str, Declaration]
         key = (declared.operation, *sorted(declared.parameters.items()), operands_in(declared.call))
         groups.setdefault(key, []).append(name)
     return [tuple(group) for group in groups.values()]
+
+
+def timed_shape(declaration: Declaration) -> tuple[int, int]:
+    """Returns the rows and columns on which a variant is timed if nobody names others."""
+    return declaration.computed.timed_shape or DEFAULT
 
 
 def scouts(cases: Sequence[Case], declaration: Declaration, dtypes: Sequence[str]) -> list[Case]:

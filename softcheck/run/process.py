@@ -19,7 +19,7 @@ from softcheck.calling import activity
 from softcheck.calling.activity import Phase
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, SoftcheckError
-from softcheck.run.forking import ForkedWorker, fork_worker, start_module, without_choice
+from softcheck.run.forking import ForkedWorker, for_workers, fork_worker, start_module
 from softcheck.run.protocol import (
     LAST,
     Call,
@@ -304,7 +304,7 @@ def start_from_nothing(
     device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: bool
 ) -> "subprocess.Popen[bytes]":
     """Starts a worker as a new Python process; see ``start``."""
-    environment = without_choice(os.environ)
+    environment = for_workers(os.environ)
     if check_heap:
         environment["MALLOC_CHECK_"] = "3"
         environment["LD_PRELOAD"] = " ".join(filter(None, [_HEAP_CHECKER, environment.get("LD_PRELOAD")]))

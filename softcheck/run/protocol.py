@@ -16,10 +16,14 @@ from softcheck.variants.declaration import Backend, Declaration
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """Import a variant and try it once on a small ordinary input of the first of these dtypes that it declares."""
+    """Import a variant and try it once on a small ordinary input of the first of these dtypes that it declares.
+
+    Without ``is_called`` it is only imported, and the answer is Declared and Done.
+    """
 
     spec: str
     dtypes: tuple[str, ...]
+    is_called: bool = True
 
 
 class RunCase(msgspec.Struct, frozen=True, tag=True):
@@ -28,6 +32,8 @@ class RunCase(msgspec.Struct, frozen=True, tag=True):
     case: Case
     variants: tuple[str, ...]
     first_rows: int | None = None
+    peers: bool = False
+    """True if the verdicts of usual rules are asked for too."""
 
 
 class Time(msgspec.Struct, frozen=True, tag=True):
@@ -62,7 +68,8 @@ class RunProbe(msgspec.Struct, frozen=True, tag=True):
     quick: bool
     seed: int
     done: tuple[Outcome, ...] = ()
-    only: int | None = None
+    only: tuple[int, ...] | None = None
+    """The trials to make, without a conclusion; None for all."""
     widest: int | None = None
     """Most columns that are tried; None for no such limit."""
     time_share: float = 1.0

@@ -43,6 +43,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     seconds_per_call: float
     in_order: bool = False
     check_heap: bool = False
+    peers: bool = False
     compile_seconds: float = COMPILE_SECONDS
 
 

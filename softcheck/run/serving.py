@@ -112,6 +112,9 @@ class Server:
             yield Refused(spec, str(error))
             return
         yield Declared(variant.declaration)
+        if not request.is_called:
+            yield Done()
+            return
         dtype = next((d for d in request.dtypes if d in variant.declaration.dtypes), None)
         before = Snapshot()
         begun = time.perf_counter()
@@ -153,29 +156,31 @@ class Server:
         answers = _Answers(case)
         check_layout(answers.bits(request.first_rows), case)
         for name in request.variants:
-            variant = self._variant(name)
+            named = answers.named(self._variant(name), request.first_rows)
             self._settle()
-            answers.of(variant.on(case, len(answers.bits(request.first_rows))), request.first_rows)
+            answers.of(named, request.first_rows)
             yield Started(name)
             begun = time.perf_counter()
             launched = launches.counted()
-            measurement, fatal = self._run_rows(variant, answers, request.first_rows)
+            measurement, fatal = self._run_rows(named, answers, request.first_rows, peers=request.peers)
             more = _more_rows(case)
             is_cut = request.first_rows is not None and request.first_rows < more and measurement.skipped is None
             if is_cut and launches.counted() == launched and not (fatal or measurement.violations):
                 # Only a program of the interpreter takes long.
-                measurement, fatal = self._run_rows(variant, answers, more)
+                named = answers.named(self._variant(name), more)
+                measurement, fatal = self._run_rows(named, answers, more, peers=request.peers)
             yield Measured(name, measurement, time.perf_counter() - begun, fatal)
             if fatal:
                 return
         yield Done()
 
-    def _run_rows(self, variant: LoadedVariant, answers: "_Answers", rows: int | None) -> tuple[Measurement, bool]:
-        """Runs a variant on the first rows of a case and judges its output."""
-        variant = variant.on(answers.case, len(answers.bits(rows)))
+    def _run_rows(
+        self, variant: LoadedVariant, answers: "_Answers", rows: int | None, *, peers: bool
+    ) -> tuple[Measurement, bool]:
+        """Runs a variant, whose calls get what the case names, on the first rows of a case and judges its output."""
         bits, exact = answers.of(variant, rows)
         try:
-            return self._measuring.of_case(variant, answers.case, bits, exact)
+            return self._measuring.of_case(variant, answers.case, bits, exact, peers=peers)
         except UninterpretableError as error:
             return msgspec.structs.replace(unmeasured(bits.shape, ()), skipped=str(error)), False
 
@@ -239,6 +244,10 @@ class _Answers:
         if rows not in self._bits:
             self._bits[rows] = self.case.bits(rows)
         return self._bits[rows]
+
+    def named(self, variant: LoadedVariant, rows: int | None) -> LoadedVariant:
+        """The variant whose calls get what the case names for so many rows."""
+        return variant.on(self.case, len(self.bits(rows)))
 
     def of(self, variant: LoadedVariant, rows: int | None) -> tuple[Bits, Reference]:
         """The bits of so many rows, and what the variant declares to compute of them."""

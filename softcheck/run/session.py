@@ -51,6 +51,9 @@ class CaseMeasurement:
 class Session(Pool):
     """A pool of workers that loads a variant, runs it on cases and domains, and times it."""
 
+    peers = False
+    """True if the verdicts of usual rules on each case's output are asked for."""
+
     def load(
         self,
         spec: str,
@@ -128,7 +131,7 @@ class Session(Pool):
             before = len(results)
             doubtful: list[CaseMeasurement] = []
             worker = self.take(fresh=fresh)
-            request = RunCase(case, tuple(waiting), first_rows)
+            request = RunCase(case, tuple(waiting), first_rows, self.peers)
             try:
                 self._run_on(worker, request, doubtful, keep)
                 fresh = False

@@ -27,7 +27,7 @@ _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT})
 
 
 def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
-    """Replies to one request: the plan, each trial that has no outcome yet, the conclusion; or the one trial asked for.
+    """Replies to one request: the plan, each trial that has no outcome yet, the conclusion; or only the trials asked for.
 
     Ends early after a ``fatal`` outcome. Raises SoftcheckError for a fault of the probe itself.
     """
@@ -45,7 +45,7 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
     if len(outcomes) > len(trials):
         raise SoftcheckError(f"probe {request.probe}: {len(outcomes)} outcomes were given for {len(trials)} trials")
     yield ProbePlanned(tuple(trial.label for trial in trials))
-    wanted = range(len(outcomes), len(trials)) if request.only is None else [request.only]
+    wanted = range(len(outcomes), len(trials)) if request.only is None else request.only
     for index in wanted:
         yield TrialStarted(index)
         outcome = _outcome(

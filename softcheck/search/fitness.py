@@ -11,7 +11,7 @@ import torch
 
 from oracles.formats import Format
 from softcheck.operations import bounds, special
-from softcheck.operations.operation import OnDevice
+from softcheck.operations.operation import CERTAIN, OnDevice
 from softcheck.search.objective import Objective
 
 _CHUNK = {"cpu": 1 << 20, "cuda": 1 << 25}
@@ -28,12 +28,12 @@ def rate(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the largest figure of each row and its column, both [rows]; float64 and int64.
 
-    ``x`` is [rows, columns] of up to 32 bits, ``y`` an output for it, of ``fmt``: [rows, columns], or [rows, 1] with one answer
+    ``x`` is [rows, columns] of up to 32 bits, ``y`` an output for it, of ``fmt``: [rows, columns], or another number of answers
     for each row, whose column is then that of the row's largest logit. The figure is infinite if an output is not finite where
     the answer is, or is not the answer itself at a masked logit. Rows whose answer follows a convention (NaN, +inf, all -inf) or
-    is nobody's promise give -1.
+    is nobody's promise, and those whose exact values float64 does not know, give -1.
     """
-    step = max(1, _CHUNK[x.device.type] // max(1, x.shape[1]))
+    step = max(1, _CHUNK[x.device.type] // max(1, x.shape[1], y.shape[1]))
     parts = [
         _rate(x[first : first + step], y[first : first + step], fmt, model, objective, on_device)
         for first in range(0, len(x), step)
@@ -44,23 +44,26 @@ def rate(
 def _rate(
     x: torch.Tensor, y: torch.Tensor, fmt: Format, model: bounds.Model, objective: Objective, on_device: OnDevice
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    output = y.to(torch.float64)
     found = on_device(x, fmt, model if objective == "bound" else None)
-    exact = found.exact
+    exact, logits = found.exact, x if found.logits is None else found.logits
+    output = y.to(torch.float64).reshape(exact.shape)
     figure = ((output - exact) * found.per_ulp).abs_()
     if found.limits is not None:
         figure /= found.limits
     unlike = ~(output.isfinite() & exact.isfinite())
     # The answer rounds to infinity, or an arithmetic's own error may lead there.
     right = output.isinf() & (exact.abs() >= special.overflow(fmt)) & (output.signbit() == exact.signbit())
-    if y.shape == x.shape:
-        unlike |= x == -math.inf
+    of_logits = logits.shape == exact.shape and x.shape == y.shape
+    if of_logits:
+        unlike |= logits == -math.inf
     else:
         right |= output.isnan() & (exact == math.inf)
     figure.masked_fill_(unlike, math.inf).masked_fill_(right | (output == exact), 0.0)
-    value, column = figure.max(dim=1)
-    top, largest = x.max(dim=1)
-    value.masked_fill_(~top.isfinite() | (value.isnan()), -1.0)
+    conventional = ~logits.amax(dim=1).isfinite()
     if found.undefined is not None:
-        value.masked_fill_(found.undefined, -1.0)
-    return value, column if y.shape == x.shape else largest
+        conventional |= found.undefined
+    value, column = figure.masked_fill_(conventional[:, None], -1.0).view(len(x), -1).max(dim=1)
+    unknown = value.isnan()
+    if isinstance(found.uncertainty, torch.Tensor):
+        unknown |= (found.uncertainty > CERTAIN).view(len(x), -1).any(dim=1)
+    return value.masked_fill_(unknown, -1.0), column if of_logits else x.argmax(dim=1)

@@ -4,6 +4,7 @@ Every contender runs once in every round, in random order, each call on an input
 every output is checked.
 """
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -21,7 +22,7 @@ from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.speed import statistics
 from softcheck.speed.clock import RESOLUTION, Captured, CudaClock, estimate
-from softcheck.speed.inputs import Rotation
+from softcheck.speed.inputs import Rotation, as_rows
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.vetting import Function, Vetted, Vetting
 from softcheck.variants.adapt import Adapted, operands_of
@@ -42,6 +43,8 @@ _MOST_BYTES = 2**29
 _HELD_UP = 3
 """Calls that show whether a variant works on the caller's stream."""
 _WARM_UP = 60
+_TRIES = 8
+"""Most calls of each of torch's ways before the quickest is chosen."""
 _LEAST_TICKS = 50
 """A span of fewer of the clock's ticks is rounded by over 2 %."""
 _MOST_ROUNDS = 400
@@ -147,7 +150,8 @@ class Engine:
                 refused[name] = str(vetted)
             else:
                 contenders.append(_Contender(name, called, vetted))
-        yardsticks = [_Contender(COPY, torch.clone, None), _Contender(TORCH, self._by_torch(), None)]
+        by_torch, way = self._by_torch()
+        yardsticks = [_Contender(COPY, self._copied, None), _Contender(TORCH, by_torch, None, notes=way)]
         # Without a contender there is nothing to time beside.
         everyone = [*contenders, *yardsticks] if contenders else []
         yield from self._prepare(everyone)
@@ -177,6 +181,8 @@ class Engine:
             return f"its call takes other operands ({others}) than those it is timed beside ({ours})"
         if not isinstance(function, Adapted) or not names:
             return function
+        if self._plan.operation.gradient_in_place:
+            return "each call overwrites its input with the gradient, and a copy for each would be timed with it"
         if self._plan.operation.matrix is not None or not self._plan.operation.dims_of(names):
             return "its call takes operands of several rows each, which can't be changed with their rows"
         ready = function.with_operation(self._rotation.operation)
@@ -187,13 +193,49 @@ class Engine:
 
         return called
 
-    def _by_torch(self) -> Function:
-        """Torch's own, on the same operands."""
+    def _copied(self, x: torch.Tensor) -> torch.Tensor:
+        """A copy of the input, or of queries, keys and values where a head has many more of them than of logits."""
+        if self._plan.operation.flops is None or not self._names:
+            return x.clone()
+        parts = [operand.view(-1).view(torch.uint8) for operand in self._rotation.operands(x).values()]
+        found = torch.empty(sum(map(len, parts)), dtype=torch.uint8, device=x.device)
+        end = 0
+        for part in parts:
+            found[end : end + len(part)] = part
+            end += len(part)
+        return found
+
+    def _by_torch(self) -> tuple[Function, list[str]]:
+        """Torch's own on the same operands, by the quickest of its ways, whose name is noted."""
         computed = self._plan.operation
         if not self._names:
-            return computed.yardstick
+            return computed.yardstick, []
         by_torch = computed.by_torch or (lambda given: computed.yardstick(masked(given)))
-        return lambda x: by_torch({"x": x, **self._rotation.operands(x)})
+        notes: list[str] = []
+        if computed.ways is not None:
+            by_torch, name = self._quickest(computed.ways())
+            notes = [f"by {name}"]
+        return (lambda x: by_torch({"x": x, **self._rotation.operands(x)})), notes
+
+    def _quickest(
+        self, ways: Mapping[str, Callable[[Mapping[str, torch.Tensor]], torch.Tensor]]
+    ) -> tuple[Callable[[Mapping[str, torch.Tensor]], torch.Tensor], str]:
+        """The way that takes least, of those that run on these operands. Raises RuntimeError if none does."""
+        x, seconds = self._inputs[0], {}
+        given = {"x": x, **self._rotation.operands(x)}
+        for name, way in ways.items():
+            with contextlib.suppress(RuntimeError):
+                times = estimate(self._clock, partial(way, given), most=_TRIES, settled=statistics.settled)
+                seconds[name] = min(times)
+        if not seconds:
+            raise RuntimeError(f"none of torch's ways runs here: {', '.join(ways)}")
+        quickest = min(seconds, key=lambda name: seconds[name])
+        return ways[quickest], quickest
+
+    def _matrix(self, output: torch.Tensor) -> torch.Tensor:
+        found = as_rows(output, self._plan.rows)
+        assert isinstance(found, torch.Tensor)
+        return found
 
     def _refuse_if_lost(self, variant: str, reason: str) -> None:
         if not self._clock.alive():
@@ -251,7 +293,7 @@ class Engine:
             shift = self._rotation.next_shift()
             self._clock.hold_up()
             self._rotation.fill(x, shift)
-            seen = contender.function(x).clone()
+            seen = self._matrix(contender.function(x)).clone()
             late += self._rotation.wrong_rows(seen, contender.vetted.answer, shift)
             self._clock.synchronize()
         if int(late):
@@ -320,7 +362,7 @@ class Engine:
         """
         if contender.vetted is None:
             return
-        wrong = self._rotation.wrong_rows(output, contender.vetted.answer, shift)
+        wrong = self._rotation.wrong_rows(self._matrix(output), contender.vetted.answer, shift)
         contender.wrong_rows = wrong if contender.wrong_rows is None else contender.wrong_rows + wrong
 
     def _precise(self, everyone: Sequence[_Contender]) -> bool:

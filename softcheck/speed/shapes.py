@@ -6,18 +6,20 @@ from softcheck.errors import UsageError
 
 Shape = tuple[int, int]
 
-DEFAULT: tuple[Shape, ...] = ((8192, 8192),)
+DEFAULT: Shape = (8192, 8192)
 """Several times the L2 of any current GPU in every dtype."""
 
 SWEEPS: dict[str, tuple[Shape, ...]] = {
     "columns": tuple((4096, columns) for columns in range(256, 12673, 128)),
     "batch": tuple((2**k, 4096) for k in range(4, 17)),
     "vocabulary": tuple((2048, c) for c in (1000, 4096, 8192, 16384, 32000, 50257, 65536, 100352, 129280)),
+    "heads": ((64, 1024), (64, 4096)),
     "small-batch": tuple((rows, columns) for columns in (1024, 32000, 129280) for rows in (1, 4, 16, 64)),
 }
 """Rows and columns by sweep.
 
 ``columns`` is the tutorial's sweep. Vocabularies are sizes of language models, padded and not.
+``heads`` are batch times heads and the keys of each, for attention.
 """
 
 _SHAPE = re.compile(r"(\d{1,9})\s*[x\N{MULTIPLICATION SIGN}]\s*(\d{1,9})", re.ASCII)

@@ -7,17 +7,20 @@ import torch
 
 from oracles.formats import Bits, decode
 from oracles.reference import Reference
-from softcheck.calling.call import describe, returned_wrongly, to_bits
-from softcheck.contract import BOUNDED_KINDS
-from softcheck.judge.judge import judge, reference
+from softcheck.calling.call import describe, returned_wrongly, to_bits, to_tensor
+from softcheck.contract import BOUNDED_KINDS, FindingKind
+from softcheck.judge.judge import STANDARD, judge, reference
+from softcheck.judge.tensor_rows import TensorJudge
 from softcheck.operations.operation import Operation, as_they_are
 from softcheck.probes.poison import nan_filled
-from softcheck.speed.inputs import Rotation
+from softcheck.speed.inputs import Rotation, as_rows
 
 Function = Callable[[torch.Tensor], Any]
 
 _MOST_OFF = 0.1
 """A row whose sum misses 1 by more was not computed: far beyond rounding, which the judge has looked at."""
+
+_SPECIAL = (FindingKind.NAN_MISMATCH, FindingKind.INF_MISMATCH)
 
 
 class Vetted(NamedTuple):
@@ -34,14 +37,19 @@ class Vetting:
         self._rotation = rotation
         self._x = x
         self._operation = operation
-        self._exact: Reference = reference(decode(rotation.bits, rotation.fmt), rotation.fmt, "nan", operation)
+        self._exact: Reference | None = None
+        self._on_device: TensorJudge | None = None
+        if operation.timed_shape is None:
+            self._exact = reference(decode(rotation.bits, rotation.fmt), rotation.fmt, "nan", operation)
+        else:
+            self._on_device = TensorJudge(operation, rotation.fmt, rotation.fmt, "nan", STANDARD)
 
     def vet(self, function: Function) -> Vetted | str:
         """The judged answer, or why the variant may not be timed. One failure loses no other's."""
         self._rotation.fill(self._x, 0)
         try:
             with nan_filled():
-                output = function(self._x)
+                output = as_rows(function(self._x), len(self._x))
             return self._judged(output)
         except Exception as error:  # noqa: BLE001 - whatever a variant raises is a reason
             return describe(error)
@@ -51,6 +59,8 @@ class Vetting:
         if refused is not None:
             return refused.message
         assert isinstance(output, torch.Tensor)
+        if self._on_device is not None:
+            return self._judged_on_device(self._on_device, output)
         block: Bits = to_bits(output[: self._rotation.distinct], self._rotation.fmt)
         judged = judge(
             self._rotation.bits,
@@ -74,6 +84,23 @@ class Vetting:
         if differing:
             return f"the output on the timed shape is wrong: {differing} of {len(output)} rows differ from rows of the same logits"
         return Vetted(answer, judged.max_ulp.value if judged.max_ulp else None)
+
+    def _judged_on_device(self, judge: TensorJudge, output: torch.Tensor) -> Vetted | str:
+        """Judges the answers of all heads where they lie, one head at a time, since a head may be longer than the numpy judge takes."""
+        x, fmt = to_tensor(self._rotation.bits, self._rotation.fmt, output.device), self._rotation.fmt
+        largest = 0.0
+        for head in range(len(x)):
+            rows = judge.of_any_kind(x[head : head + 1], output[head : head + 1])
+            errors = rows.errors if rows.comparable is None else rows.errors.masked_fill(~rows.comparable, 0.0)
+            largest = max(largest, float(errors.nan_to_num(nan=torch.inf).amax()))
+            special = sum(int(rows.broken[kind].sum()) for kind in _SPECIAL if kind in rows.broken)
+            if special or largest > _MOST_OFF * 2.0**fmt.precision:
+                return (
+                    f"the output on the timed shape is wrong: {special} numbers of head {head} are NaN or infinite where that is not due, or "
+                    f"the other way round; the largest error so far is {largest:.3g} ULP, which is more than inaccurate from "
+                    f"{_MOST_OFF * 2.0**fmt.precision:.3g} on"
+                )
+        return Vetted(output.clone(), largest)
 
     def _missing_one(self, output: torch.Tensor) -> torch.Tensor:
         """True for rows whose sum is far from 1, bool [rows]; False where outputs are no probabilities."""

@@ -143,6 +143,12 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
                 return defect.reason
         return None
 
+    def timed_limit(self, dtype: str) -> int | None:
+        """Largest column count on which it may be timed: wider rows than are judged elsewhere where a device judges what is timed."""
+        if self.computed.timed_shape is None:
+            return self.column_limit(dtype)
+        return self.max_columns.get(dtype) if isinstance(self.max_columns, dict) else self.max_columns
+
     def column_limit(self, dtype: str) -> int | None:
         """Largest column count promised for a dtype, or judged of the operation; None where there is no limit."""
         promised = self.max_columns.get(dtype) if isinstance(self.max_columns, dict) else self.max_columns

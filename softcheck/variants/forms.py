@@ -204,6 +204,9 @@ class Form:
         numbers = self._operation.output_shape(1, x.shape[-1])[1]
         if operand.endswith("_blhd") and not of_rows:
             answer = answer.transpose(1, 2)
+        if is_answer and not of_rows and operands.is_timed():
+            # A matrix would be a copy where heads lie apart, whose time is not the function's.
+            return answer
         return answer.reshape(*x.shape[:-1], numbers) if is_answer else answer
 
     def _shape_due(self, shape: "torch.Size", operand: str, columns: int) -> "torch.Size | tuple[int, ...]":

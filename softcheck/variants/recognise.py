@@ -47,6 +47,7 @@ _PARAMETERS = (
     ("sink", "sinks", "sink sinks s_aux"),
     ("groups", "True", "enable_gqa"),
     ("masked", "keep", "mask attn_mask attention_mask"),
+    ("biased", "bias", "mask attn_mask attention_mask bias attn_bias additive_mask"),
 )
 """Parameters of operations, the names in a call of what a function gets where they have other than their usual values, and the
 names of a function's parameters that get it."""

@@ -68,14 +68,14 @@ BUILTIN_OF: dict[str, dict[str, str]] = {
             name: f"{_PACKAGE}.attention_torch:{name}"
             for name in (
                 *("torch_sdpa_math", "torch_sdpa_flash", "torch_sdpa_efficient", "torch_sdpa_cudnn"),
-                *("torch_sdpa_causal", "torch_sdpa_masked"),
+                *("torch_sdpa_causal", "torch_sdpa_masked", "torch_sdpa_biased"),
             )
         },
         **{
             name: f"{_PACKAGE}.attention:{name}"
             for name in (
                 *("attention_online", "attention_online_causal", "attention_online_masked"),
-                "attention_split_keys",
+                *("attention_online_biased", "attention_split_keys"),
             )
         },
     },
@@ -130,7 +130,10 @@ class LoadedVariant:
         """Returns the variant whose calls get what a case names, for the case's first rows where a number is given."""
         if case.operands is None:
             return self
-        named = self.declaration.computed_on(case, first_rows)
+        return self.of(self.declaration.computed_on(case, first_rows))
+
+    def of(self, named: Operation) -> "LoadedVariant":
+        """Returns the variant whose calls get the operands that an operation names."""
         function = self.function.with_operation(named) if isinstance(self.function, Adapted) else self.function
         return dataclasses.replace(self, function=function, named=named)
 

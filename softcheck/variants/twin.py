@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     import torch
 
 _BETWEEN = 2**20
-"""Elements of memory between a tensor's own that are copied; more are left as they come, since they may be 2^31."""
+"""Elements of memory between a tensor's own that are copied; of more, those at its beginning, since they may be 2^31."""
 
 
 class Twin:
@@ -26,7 +26,7 @@ class Twin:
         integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
         whole = torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
         is_dense = whole.numel() <= x.numel() + _BETWEEN
-        copy = whole.clone() if is_dense else torch.empty(whole.shape, dtype=x.dtype, device=x.device)
+        copy = whole.clone() if is_dense else _around(whole, int(x.storage_offset()), x.numel())
         self.view = copy.as_strided(x.shape, x.stride(), x.storage_offset())
         # Elements that share memory are written once.
         once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())
@@ -45,3 +45,17 @@ class Twin:
         if self._copied:
             after, before, own = self._copied
             own.copy_(torch.where(after != before, torch.where(after == own, ~after, after), own))
+
+
+def _around(memory: "torch.Tensor", first: int, elements: int) -> "torch.Tensor":
+    """Returns as much memory, a copy where a tensor of so many elements begins, and ``_BETWEEN`` elements beyond these.
+
+    Nothing is written to the rest, which ``torch.empty`` would fill where it is told to: gigabytes.
+    """
+    import torch
+
+    storage = torch.UntypedStorage(memory.nbytes, device=memory.device)  # type: ignore[no-untyped-call]
+    found = torch.empty(0, dtype=memory.dtype, device=memory.device).set_(storage)
+    copied = slice(first, first + elements + _BETWEEN)
+    found[copied].copy_(memory[copied])
+    return found

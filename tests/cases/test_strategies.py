@@ -23,7 +23,9 @@ from softcheck.strategies import (
 )
 
 FEW = settings(deadline=None, max_examples=40)
-SEARCH = settings(deadline=None, max_examples=3000, database=None, derandomize=True)
+SEARCH = settings(
+    deadline=None, max_examples=3000, database=None, derandomize=True, phases=[Phase.generate, Phase.shrink]
+)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

@@ -31,6 +31,7 @@ def test_without_a_gpu_nothing_is_timed_and_the_exit_code_says_so(extra, tmp_pat
         (["--dtype", "float8"], "unknown dtype 'float8'"),
         (["--sweep", "widths"], "small-batch"),
         (["--profile"], "--profile launches once, but 15 variants"),
+        (["--operation", "attention", "--declare", "head_dim=0"], "head_dim is 0"),
         (["--output", "missing/folder/x.json"], "there is no folder"),
     ],
 )

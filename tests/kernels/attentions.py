@@ -61,6 +61,27 @@ def with_added_mask(q, k, v, attn_mask):
     return (torch.softmax(scores, dim=-1).to(v.dtype).float() @ v.float()).to(q.dtype)
 
 
+@variant(operation="attention", parameters={**SMALL, "masked": 1, "biased": 1})
+def with_bias(q, k, v, attn_mask=None):
+    return with_added_mask(q, k, v, attn_mask)
+
+
+def _capped_and_biased(q, k, v, bias):
+    scores = 5 * torch.tanh((q.float() @ k.float().mT) / math.sqrt(q.shape[-1]) / 5) + bias.float()
+    scores = scores.masked_fill(~causal(q, k), float("-inf"))
+    return (torch.softmax(scores, dim=-1).to(v.dtype).float() @ v.float()).to(q.dtype)
+
+
+@variant(operation="attention", parameters={**SMALL, "softcap": 5.0, "causal": "top-left", "biased": 1})
+def capped_then_biased(q, k, v, attn_mask):
+    return _capped_and_biased(q, k, v, attn_mask)
+
+
+@variant(operation="attention", parameters={**SMALL, "softcap": 5.0, "causal": "top-left", "biased": 1})
+def without_the_last_bias(q, k, v, bias):
+    return _capped_and_biased(q, k, v, torch.where(torch.arange(k.shape[2]) < k.shape[2] // 16 * 16, bias, 0))
+
+
 @variant(operation="attention", parameters={**SMALL, "masked": 1, "ignores_nan": 1}, fully_masked="zero")
 def that_selects(q, k, v, keep):
     hidden = ~keep.any(dim=-2)[..., None]
@@ -126,3 +147,112 @@ def attend_with_logarithm(q, k, v, keep=None):
     if keep is not None:
         scores = scores.masked_fill(~keep, float("-inf"))
     return attend(q, k, v, keep)[0], torch.logsumexp(scores, dim=-1)
+
+
+@variant(operation="attention", parameters=SMALL)
+def bounded_by_the_first_key(q, k, v, num_splits=1):
+    """Subtracts the score of the first key, and with several parts leaves out the keys that no part has."""
+    keys = k.shape[2] // num_splits * num_splits
+    scores = (q.float() @ k[:, :, :keys].float().mT) / math.sqrt(q.shape[-1])
+    weights = torch.exp(scores - scores[..., :1] + 78)
+    return ((weights @ v[:, :, :keys].float()) / weights.sum(dim=-1, keepdim=True)).to(q.dtype)
+
+
+@variant(operation="attention", parameters=SMALL)
+def in_parts(q, k, v, num_splits=1):
+    """Merges parts by their log-sum-exps."""
+    parts = [
+        attend(q.float(), *tensors)
+        for tensors in zip(k.float().chunk(num_splits, 2), v.float().chunk(num_splits, 2), strict=True)
+    ]
+    shares = torch.softmax(torch.stack([lse for _, lse in parts]), dim=0)[..., None]
+    return (torch.stack([o for o, _ in parts]) * shares).sum(dim=0).to(q.dtype)
+
+
+@variant(operation="attention", parameters={**SMALL, "causal": "top-left"})
+def masked_after_the_maximum(q, k, v):
+    """Takes the maximum of all scores, those of later keys too, which may leave a query no weight above 0."""
+    scores = (q.float() @ k.float().mT) / math.sqrt(q.shape[-1])
+    weights = torch.exp(scores - scores.amax(dim=-1, keepdim=True)) * causal(q, k)
+    return ((weights @ v.float()) / weights.sum(dim=-1, keepdim=True)).to(q.dtype)
+
+
+@variant(operation="attention", parameters={**SMALL, "masked": 1, "ignores_nan": 1}, fully_masked="zero")
+def weighted_by_zero(q, k, v, keep):
+    """Hides keys, and multiplies the values behind them by 0."""
+    o = attend(q, k.masked_fill(~keep.any(dim=-2)[..., None], 0), v, keep)[0]
+    return torch.where(keep.any(dim=-1, keepdim=True), o, 0)
+
+
+@variant(operation="attention", parameters=SMALL)
+def half_of_the_keys(q, k, v):
+    half = (k.shape[2] + 1) // 2
+    return attend(q, k[:, :, :half], v[:, :, :half])[0]
+
+
+KEPT = {}
+
+
+@variant(operation="attention", parameters=SMALL)
+def answers_of_the_first_call(q, k, v):
+    """Keeps the answers of each shape."""
+    if tuple(q.shape) not in KEPT:
+        KEPT[tuple(q.shape)] = attend(q, k, v)[0]
+    return KEPT[tuple(q.shape)].clone()
+
+
+class Differentiable(torch.autograd.Function):
+    """Attention with the backward of flash kernels: weights from a log-sum-exp, and the mean from the answer."""
+
+    slip = ""
+
+    @classmethod
+    def forward(cls, ctx, q, k, v):
+        o, lse = attend(q, k, v)
+        ctx.save_for_backward(q, k, v, o, lse)
+        return o
+
+    @classmethod
+    def backward(cls, ctx, grad):
+        q, k, v, o, lse = ctx.saved_tensors
+        scale = q.shape[-1] ** -0.5
+        p = torch.exp((q.float() @ k.float().mT) * scale - lse[..., None])
+        mean = (grad.float() * o.float()).sum(dim=-1, keepdim=True)
+        if cls.slip == "no mean":
+            mean = 0
+        if cls.slip == "mean of 8 bits":
+            mean = mean.bfloat16().float()
+        ds = (p * (grad.float() @ v.float().mT - mean) * scale).to(q.dtype).float()
+        dv = p.to(q.dtype).float().mT @ grad.float()
+        if cls.slip == "last tile":
+            dv[..., -1, :] = 0
+        return tuple(each.to(q.dtype) for each in (ds @ k.float(), ds.mT @ q.float(), dv))
+
+
+def slipping(name):
+    return type("Slipping", (Differentiable,), {"slip": name})
+
+
+@variant(operation="attention", parameters=SMALL, backward=True)
+def differentiable(q, k, v):
+    return Differentiable.apply(q, k, v)
+
+
+@variant(operation="attention", parameters=SMALL, backward=True)
+def without_the_mean(q, k, v):
+    return slipping("no mean").apply(q, k, v)
+
+
+@variant(operation="attention", parameters=SMALL, backward=True)
+def mean_of_eight_bits(q, k, v):
+    return slipping("mean of 8 bits").apply(q, k, v)
+
+
+@variant(operation="attention", parameters=SMALL, backward=True)
+def last_gradient_lost(q, k, v):
+    return slipping("last tile").apply(q, k, v)
+
+
+@variant(operation="attention", parameters=SMALL, backward=True)
+def without_a_gradient(q, k, v):
+    return attend(q.detach(), k.detach(), v.detach())[0]

@@ -3,8 +3,12 @@
 import torch
 
 
+def widened(x):
+    return x if x.dtype == torch.float64 else x.float()
+
+
 def softmax_backward(dy, y):
-    dy, wide = dy.float(), y.float()
+    dy, wide = widened(dy), widened(y)
     return (wide * (dy - (wide * dy).sum(-1, keepdim=True))).to(y.dtype)
 
 
@@ -17,7 +21,7 @@ def into_memory(grad, probs, out):
 
 
 def without_the_last_column(dy, y):
-    dy, wide = dy.float(), y.float()
+    dy, wide = widened(dy), widened(y)
     return (wide * (dy - (wide * dy)[:, :-1].sum(-1, keepdim=True))).to(y.dtype)
 
 
@@ -30,23 +34,23 @@ def for_gradients_of_one(dy, y):
 
 
 def sum_of_the_first_row(dy, y):
-    dy, wide = dy.float(), y.float()
+    dy, wide = widened(dy), widened(y)
     return (wide * (dy - (wide * dy)[:1].sum(-1, keepdim=True))).to(y.dtype)
 
 
 def log_softmax_backward(dy, y):
-    dy = dy.float()
-    return (dy - y.float().exp() * dy.sum(-1, keepdim=True)).to(y.dtype)
+    dy = widened(dy)
+    return (dy - widened(y).exp() * dy.sum(-1, keepdim=True)).to(y.dtype)
 
 
 def of_the_mean(dy, y):
-    dy = dy.float()
-    return (dy - y.float().exp() * dy.mean(-1, keepdim=True)).to(y.dtype)
+    dy = widened(dy)
+    return (dy - widened(y).exp() * dy.mean(-1, keepdim=True)).to(y.dtype)
 
 
 def takes_the_output_for_probabilities(dy, y):
-    dy = dy.float()
-    return (dy - y.float() * dy.sum(-1, keepdim=True)).to(y.dtype)
+    dy = widened(dy)
+    return (dy - widened(y) * dy.sum(-1, keepdim=True)).to(y.dtype)
 
 
 def _packed(tensor):

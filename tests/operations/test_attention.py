@@ -10,6 +10,7 @@ from oracles.formats import FORMATS, decode, encode
 from softcheck.cases.families import cases_of
 from softcheck.errors import UsageError
 from softcheck.judge.judge import judge
+from softcheck.judge.tensors import judge_tensors
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.heads import Attending
 from softcheck.operations.registry import operation
@@ -61,6 +62,20 @@ def test_a_row_keeps_its_head_in_any_batch(dtype):
         assert torch.equal(whole[3:4], alone)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_bias_differs_between_rows_and_queries_and_hides_if_masked(masked):
+    x = logits().masked_fill(torch.eye(6, 9, dtype=torch.bool), -torch.inf)
+    attending = Attending(head_dim=16, causal="top-left", groups=2, masked=masked, biased=True)
+    found = attending.make(x, frozenset({"bias", "keep"}))
+    bias, seen = (found[name].reshape(6, 18, 9) for name in ("bias", "keep"))
+    assert torch.equal(bias > -torch.inf, seen | (not masked))
+    numbers = attending.bias(x, torch.arange(18))
+    assert torch.equal(bias[seen], numbers[seen])
+    assert not any(torch.equal(numbers[:, 8], numbers[:, query]) for query in (7, 17))
+    assert not torch.equal(numbers[0], numbers[1])
+    assert torch.equal(numbers[3:4], attending.bias(x[3:4], torch.arange(18)))
+
+
 def test_formats_share_queries_and_keys():
     x = logits(dtype=torch.bfloat16)
     for narrow, wide in zip(ATTENDING.operands(x)[:2], ATTENDING.operands(x.float())[:2], strict=True):
@@ -76,6 +91,8 @@ def test_formats_share_queries_and_keys():
         ("of_three_dimensions", "f(q3, k3, v3, scale)"),
         ("with_mask", "f(q, k, v, keep)"),
         ("with_added_mask", "f(q, k, v, bias)"),
+        ("with_bias", "f(q, k, v, bias)"),
+        ("capped_then_biased", "f(q, k, v, bias)"),
         ("that_selects", "f(q, k, v, keep)"),
         ("with_shared_keys", "f(q, k, v, True, window)"),
         ("capped_with_sinks", "f(q, k, v, softcap, sinks)"),
@@ -99,6 +116,7 @@ def test_a_right_function_nearly_reaches_the_bound_of_16_bits():
     ("function", "families", "kinds"),
     [
         ("scores_of_16_bits", ("normal",), {"ulp_exceeds_bound"}),
+        ("without_the_last_bias", ("ties",), {"ulp_exceeds_bound"}),
         ("answers_beyond_all_values", ("ties",), {"out_of_range", "ulp_exceeds_bound"}),
         ("mean_where_nothing_is_seen", ("special",), {"masked_not_zero"}),
     ],
@@ -134,6 +152,20 @@ def test_an_earlier_query_sees_no_later_key():
         assert np.isnan(exact.reshape(6, 16)).any(axis=1).tolist() == [False] * 4 + [True] * 2
         spoilt = encode(np.full_like(exact, np.nan), fmt)
         assert bool(judge(bits, spoilt, fmt, operation=attention).violations) == bool(promised)
+
+
+@pytest.mark.parametrize("base", [2.0, np.e])
+def test_the_logarithm_of_a_query_that_sees_no_key_is_the_sink(base):
+    fmt, x = FORMATS["float32"], torch.full((2, 5), -torch.inf)
+    found = operation("attention_logsumexp", {"head_dim": 16.0, "masked": 1.0, "sink": -30.3, "base": base})
+    y = found.yardstick(x)
+    for judged in (judge, judge_tensors):
+        inputs, right, wrong = (
+            part if judged is judge_tensors else encode(part.double().numpy(), fmt) for part in (x, y, y + 1e-3)
+        )
+        assert not judged(inputs, right, fmt, operation=found).violations
+        (broken,) = judged(inputs, wrong, fmt, operation=found).violations
+        assert (broken.kind, broken.count) == ("ulp_exceeds_bound", 10)
 
 
 def test_factors_in_tf32_are_found_and_may_be_declared():
@@ -217,11 +249,14 @@ def test_cases_of_heads_are_for_attention(name):
     assert (left_out(case, Declaration(operation=name)) is None) == name.startswith("attention")
 
 
-TRITON = ["attention_online", "attention_online_causal", "attention_online_masked", "attention_split_keys"]
+TRITON = [
+    *("attention_online", "attention_online_causal", "attention_online_masked", "attention_split_keys"),
+    "attention_online_biased",
+]
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), list(zip(TRITON, ["bfloat16", "float16", "float32", "bfloat16"], strict=True))
+    ("name", "dtype"), list(zip(TRITON, ["bfloat16", "float16", "float32", "bfloat16", "float32"], strict=True))
 )
 def test_built_in_kernels_keep_the_bound(session, name, dtype):
     assert not isinstance(session.load(name, (dtype,)), str)

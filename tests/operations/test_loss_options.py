@@ -148,6 +148,15 @@ def test_every_combination_of_options():
     assert tightest > 0.01, "the bound is no formality"
 
 
+def test_nothing_is_demanded_where_capped_logits_overflow():
+    """The square of a log-sum-exp of 3e19 is infinite in float32. A cap of 8 makes every logit small, so that its rows are judged."""
+    assert judged(np.full((4, COLUMNS), 3e19), np.full((4, 1), INF), {"softcap": 1e20, "z_loss": 1e-2}).violations == ()
+    given = {"softcap": 8.0, "z_loss": 1e-2}
+    output = in_float32(values := np.full((4, COLUMNS), 3e38), given)
+    assert judged(values, output, given).violations == ()
+    assert judged(values, output * 1.01, given).violations
+
+
 def test_the_arb_oracle_knows_more_digits():
     values = telling_rows()
     computed = operation("cross_entropy", {"weight": 1.0, "z_loss": 1e-2, "softcap": 8.0, "label_smoothing": 0.1})

@@ -16,12 +16,15 @@ def heads(seed=0, *, size=1.0, **parameters):
     return Heads(q * size, k, v, np.broadcast_to(visible, (2, 5, 9)), **({"scale": 0.3} | parameters))
 
 
+BIAS = np.random.default_rng(9).normal(size=(2, 5, 9)) * 8.0
 HEADS = [
     heads(),
     heads(1, size=1000.0),
     heads(2, softcap=2.5),
     heads(3, sink=1.5),
     heads(4, sink=40.0, softcap=30.0, size=50.0),
+    replace(heads(7, size=30.0), bias=BIAS),
+    replace(heads(8, softcap=2.5, sink=1.5), bias=BIAS),
     replace(heads(5), q=np.eye(5, 8)[None].repeat(2, axis=0)),
     replace(heads(6), v=np.zeros((2, 9, 8))),
 ]
@@ -59,7 +62,8 @@ def in_many_digits(given, head, query):
         scores = []
         for key in np.flatnonzero(given.visible[head, query]):
             score = mpmath.fdot(zip(given.q[head, query].tolist(), numbers[key], strict=True)) * mpmath.mpf(given.scale)
-            scores.append(given.softcap * mpmath.tanh(score / given.softcap) if given.softcap else score)
+            score = given.softcap * mpmath.tanh(score / given.softcap) if given.softcap else score
+            scores.append(score if given.bias is None else score + given.bias[head, query, key])
         weights = [mpmath.exp(score) for score in scores]
         total = mpmath.fsum(weights) + (mpmath.exp(given.sink) if np.isfinite(given.sink) else 0)
         return [
@@ -84,5 +88,7 @@ def test_logarithms_in_float64_are_within_their_own_error_of_arb(given):
         ]
         if given.softcap:
             scores = [given.softcap * mpmath.tanh(score / given.softcap) for score in scores]
+        if given.bias is not None:
+            scores = [score + number for score, number in zip(scores, given.bias[1, 4].tolist(), strict=True)]
         total = mpmath.fsum(map(mpmath.exp, scores)) + (mpmath.exp(given.sink) if np.isfinite(given.sink) else 0)
         assert abs(mpmath.mpf(proven[-1, 0]) + mpmath.mpf(low[-1, 0]) - mpmath.log(total)) < 1e-25

@@ -53,6 +53,9 @@ def test_bug_is_found(session, planted):
     on_gpu = session.ready.backend == "cuda"
     for dtype in planted.dtypes if on_gpu else [in_turn(planted, all_bugs())]:
         found = kinds_shown(session, planted, dtype)
+        if not planted.expected & set().union(*found.values()):
+            # Probes try as much as their seconds allow, which is little where other tests have the cores.
+            found = kinds_shown(session, planted, dtype)
         assert planted.expected & set().union(*found.values()), (
             f"{dtype}: expected one of {sorted(planted.expected)}, found {found}"
         )

@@ -91,7 +91,7 @@ def test_nothing_to_choose_is_said():
 
     found = conclusion("launch_options", plain)
     assert found.trials == 0
-    assert found.skipped == ("takes no num_warps and launches no autotuned kernel",)
+    assert found.skipped == ("takes no num_warps and no splits and launches no autotuned kernel",)
     assert kinds(found) == set()
 
 

@@ -13,6 +13,7 @@ from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
 from softcheck.probes.outcome import RandomRows
 from softcheck.report import content, formats, json_format, markdown
+from softcheck.report.model import PeerVerdict
 from softcheck.report.output import PLAIN, Display
 
 DASH = "\N{EN DASH}"
@@ -345,3 +346,15 @@ def test_where_units_differ_the_share_of_the_bound_leads_and_sums_are_no_columns
     assert titles[2:6] == ["error/ bound", "max ULP*", "mean ULP*", "p99.9 ULP*"]
     assert not any("sum" in title or "Σ" in title for title in titles)
     assert "sum viol." in [column.title for column in content.columns(INTERPRETED)]
+
+
+@pytest.mark.parametrize("name", ["table", "markdown", "html"])
+def test_the_verdicts_of_peers_stand_in_the_table_with_what_they_are(name):
+    said = (PeerVerdict(rule="2x", cases=3, refused=0), PeerVerdict(rule="assert_close", cases=78, refused=3))
+    rows = (msgspec.structs.replace(PASSING, peers=said), FAILING)
+    report = msgspec.structs.replace(INTERPRETED, variants=rows)
+    text = html.unescape(formats.render(report, name)).replace("\\_", "_")
+    assert "2x pass, assert_close 3 of 78 fail" in text
+    assert text.count(content.PEERS) == 1
+    assert content.PEERS not in formats.render(INTERPRETED, name)
+    assert json_format.parse(json_format.render(report)).variants[0].peers == said

@@ -8,6 +8,7 @@ import pytest
 from sample_speed import SWEEP, around, samples, speed_report
 
 from softcheck.errors import UsageError
+from softcheck.operations.registry import operation
 from softcheck.report.json_format import load, load_any, render
 from softcheck.report.speed_build import gb_per_s, shape_speed
 from softcheck.report.speed_text import render_csv, render_markdown, render_table, shape_title
@@ -120,7 +121,8 @@ def test_csv_has_a_line_per_shape_and_variant():
     ],
 )
 def test_bytes_of_every_operand_count_once(name, operands, moved):
-    assert gb_per_s("float16", 10, 8, 1e-9, name, operands) == pytest.approx(moved)
+    of_shape = msgspec.structs.replace(samples(rows=10, columns=8), operands=operands)
+    assert gb_per_s(of_shape, 1e-9, operation(name)) == pytest.approx(moved)
 
 
 def test_the_title_names_operation_and_operands():
@@ -129,3 +131,21 @@ def test_the_title_names_operation_and_operands():
     assert shape_title(shape).startswith(
         "float16 4096\N{MULTIPLICATION SIGN}1024 cross_entropy with target: device copy"
     )
+
+
+def test_attention_shows_its_operations_and_torchs_quickest_backend_in_place_of_the_copy():
+    parameters = {"head_dim": 128, "causal": "top-left"}
+    measured = msgspec.structs.replace(samples(rows=64, columns=4096), operands=("k_blhd", "q_blhd", "v_blhd"))
+    by_torch = msgspec.structs.replace(measured.torch, notes=("by cudnn_attention",))
+    declared = Declaration(operation="attention", parameters=parameters)
+    shape = shape_speed(msgspec.structs.replace(measured, torch=by_torch), {"one_block": declared})
+    report = msgspec.structs.replace(speed_report(), shapes=(shape,))
+    seconds = next(f.seconds.mid for f in shape.variants if f.variant == "one_block")
+    figures = next(f for f in shape.variants if f.variant == "one_block")
+    assert figures.tflop_per_s == pytest.approx(2 * 64 * 4096**2 * 128 / seconds / 1e12)
+    assert figures.gb_per_s == pytest.approx(4 * 64 * 4096 * 128 * 2 / seconds / 1e9)
+    assert shape.copy_gb_per_s == pytest.approx(2 * 3 * 64 * 4096 * 128 * 2 / shape.copy_seconds.mid / 1e9)
+    text = render_table(report)
+    assert "torch by cudnn_attention" in text
+    assert "Tflop/s" in text.split()
+    assert "of copy" not in text

@@ -259,3 +259,71 @@ def test_operands_shift_with_their_rows():
     assert torch.equal(rotation.operands(x)["target"], targets.of_tensor(x, None))
     other = rotation.new_input()
     assert rotation.operands(other)["target"].data_ptr() != rotation.operands(x)["target"].data_ptr()
+
+
+HEADS = [
+    f"{KERNELS / 'attentions.py'}:{name}"
+    for name in ("of_three_dimensions", "by_length", "with_mask", "with_shared_keys")
+]
+
+
+def measure_heads(name, clock=None, *, rows=5, columns=40):
+    """Samples of an attention on some heads, called with queries, keys and values in its layout."""
+    variant = load(name)
+    variant.function(torch.randn(2, 8))
+    known = {"rows": rows, "columns": columns, "operation": variant.operation}
+    plan = TimingPlan(fmt=FORMATS["float32"], seed=3, seconds=0.01, **known)
+    engine = Engine(plan, CPU, clock or HostClock(), names=operands_of(variant.function))
+    steps = engine.measure({"it": variant.function})
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return ended.value
+
+
+@pytest.mark.parametrize("name", HEADS, ids=lambda name: name.rpartition(":")[2])
+def test_attention_is_timed_beside_the_quickest_of_torchs_backends(name):
+    samples = measure_heads(name, HostClock(captures=name == HEADS[0], seconds=5e-6))
+    (found,) = samples.variants
+    assert found.reason is None
+    assert found.method == ("graph" if name == HEADS[0] else "launch")
+    assert 0 < found.max_ulp < 64
+    assert samples.torch.notes[0] in {"by math", "by flash_attention"}
+    assert len(samples.torch.seconds) == len(found.seconds) == samples.rounds
+
+
+def test_heads_of_more_keys_than_a_report_judges_are_timed_and_judged():
+    (found,) = measure_heads(f"{KERNELS / 'attentions.py'}:by_heads", rows=2, columns=660).variants
+    assert found.reason is None
+    assert found.max_ulp < 64
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("half_of_the_keys", "more than inaccurate"),
+        ("answers_of_the_first_call", "keeps an answer"),
+    ],
+)
+def test_an_attention_that_skips_work_is_not_timed(name, said):
+    (found,) = measure_heads(f"{KERNELS / 'attentions.py'}:{name}").variants
+    assert said in found.reason
+
+
+def test_floating_point_operations_are_counted_as_flash_attention_counts():
+    attention = operation("attention", {"head_dim": 128})
+    assert attention.flops(64, 4096) == 4 * 64 * 4096**2 * 128
+    causal = operation("attention", {"head_dim": 128, "causal": "bottom-right", "groups": 2})
+    assert causal.flops(32, 4096) == attention.flops(64, 4096) / 2
+
+
+def test_a_call_that_overwrites_its_input_is_not_timed(tmp_path):
+    spec = f"{tmp_path / 'over.py'}:loss@operation=cross_entropy,gradient_in_place=1"
+    (tmp_path / "over.py").write_text(
+        "import torch\n\n\ndef loss(x, target):\n    found = torch.nn.functional.cross_entropy(x, target, reduction='none')\n"
+        "    x.zero_()\n    return found\n"
+    )
+    found = by_name(measured_with({"over": spec}))["over"]
+    assert found.seconds == ()
+    assert found.reason.startswith("each call overwrites its input")

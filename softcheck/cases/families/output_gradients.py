@@ -1,6 +1,6 @@
 """Families of the backwards of softmax and log_softmax: gradients of the output, outputs that are no softmax.
 
-There are none in float64, in which backwards are not judged.
+There are none in float64, in which the operands of all other families are drawn.
 """
 
 from collections.abc import Iterator

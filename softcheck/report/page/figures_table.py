@@ -49,7 +49,7 @@ def contents(report: Report) -> Mapping[str, object] | None:
         "verdicts": list(dict.fromkeys(result.verdict for result in report.variants)),
         "kinds": list(dict.fromkeys(str(f.kind) for result in report.variants for f in result.findings)),
         "legend": content.legend(report),
-        "unit": content.unit_line(report),
+        "below": content.lines_below(report),
     }
 
 

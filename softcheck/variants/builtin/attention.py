@@ -13,16 +13,13 @@ _CALL = "f(q, k, v)"
 _QUERIES, _KEYS = 32, 32
 """Queries and keys of a tile."""
 
-_PARTS = 4
-"""Programs that share the keys of a tile of queries."""
-
 
 @jit
 def _attended(
     q: tl.tensor,
     k: tl.tensor,
     v: tl.tensor,
-    keep: tl.tensor,
+    mask: tl.tensor,
     query: tl.tensor,
     first: tl.tensor,
     last: tl.tensor,
@@ -34,6 +31,7 @@ def _attended(
     scale: tl.tensor,
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
+    BIASED: tl.constexpr,
     DIM: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -60,9 +58,11 @@ def _attended(
         seen = (query < queries)[:, None] & is_key[None, :]
         if CAUSAL:
             seen &= key[None, :] <= query[:, None] + (keys - queries)
+        at = mask + query[:, None].to(tl.int64) * keys + key[None, :]
         if MASKED:
-            at = keep + query[:, None].to(tl.int64) * keys + key[None, :]
             seen &= tl.load(at, mask=seen, other=0) != 0
+        if BIASED:
+            scores += tl.load(at, mask=seen, other=0.0).to(tl.float32)
         scores = tl.where(seen, scores, -float("inf"))
         largest = tl.maximum(maximum, tl.max(scores, axis=1))
         # Nothing is subtracted as long as no key is seen, since the difference of two infinities is NaN.
@@ -83,7 +83,7 @@ def _online_kernel(
     q: tl.tensor,
     k: tl.tensor,
     v: tl.tensor,
-    keep: tl.tensor,
+    mask: tl.tensor,
     q_batch: tl.tensor,
     q_head: tl.tensor,
     q_stride: tl.tensor,
@@ -100,6 +100,7 @@ def _online_kernel(
     scale: tl.tensor,
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
+    BIASED: tl.constexpr,
     DIM: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -113,7 +114,7 @@ def _online_kernel(
         q + batch * q_batch + number * q_head,
         k + batch * k_batch + shared * k_head,
         v + batch * v_batch + shared * v_head,
-        keep + head * queries * keys,
+        mask + head * queries * keys,
         query,
         0,
         keys,
@@ -125,6 +126,7 @@ def _online_kernel(
         scale,
         CAUSAL,
         MASKED,
+        BIASED,
         DIM,
         BLOCK_DIM,
         BLOCK,
@@ -136,15 +138,22 @@ def _online_kernel(
 
 
 def _online(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, keep: torch.Tensor | None = None, *, causal: bool = False
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    keep: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    *,
+    causal: bool = False,
 ) -> torch.Tensor:
     o = new_output(q)
     if o.numel():
         batch, heads, queries, dim = q.shape
         keys, groups = k.shape[2], heads // k.shape[1]
         strides = (stride for tensor in (q, k, v) for stride in tensor.stride()[:3])
-        mask = q if keep is None else keep.contiguous().view(torch.uint8)
-        sizes = (heads, groups, queries, keys, dim**-0.5, causal, keep is not None, dim)
+        mask = q if bias is None else bias.contiguous()
+        mask = mask if keep is None else keep.contiguous().view(torch.uint8)
+        sizes = (heads, groups, queries, keys, dim**-0.5, causal, keep is not None, bias is not None, dim)
         tiles = (max(16, triton.next_power_of_2(dim)), _QUERIES, _KEYS)
         grid = (batch * heads, triton.cdiv(queries, _QUERIES))
         _online_kernel[grid](o, q, k, v, mask, *strides, *sizes, *tiles, num_warps=4)
@@ -199,6 +208,21 @@ def attention_online_masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, k
     return _online(q, k, v, keep)
 
 
+@variant(
+    operation="attention",
+    parameters={"masked": 1, "biased": 1},
+    call="f(q, k, v, bias)",
+    dtypes=NARROW_DTYPES,
+    batch_invariant=True,
+    description="attention_online with a bias that is added to scores, and hides keys where it is -inf",
+    provenance=_ONLINE,
+    arithmetic=_ARITHMETIC,
+)
+def attention_online_biased(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Attention of [batch, heads, queries, dimension] with a bias [batch, heads, queries, keys]."""
+    return _online(q, k, v, bias=bias)
+
+
 @jit
 def _part_kernel(
     values_of: tl.tensor,
@@ -245,6 +269,7 @@ def _part_kernel(
         scale,
         False,
         False,
+        False,
         DIM,
         BLOCK_DIM,
         BLOCK,
@@ -265,6 +290,7 @@ def _merge_kernel(
     maximum_of: tl.tensor,
     total_of: tl.tensor,
     rows: tl.tensor,
+    parts: tl.tensor,
     PARTS: tl.constexpr,
     DIM: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
@@ -272,10 +298,10 @@ def _merge_kernel(
     row = tl.program_id(0).to(tl.int64)
     part, column = tl.arange(0, PARTS), tl.arange(0, BLOCK_DIM)
     at = part * rows + row
-    maximum = tl.load(maximum_of + at)
+    maximum = tl.load(maximum_of + at, mask=part < parts, other=-float("inf"))
     share = tl.exp(maximum - tl.max(maximum, axis=0))
-    total = tl.sum(tl.load(total_of + at) * share, axis=0)
-    inside = (column < DIM)[None, :]
+    total = tl.sum(tl.load(total_of + at, mask=part < parts, other=0.0) * share, axis=0)
+    inside = (part < parts)[:, None] & (column < DIM)[None, :]
     values = tl.load(values_of + at[:, None] * DIM + column[None, :], mask=inside, other=0.0)
     merged = tl.sum(values * share[:, None], axis=0) / total
     tl.store(o + row * DIM + column, merged, mask=column < DIM)
@@ -286,22 +312,23 @@ def _merge_kernel(
     call=_CALL,
     dtypes=NARROW_DTYPES,
     batch_invariant=True,
-    description="the keys of a tile of queries split among 4 programs, whose maxima, sums and values a second kernel merges",
+    description="the keys of a tile of queries split among num_splits programs (4), whose maxima, sums and values a second kernel merges",
     provenance="Dao, Haziza, Massa and Sizov, Flash-Decoding for long-context inference, 2023",
     arithmetic=_ARITHMETIC,
 )
-def attention_split_keys(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+def attention_split_keys(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, num_splits: int = 4) -> torch.Tensor:
     """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
     o = new_output(q)
     if o.numel():
         batch, heads, queries, dim = q.shape
         keys, rows = k.shape[2], batch * heads * queries
-        values = torch.empty((_PARTS, rows, dim), dtype=torch.float32, device=q.device)
-        maximum, total = torch.empty((2, _PARTS, rows), dtype=torch.float32, device=q.device)
+        values = torch.empty((num_splits, rows, dim), dtype=torch.float32, device=q.device)
+        maximum, total = torch.empty((2, num_splits, rows), dtype=torch.float32, device=q.device)
         strides = (stride for tensor in (q, k, v) for stride in tensor.stride()[:3])
-        sizes = (heads, queries, keys, triton.cdiv(keys, _PARTS), dim**-0.5, dim)
+        sizes = (heads, queries, keys, triton.cdiv(keys, num_splits), dim**-0.5, dim)
         block = max(16, triton.next_power_of_2(dim))
-        grid = (batch * heads, triton.cdiv(queries, _QUERIES), _PARTS)
+        grid = (batch * heads, triton.cdiv(queries, _QUERIES), num_splits)
         _part_kernel[grid](values, maximum, total, q, k, v, *strides, *sizes, block, _QUERIES, _KEYS, num_warps=4)
-        _merge_kernel[(rows,)](o, values, maximum, total, rows, _PARTS, dim, block, num_warps=4)
+        parts = triton.next_power_of_2(num_splits)
+        _merge_kernel[(rows,)](o, values, maximum, total, rows, num_splits, parts, dim, block, num_warps=4)
     return o

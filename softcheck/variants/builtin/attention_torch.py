@@ -21,6 +21,40 @@ _ZERO_FOR_NAN = KnownDefect(
     backends=("interpreter",),
     reason="torch's flash attention for CPUs gives 0 where a query's sum of weights is NaN, as intel/torch-xpu-ops#5022 has it",
 )
+_SUMS_IN_SIXTEEN_BITS = KnownDefect(
+    kinds=(FindingKind.WRONG_GRADIENT,),
+    cases=("probe/gradients/*",),
+    dtypes=SIXTEEN_BIT_DTYPES,
+    backends=("interpreter",),
+    always=False,
+    reason="the backward of torch's flash attention for CPUs adds the gradients of values up in 16 bits, one tile of queries after the other",
+)
+_ENDS_WITHOUT_HEADS = KnownDefect(
+    kinds=(FindingKind.CRASH,),
+    cases=("probe/*",),
+    backends=("cuda",),
+    always=False,
+    reason="torch's flash attention for GPUs divides by 0 where there are no heads, and ends its process (signal 8)",
+)
+_MANY_HEADS = KnownDefect(
+    kinds=(FindingKind.RAISED,),
+    cases=("probe/grid_limits/*", "probe/shapes/*"),
+    backends=("cuda",),
+    always=False,
+    reason="torch's flash attention for GPUs can't launch for more than 65536 heads: CUDA calls the grid an invalid argument",
+)
+_NO_KERNEL = KnownDefect(
+    kinds=(FindingKind.RAISED,),
+    backends=("cuda",),
+    always=False,
+    reason="torch's backend CUDNN_ATTENTION has no kernel for heads of one query, and gives None where there are no heads",
+)
+_PRODUCTS_UNDER_AUTOCAST = KnownDefect(
+    kinds=(FindingKind.ULP_EXCEEDS_BOUND,),
+    cases=("probe/histories/*",),
+    always=False,
+    reason="under autocast torch multiplies float32 matrices in autocast's 16 bits",
+)
 
 
 def _by(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -36,6 +70,7 @@ def _by(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) 
     dtypes=NARROW_DTYPES,
     description="torch.logsumexp of scores in float32, by single operations",
     provenance="PyTorch",
+    known_defects=(_PRODUCTS_UNDER_AUTOCAST,),
 )
 def torch_attention_logsumexp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:  # noqa: ARG001 - as others take them
     """Logarithms of the sums of exponentials of each query's scores, float32 [batch, heads, queries]."""
@@ -59,12 +94,27 @@ def torch_sdpa_masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, keep: t
 
 @variant(
     operation="attention",
+    parameters={"masked": 1, "biased": 1},
+    call="f(q, k, v, bias)",
+    dtypes=NARROW_DTYPES,
+    description="torch's scaled_dot_product_attention with a mask of numbers, by the backend that torch chooses",
+    provenance="PyTorch; Press, Smith and Lewis, ALiBi, 2022",
+    fully_masked="zero",
+    known_defects=(_ZERO_FOR_NAN, _CASTS),
+)
+def torch_sdpa_biased(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Attention of [batch, heads, queries, dimension] with a bias [batch, heads, queries, keys], -inf where a key is hidden."""
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
+@variant(
+    operation="attention",
     parameters={"causal": "top-left"},
     call=_CALL,
     dtypes=NARROW_DTYPES,
     description="torch's scaled_dot_product_attention with is_causal, by the backend that torch chooses",
     provenance="PyTorch",
-    known_defects=(_ZERO_FOR_NAN, _CASTS),
+    known_defects=(_ZERO_FOR_NAN, _CASTS, _SUMS_IN_SIXTEEN_BITS, _ENDS_WITHOUT_HEADS, _MANY_HEADS),
 )
 def torch_sdpa_causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Causal attention of [batch, heads, length, dimension]."""
@@ -90,7 +140,7 @@ def torch_sdpa_math(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.
     dtypes=SIXTEEN_BIT_DTYPES,
     description="torch's attention by its backend FLASH_ATTENTION",
     provenance="PyTorch; Dao, FlashAttention-2, 2023",
-    known_defects=(_ZERO_FOR_NAN, _CASTS),
+    known_defects=(_ZERO_FOR_NAN, _CASTS, _SUMS_IN_SIXTEEN_BITS, _ENDS_WITHOUT_HEADS, _MANY_HEADS),
 )
 def torch_sdpa_flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
@@ -116,7 +166,7 @@ def torch_sdpa_efficient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> t
     dtypes=SIXTEEN_BIT_DTYPES,
     description="torch's attention by its backend CUDNN_ATTENTION, on a GPU alone",
     provenance="PyTorch; cuDNN",
-    known_defects=(_CASTS,),
+    known_defects=(_CASTS, _NO_KERNEL),
 )
 def torch_sdpa_cudnn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""

@@ -1,11 +1,14 @@
 """The backwards of softmax and log-softmax: torch's own, one block per row, and two passes over tiles."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import triton.language as tl
 
 from softcheck.contract import FindingKind
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import MAX_BLOCK, NARROW_DTYPES, block_and_warps, jit, new_output
+from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK, block_and_warps, compute_type, jit, new_output
 from softcheck.variants.builtin._online import tile_and_warps
 from softcheck.variants.declaration import KnownDefect, Traffic, variant
 
@@ -15,7 +18,7 @@ _CALL = "f(grad, y)"
 @variant(
     operation="softmax_backward",
     call=_CALL,
-    dtypes=NARROW_DTYPES,
+    dtypes=ALL_DTYPES,
     description="torch's kernel behind the backward of torch.softmax",
     provenance="PyTorch",
     known_defects=(
@@ -36,7 +39,7 @@ def torch_softmax_backward(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 @variant(
     operation="log_softmax_backward",
     call=_CALL,
-    dtypes=NARROW_DTYPES,
+    dtypes=ALL_DTYPES,
     description="torch's kernel behind the backward of torch.log_softmax",
     provenance="PyTorch",
 )
@@ -58,17 +61,18 @@ def _one_block_kernel(
     columns: tl.tensor,
     LOGARITHM: tl.constexpr,
     BLOCK: tl.constexpr,
+    COMPUTE: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK).to(tl.int64)
     inside = column < columns
-    g = tl.load(grad + row * grad_row_stride + column * grad_column_stride, mask=inside, other=0.0).to(tl.float32)
+    g = tl.load(grad + row * grad_row_stride + column * grad_column_stride, mask=inside, other=0.0).to(COMPUTE)
     of_row = y + row * y_row_stride + column * y_column_stride
     if LOGARITHM:
-        probability = tl.exp(tl.load(of_row, mask=inside, other=-float("inf")).to(tl.float32))
+        probability = tl.exp(tl.load(of_row, mask=inside, other=-float("inf")).to(COMPUTE))
         found = g - probability * tl.sum(g, axis=0)
     else:
-        probability = tl.load(of_row, mask=inside, other=0.0).to(tl.float32)
+        probability = tl.load(of_row, mask=inside, other=0.0).to(COMPUTE)
         found = probability * (g - tl.sum(probability * g, axis=0))
     tl.store(dx + row * columns + column, found, mask=inside)
 
@@ -85,53 +89,46 @@ def _two_pass_kernel(
     columns: tl.tensor,
     LOGARITHM: tl.constexpr,
     BLOCK: tl.constexpr,
+    COMPUTE: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
     grad += row * grad_row_stride
     y += row * y_row_stride
     lane = tl.arange(0, BLOCK).to(tl.int64)
-    sums = tl.zeros([BLOCK], tl.float32)
+    sums = tl.zeros([BLOCK], COMPUTE)
     for start in range(0, columns, BLOCK):
         column = start + lane
-        g = tl.load(grad + column * grad_column_stride, mask=column < columns, other=0.0).to(tl.float32)
+        g = tl.load(grad + column * grad_column_stride, mask=column < columns, other=0.0).to(COMPUTE)
         if LOGARITHM:
             sums += g
         else:
-            sums += g * tl.load(y + column * y_column_stride, mask=column < columns, other=0.0).to(tl.float32)
+            sums += g * tl.load(y + column * y_column_stride, mask=column < columns, other=0.0).to(COMPUTE)
     total = tl.sum(sums, axis=0)
     for start in range(0, columns, BLOCK):
         column = start + lane
         inside = column < columns
-        g = tl.load(grad + column * grad_column_stride, mask=inside, other=0.0).to(tl.float32)
-        output = tl.load(y + column * y_column_stride, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(grad + column * grad_column_stride, mask=inside, other=0.0).to(COMPUTE)
+        output = tl.load(y + column * y_column_stride, mask=inside, other=0.0).to(COMPUTE)
         found = g - tl.exp(output) * total if LOGARITHM else output * (g - total)
         tl.store(dx + row * columns + column, found, mask=inside)
 
 
-def _two_pass(grad: torch.Tensor, y: torch.Tensor, *, logarithm: bool) -> torch.Tensor:
+def _launched(
+    kernel: Any, tile: Callable[[int], tuple[int, int]], grad: torch.Tensor, y: torch.Tensor, *, logarithm: bool
+) -> torch.Tensor:
     dx = new_output(y)
     if dx.numel():
         rows, columns = y.shape
-        block, warps = tile_and_warps(columns)
+        block, warps = tile(columns)
         strides = (*grad.stride(), *y.stride())
-        _two_pass_kernel[(rows,)](dx, grad, y, *strides, columns, logarithm, block, num_warps=warps)
-    return dx
-
-
-def _launched(grad: torch.Tensor, y: torch.Tensor, *, logarithm: bool) -> torch.Tensor:
-    dx = new_output(y)
-    if dx.numel():
-        rows, columns = y.shape
-        block, warps = block_and_warps(columns)
-        strides = (*grad.stride(), *y.stride())
-        _one_block_kernel[(rows,)](dx, grad, y, *strides, columns, logarithm, block, num_warps=warps)
+        kernel[(rows,)](dx, grad, y, *strides, columns, logarithm, block, compute_type(y), num_warps=warps)
     return dx
 
 
 @variant(
     operation="softmax_backward",
     call=_CALL,
-    dtypes=NARROW_DTYPES,
+    dtypes=ALL_DTYPES,
     max_columns=MAX_BLOCK,
     batch_invariant=True,
     description="one program per row, block of the next power of two; products and their sum in float32",
@@ -141,13 +138,13 @@ def _launched(grad: torch.Tensor, y: torch.Tensor, *, logarithm: bool) -> torch.
 )
 def softmax_backward_one_block(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
-    return _launched(grad, y, logarithm=False)
+    return _launched(_one_block_kernel, block_and_warps, grad, y, logarithm=False)
 
 
 @variant(
     operation="log_softmax_backward",
     call=_CALL,
-    dtypes=NARROW_DTYPES,
+    dtypes=ALL_DTYPES,
     max_columns=MAX_BLOCK,
     batch_invariant=True,
     description="one program per row, block of the next power of two; the sum of gradients in float32",
@@ -157,13 +154,13 @@ def softmax_backward_one_block(grad: torch.Tensor, y: torch.Tensor) -> torch.Ten
 )
 def log_softmax_backward_one_block(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
-    return _launched(grad, y, logarithm=True)
+    return _launched(_one_block_kernel, block_and_warps, grad, y, logarithm=True)
 
 
 @variant(
     operation="softmax_backward",
     call=_CALL,
-    dtypes=NARROW_DTYPES,
+    dtypes=ALL_DTYPES,
     batch_invariant=True,
     description="two passes in tiles of up to 4096: a sum of products in each lane, then the gradient",
     provenance="common practice",
@@ -172,13 +169,13 @@ def log_softmax_backward_one_block(grad: torch.Tensor, y: torch.Tensor) -> torch
 )
 def softmax_backward_two_pass(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
-    return _two_pass(grad, y, logarithm=False)
+    return _launched(_two_pass_kernel, tile_and_warps, grad, y, logarithm=False)
 
 
 @variant(
     operation="log_softmax_backward",
     call=_CALL,
-    dtypes=NARROW_DTYPES,
+    dtypes=ALL_DTYPES,
     batch_invariant=True,
     description="two passes in tiles of up to 4096: a sum of gradients in each lane, then the gradient",
     provenance="common practice",
@@ -187,4 +184,4 @@ def softmax_backward_two_pass(grad: torch.Tensor, y: torch.Tensor) -> torch.Tens
 )
 def log_softmax_backward_two_pass(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
-    return _two_pass(grad, y, logarithm=True)
+    return _launched(_two_pass_kernel, tile_and_warps, grad, y, logarithm=True)

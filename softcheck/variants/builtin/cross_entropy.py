@@ -57,14 +57,15 @@ def _forward_kernel(
         return
     input_row = x + row * row_stride
     maximum, total = running_sum(input_row, column_stride, columns, BLOCK, COMPUTE)
-    at_target = tl.load(input_row + chosen * column_stride).to(COMPUTE)
+    is_column = (chosen >= 0) & (chosen < columns)
+    at_target = tl.load(input_row + chosen * column_stride, mask=is_column, other=float("nan")).to(COMPUTE)
     tl.store(logarithm + row, maximum + tl.log(total))
     # The maximum less the target is nearly exact where both are large.
     tl.store(loss + row, (maximum - at_target) + tl.log(total))
 
 
 @jit
-def backward_kernel(
+def _backward_kernel(
     gradient: tl.tensor,
     of_loss: tl.tensor,
     of_loss_stride: tl.tensor,
@@ -79,7 +80,6 @@ def backward_kernel(
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
 ) -> None:
-    """Writes the gradient of each row's loss, from the logarithm of the row's sum."""
     row = tl.program_id(0).to(tl.int64)
     chosen = tl.load(target + row * target_stride)
     scale = tl.where(chosen == ignored, 0.0, tl.load(of_loss + row * of_loss_stride).to(COMPUTE))
@@ -96,11 +96,12 @@ def backward_kernel(
         tl.store(gradient + row * columns + column, found, mask=column < columns)
 
 
-class _CrossEntropy(torch.autograd.Function):
+class OnlineCrossEntropy(torch.autograd.Function):
     """Keeps the logarithm of each row's sum, so that the backward reads the logits once."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """The loss of each row of [rows, columns] and its target, int64 [rows]; shape [rows]."""
         loss, logarithm = new_row_output(x), new_row_output(x)
         if x.numel():
             rows, columns = x.shape
@@ -112,13 +113,14 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_loss: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """The gradient of the logits, shape [rows, columns], from the logarithms of rows' sums; none of the targets."""
         x, target, logarithm = ctx.saved_tensors
         gradient = new_output(x)
         if x.numel():
             rows, columns = x.shape
             block, warps = tile_and_warps(columns)
             arguments = (logarithm, x, target, target.stride(0), *x.stride(), columns, IGNORED, block, compute_type(x))
-            backward_kernel[(rows,)](gradient, of_loss, of_loss.stride(0), *arguments, num_warps=warps)
+            _backward_kernel[(rows,)](gradient, of_loss, of_loss.stride(0), *arguments, num_warps=warps)
         return gradient, None
 
 
@@ -136,5 +138,5 @@ class _CrossEntropy(torch.autograd.Function):
 )
 def cross_entropy_online(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of each row of [rows, columns] and its target, int64 [rows]; 0 for a target of -100. Shape [rows]."""
-    loss: torch.Tensor = _CrossEntropy.apply(x, target)  # type: ignore[no-untyped-call]
+    loss: torch.Tensor = OnlineCrossEntropy.apply(x, target)  # type: ignore[no-untyped-call]
     return loss

@@ -7,9 +7,9 @@ import triton
 import triton.language as tl
 
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output, new_row_output
+from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_row_output
 from softcheck.variants.builtin._online import running_sum, tile_and_warps
-from softcheck.variants.builtin.cross_entropy import IGNORED, backward_kernel
+from softcheck.variants.builtin.cross_entropy import IGNORED, OnlineCrossEntropy
 from softcheck.variants.declaration import Traffic, variant
 
 _LARGEST_CHUNK = 2**16
@@ -47,6 +47,7 @@ def _merge_kernel(
     target_stride: tl.tensor,
     row_stride: tl.tensor,
     column_stride: tl.tensor,
+    columns: tl.tensor,
     parts: tl.tensor,
     ignored: tl.tensor,
     PARTS: tl.constexpr,
@@ -62,11 +63,13 @@ def _merge_kernel(
     tl.store(logarithm + row, maximum + tl.log(total))
     chosen = tl.load(target + row * target_stride)
     counts = chosen != ignored
-    at_target = tl.load(x + row * row_stride + chosen * column_stride, mask=counts, other=0.0).to(COMPUTE)
+    is_column = (chosen >= 0) & (chosen < columns)
+    pointer = x + row * row_stride + chosen * column_stride
+    at_target = tl.load(pointer, mask=is_column, other=float("nan")).to(COMPUTE)
     tl.store(loss + row, tl.where(counts, (maximum - at_target) + tl.log(total), 0.0))
 
 
-class _ChunkedCrossEntropy(torch.autograd.Function):
+class _ChunkedCrossEntropy(OnlineCrossEntropy):
     """Chunks of each row by programs of their own, whose maxima and sums another kernel merges."""
 
     @staticmethod
@@ -81,21 +84,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             block, warps = tile_and_warps(chunk)
             kind = compute_type(x)
             _chunk_kernel[(rows, parts)](maxima, totals, x, *x.stride(), columns, chunk, block, kind, num_warps=warps)
-            arguments = (maxima, totals, x, target, target.stride(0), *x.stride(), parts, IGNORED)
+            arguments = (maxima, totals, x, target, target.stride(0), *x.stride(), columns, parts, IGNORED)
             _merge_kernel[(rows,)](loss, logarithm, *arguments, triton.next_power_of_2(parts), kind)
         ctx.save_for_backward(x, target, logarithm)
         return loss
-
-    @staticmethod
-    def backward(ctx: Any, of_loss: torch.Tensor) -> tuple[torch.Tensor, None]:
-        x, target, logarithm = ctx.saved_tensors
-        gradient = new_output(x)
-        if x.numel():
-            rows, columns = x.shape
-            block, warps = tile_and_warps(columns)
-            arguments = (logarithm, x, target, target.stride(0), *x.stride(), columns, IGNORED, block, compute_type(x))
-            backward_kernel[(rows,)](gradient, of_loss, of_loss.stride(0), *arguments, num_warps=warps)
-        return gradient, None
 
 
 @variant(
@@ -134,7 +126,10 @@ def _in_place_kernel(
     chosen = tl.load(target + row * target_stride)
     counts = chosen != ignored
     maximum, total = running_sum(input_row, column_stride, columns, BLOCK, COMPUTE)
-    at_target = tl.load(input_row + chosen * column_stride, mask=counts, other=0.0).to(COMPUTE)
+    is_column = (chosen >= 0) & (chosen < columns)
+    at_target = tl.load(input_row + chosen * column_stride, mask=is_column, other=float("nan")).to(COMPUTE)
+    # Every warp loads the target's logit for itself: none may write its gradient before all have.
+    tl.debug_barrier()
     lane = tl.arange(0, BLOCK)
     for start in range(0, columns, BLOCK):
         column = start + lane

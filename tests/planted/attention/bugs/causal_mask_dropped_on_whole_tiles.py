@@ -1,4 +1,4 @@
-"""Where the tile divides the keys, the branch that masks is left out, and the causal mask with it.
+"""The branch that masks is left out if the tile divides the keys, and the causal mask is left out with it.
 
 From experience: a mask that is elided for whole tiles.
 """

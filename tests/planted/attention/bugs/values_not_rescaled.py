@@ -1,4 +1,4 @@
-"""Where the maximum grows, the sum is rescaled and the values are not.
+"""The sum is rescaled if the maximum grows, but the values are not.
 
 From experience: the first draft of every online attention.
 """

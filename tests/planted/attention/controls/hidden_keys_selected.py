@@ -87,8 +87,8 @@ def attention(q, k, v, keep):
     keys = k.shape[2]
     if o.numel():
         strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3])
-        grid = (batch * heads, triton.cdiv(queries, 16))
+        grid = (batch * heads, triton.cdiv(queries, 32))
         attention_kernel[grid](
-            o, q, k, v, keep.contiguous().view(torch.uint8), *strides, heads, queries, keys, dim**-0.5, dim, 16
+            o, q, k, v, keep.contiguous().view(torch.uint8), *strides, heads, queries, keys, dim**-0.5, dim, 32
         )
     return o

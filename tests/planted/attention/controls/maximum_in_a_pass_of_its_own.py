@@ -81,6 +81,6 @@ def attention(q, k, v):
     keys = k.shape[2]
     if o.numel():
         strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3])
-        grid = (batch * heads, triton.cdiv(queries, 16))
-        attention_kernel[grid](o, q, k, v, *strides, heads, queries, keys, dim**-0.5, dim, 16)
+        grid = (batch * heads, triton.cdiv(queries, 32))
+        attention_kernel[grid](o, q, k, v, *strides, heads, queries, keys, dim**-0.5, dim, 32)
     return o

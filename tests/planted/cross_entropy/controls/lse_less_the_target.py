@@ -23,7 +23,8 @@ def cross_entropy_kernel(out, x, target, target_stride, stride_row, stride_col, 
     )
     maximum = tl.max(logits, axis=0)
     total = tl.sum(tl.exp(logits - maximum), axis=0)
-    at_target = tl.load(x + row * stride_row + chosen * stride_col).to(tl.float32)
+    is_column = (chosen >= 0) & (chosen < n_cols)
+    at_target = tl.load(x + row * stride_row + chosen * stride_col, mask=is_column, other=float("nan")).to(tl.float32)
     tl.store(out + row, (maximum + tl.log(total)) - at_target)
 
 

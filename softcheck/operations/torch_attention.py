@@ -1,0 +1,298 @@
+"""Exact values and limits of attention and of its log-sum-exp, in torch's float64 on any device, some queries at a time.
+
+The formulas are those of ``oracles.attention`` and ``softcheck.operations.attention_bounds``. docs/bounds.md, section 29, derives how far
+float64 itself is off, with the products of its matrices added up in any order.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+
+import torch
+
+from oracles.formats import FLOAT32, Format
+from softcheck.operations.attention_bounds import (
+    BIASED,
+    CAPPED,
+    LOGARITHM,
+    SCALED,
+    SECOND_ORDER,
+    TRUNCATED,
+    error_of_sums,
+    error_of_total,
+    underflow,
+)
+from softcheck.operations.bounds import LARGEST_EXPONENT, VANISHED, Model
+from softcheck.operations.heads import Attending
+from softcheck.operations.operation import Limits
+from softcheck.operations.torch_bounds import half_ulp, inverse_ulp, with_rounding
+
+SCORES = {"cpu": 1 << 20, "cuda": 1 << 24}
+"""Scores that are held at once: their float64 temporaries take some twelve times 8 bytes each."""
+_UNIT = 2.0**-53
+_LEAST, _LARGEST = torch.finfo(torch.float64).tiny, torch.finfo(torch.float64).max
+_FAR = 700.0
+"""Distance from the largest score beyond which a weight is 0, as the oracle has it."""
+
+
+class _Tile:
+    """Some queries of each head and what they see; tensors of scores are float64 [heads, queries, keys]."""
+
+    def __init__(self, whole: "_Whole", first: int, end: int) -> None:
+        self.attending, self.whole = whole.attending, whole
+        self.q = whole.q[:, first:end]
+        numbers = torch.arange(first, end, device=self.q.device)
+        self.visible = whole.attending.sees(numbers, whole.k.shape[1]) & ~whole.masked[:, None]
+        self.bias = whole.attending.bias(whole.given, numbers).to(torch.float64) if whole.attending.biased else None
+        self.sizes = self.q.abs() @ whole.k.abs().mT
+        """|q| . |k|."""
+        self.products = (self.q @ whole.k.mT).masked_fill_(~self.visible, -math.inf)
+        """q . k, -inf where a key is not seen."""
+        terms = (torch.count_nonzero(self.q, dim=2)[..., None].to(torch.float64) - 1).clamp_(min=0)
+        self.terms = terms + (terms > 0)
+        """Products of a query that are not 0, and 0 where one alone is not, [heads, queries, 1]."""
+
+    @cached_property
+    def scores(self) -> torch.Tensor:
+        """The scores, -inf where a key is not seen."""
+        found, cap = self.products * self.attending.scale, self.attending.softcap
+        found = found.div_(cap).tanh_().mul_(cap).masked_fill_(~self.visible, -math.inf) if cap else found
+        return found if self.bias is None else found.add_(self.bias)
+
+    @cached_property
+    def largest(self) -> torch.Tensor:
+        """The largest score of each query, [heads, queries, 1], -inf if it sees no key."""
+        return self.scores.amax(dim=2, keepdim=True)
+
+    @cached_property
+    def top(self) -> torch.Tensor:
+        """The same, but if a query sees no key the sink, or 0 without one."""
+        sink = self.attending.sink
+        return self.largest.masked_fill(self.largest == -math.inf, sink if math.isfinite(sink) else 0.0)
+
+    @cached_property
+    def distance(self) -> torch.Tensor:
+        """Distances from the largest score; infinite where a key is not seen."""
+        if self.attending.softcap or math.isfinite(self.attending.sink) or self.bias is not None:
+            return self.top - self.scores
+        # The difference comes first, so that its product with the scale is all that large scores round.
+        first = self.products.amax(dim=2, keepdim=True)
+        return (first.masked_fill_(first == -math.inf, 0.0) - self.products).mul_(self.attending.scale)
+
+    @cached_property
+    def parts(self) -> torch.Tensor:
+        """The exponentials below the largest score."""
+        return self.distance.neg().exp_().masked_fill_(self.distance > _FAR, 0.0)
+
+    @cached_property
+    def total(self) -> torch.Tensor:
+        """The sum of the exponentials, with the sink's, [heads, queries, 1]; 0 if there are none."""
+        of_sink = (self.attending.sink - self.top).clamp_(max=_FAR).exp_()
+        return self.parts.sum(dim=2, keepdim=True) + of_sink
+
+    @cached_property
+    def weights(self) -> torch.Tensor:
+        """The softmax of the scores; 0 where a key is not seen."""
+        return self.parts / self.total.masked_fill(self.total == 0, 1.0)
+
+    @cached_property
+    def peak(self) -> torch.Tensor:
+        """The largest logit of each query, [heads, queries, 1]: NaN, infinite, or a score."""
+        if not self.whole.has_special:
+            return self.largest
+        x, special = self.whole.x[:, None], self.whole.special[:, None]
+        return torch.maximum(torch.where(self.visible & special, x, -math.inf).amax(dim=2, keepdim=True), self.largest)
+
+    @cached_property
+    def undefined(self) -> torch.Tensor:
+        """Queries of which nothing is demanded, bool [heads, queries], as ``Attention.undefined`` has them."""
+        found = self.sizes.amax(dim=2) * max(1.0, self.attending.scale) > FLOAT32.max / 8
+        if not self.attending.masked:
+            found |= (self.whole.masked | (self.whole.x == math.inf)).any(dim=1, keepdim=True)
+        if self.whole.has_special and not self.attending.ignores_nan:
+            found |= (self.whole.special[:, None] & ~self.visible).any(dim=2)
+        return found
+
+    @cached_property
+    def uncertainty(self) -> torch.Tensor:
+        """The largest error of a weight in float64, in the logarithm, before all are divided by their sum, [heads, queries, 1]."""
+        size = torch.where(self.visible, self.sizes, 0.0).amax(dim=2, keepdim=True) * self.attending.scale
+        units = 2 * self.terms * size + 3 * (2 * size).clamp(max=_FAR) + 2
+        if self.attending.softcap or math.isfinite(self.attending.sink) or self.bias is not None:
+            size = size + self.attending.softcap
+            if self.bias is not None:
+                size = size + self.bias.abs().amax(dim=2, keepdim=True)
+            units = units + 16 * size
+        if math.isfinite(self.attending.sink):
+            units = units + 8 * (size + abs(self.attending.sink) + 1)
+        return units * _UNIT
+
+    def log_errors(self, model: Model) -> tuple[torch.Tensor, torch.Tensor]:
+        """Largest errors of the weights' logarithms, and of that of their sum, [heads, queries, 1]; the former without meaning where unseen."""
+        known = self.attending
+        errors = self.sizes * ((TRUNCATED * model.roundoff * self.terms + 2 * model.products) * known.scale)
+        raw = self.products.abs().mul_(known.scale)
+        if known.softcap:
+            raw.clamp_(max=known.softcap)
+        if self.bias is not None:
+            raw.add_(self.bias.abs())
+        rounded = (SCALED if self.bias is None else BIASED) * model.roundoff * (1 + model.exponent)
+        errors.add_(raw, alpha=rounded)
+        errors.add_(CAPPED * model.roundoff * known.softcap).masked_fill_(~self.visible, 0.0)
+        at_top = errors.amax(dim=2, keepdim=True)
+        torch.clamp(self.distance, max=VANISHED, out=raw)
+        errors.add_(raw, alpha=model.exponent).add_(at_top + model.exponential)
+        grown = torch.clamp(errors, max=LARGEST_EXPONENT, out=raw).expm1_().mul_(self.weights)
+        mean = grown.sum(dim=2, keepdim=True)
+        if math.isfinite(known.sink):
+            far = (known.sink - self.top).abs_().clamp_(max=VANISHED)
+            of_sink = at_top + model.exponential + model.exponent * far
+            left = 1.0 - self.weights.sum(dim=2, keepdim=True)
+            mean = mean + left * torch.expm1(of_sink.clamp(max=LARGEST_EXPONENT))
+        return errors, torch.log1p(mean)
+
+    def errors(self, model: Model) -> torch.Tensor:
+        """The error that the weights' own errors make in each number, [heads, queries, dimension]."""
+        errors, of_sum = self.log_errors(model)
+        errors.add_(of_sum)
+        # A weight that is 0 in float64 may be seen where the score's error is as large as its distance.
+        reached = (errors - self.distance.clamp(max=VANISHED)).clamp_(max=0.0).exp_()
+        unseen = self.visible & (self.weights == 0)
+        grown = errors.clamp_(max=LARGEST_EXPONENT).expm1_().mul_(self.weights)
+        return grown.add_(reached.mul_(unseen)) @ self.whole.sizes_of_v
+
+
+class _Whole:
+    """All operands of the heads of a matrix, float64 as ``Attending.heads`` makes them."""
+
+    def __init__(self, attending: Attending, x: torch.Tensor) -> None:
+        self.attending, self.given, self.x = attending, x, x.to(torch.float64)
+        q, k, v = attending.operands(x)
+        self.q = q.to(torch.float64)
+        self.k, self.v = (part.to(torch.float64).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0) for part in (k, v))
+        self.masked = x == -math.inf
+        self.special = x.isnan() | (x == math.inf)
+        self.has_special = bool(self.special.any())
+
+    @cached_property
+    def sizes_of_v(self) -> torch.Tensor:
+        """|v|, [heads, keys, dimension]."""
+        return self.v.abs()
+
+    def tiles(self) -> Iterator[_Tile]:
+        """All queries, as many at a time as ``SCORES`` allows."""
+        heads, queries = self.q.shape[:2]
+        step = max(1, SCORES[self.q.device.type] // max(1, heads * self.k.shape[1]))
+        for first in range(0, queries, step):
+            yield _Tile(self, first, min(first + step, queries))
+
+    @cached_property
+    def range_of_values(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The least and the largest value that each query sees, [heads, queries, dimension], with 0 for a sink; 0 if it sees none."""
+        keys, queries = self.v.shape[1], torch.arange(self.q.shape[1], device=self.v.device)
+        last = self.attending.last(queries, keys)
+        found = []
+        for sign in (-1.0, 1.0):
+            largest = (self.v * sign).masked_fill_(self.masked[..., None], -math.inf)
+            if self.attending.causal:
+                beyond = max(0, int(last.max()) - keys + 1)
+                largest = torch.nn.functional.pad(largest, (0, 0, 0, beyond), value=-math.inf)
+                largest = _running_maximum(largest, self.attending.window or largest.shape[1])
+                largest = largest[:, last.clamp(min=0)].masked_fill_((last < 0)[:, None], -math.inf)
+            else:
+                largest = largest.amax(dim=1, keepdim=True).expand(-1, len(queries), -1)
+            most = torch.where(largest == -math.inf, 0.0, sign * largest)
+            found.append(sign * (sign * most).clamp(min=0.0) if math.isfinite(self.attending.sink) else most)
+        return found[0], found[1]
+
+
+def _running_maximum(values: torch.Tensor, width: int) -> torch.Tensor:
+    """The largest of each value and of those before it, ``width`` in all, along the second dimension."""
+    covered = 1
+    while covered < min(width, values.shape[1]):
+        shift = min(covered, width - covered)
+        values = torch.cat([values[:, :shift], torch.maximum(values[:, shift:], values[:, :-shift])], dim=1)
+        covered += shift
+    return values
+
+
+def attention_limits(
+    x: torch.Tensor, fmt: Format, model: Model | None, attending: Attending, *, strict: bool = False
+) -> Limits:
+    """Returns exact values, and limits by an arithmetic, of the attention of heads, [rows * queries, dimension]."""
+    whole, tiles = _Whole(attending, x), []
+    keys = x.shape[1]
+    lowest, highest = whole.range_of_values
+    at = 0
+    for tile in whole.tiles():
+        exact, size = tile.weights @ whole.v, tile.weights @ whole.sizes_of_v
+        off = torch.expm1((2 * tile.uncertainty + (keys + 8) * _UNIT).clamp(max=LARGEST_EXPONENT)) + (keys + 4) * _UNIT
+        per_ulp = inverse_ulp(torch.maximum(size, exact.abs()), fmt, strict=strict)
+        found = {
+            "exact": exact,
+            "per_ulp": per_ulp,
+            "logits": tile.peak,
+            "undefined": tile.undefined,
+            "uncertainty": off[..., 0] * 2.0**fmt.precision,
+        }
+        if model is not None:
+            of_sums = error_of_sums(keys, model, fmt)
+            lost = underflow(model) * keys * whole.sizes_of_v.amax(dim=1, keepdim=True)
+            if fmt.width == 16:
+                lost = lost + 0.5 * fmt.least_subnormal * (tile.visible.to(torch.float64) @ whole.sizes_of_v)
+            of_weights = tile.errors(model)
+            error = (of_weights + of_sums * (size + of_weights)) * SECOND_ORDER + lost
+            if model.rounds_result:
+                error = with_rounding(error, exact, fmt)
+            found["limits"] = error.mul_(per_ulp).clamp_(min=_LEAST, max=_LARGEST)
+            end = at + exact.shape[1]
+            least, most = lowest[:, at:end], highest[:, at:end]
+            largest = torch.maximum(least.abs(), most.abs())
+            allowed = of_sums * largest + lost
+            allowed = allowed + half_ulp(largest + allowed, fmt)
+            found["least"], found["most"], at = least - allowed, most + allowed, end
+        exact.masked_fill_(~tile.peak.isfinite(), math.nan)
+        tiles.append(found)
+    return _joined(tiles)
+
+
+def attention_logsumexp_limits(
+    x: torch.Tensor, fmt: Format, model: Model | None, attending: Attending, factor: float, *, strict: bool = False
+) -> Limits:
+    """Returns the same of the log-sum-exp of each query, [rows * queries, 1], times a ``factor`` for another base than e."""
+    tiles, keys = [], x.shape[1]
+    for tile in _Whole(attending, x).tiles():
+        logarithm = tile.total.masked_fill(tile.total == 0, 1.0).log_()
+        exact = (tile.top + logarithm) * factor
+        size = (tile.top * factor).abs() + (exact - tile.top * factor).abs()
+        per_ulp = inverse_ulp(torch.maximum(size, exact.abs()), fmt, strict=strict, least=1.0)
+        off = 2 * tile.uncertainty + 12 * _UNIT * (tile.top.abs() + logarithm.abs() + 1)
+        peak = tile.peak.clamp(min=attending.sink)
+        found = {"per_ulp": per_ulp, "logits": peak, "undefined": tile.undefined}
+        found["uncertainty"] = (off * factor * per_ulp)[..., 0]
+        if model is not None:
+            of_size = 1.0 + math.log1p(keys) + tile.top.abs() + (attending.sink - tile.top).clamp_(min=0.0)
+            error = tile.log_errors(model)[1] + error_of_total(keys, model) + LOGARITHM * model.roundoff * of_size
+            error = (error * SECOND_ORDER + model.underflow) * factor
+            if model.rounds_result:
+                error = with_rounding(error, exact, fmt)
+            found["limits"] = error.mul_(per_ulp).clamp_(min=_LEAST, max=_LARGEST)
+        found["exact"] = torch.where(peak.isfinite(), exact, torch.where(peak.isinf(), peak, math.nan))
+        tiles.append(found)
+    return _joined(tiles)
+
+
+def _joined(tiles: list[dict[str, torch.Tensor]]) -> Limits:
+    """The limits of all queries, from those of some queries of each head at a time."""
+    found = {name: torch.cat([tile[name] for tile in tiles], dim=1).flatten(0, 1) for name in tiles[0]}
+    return Limits(
+        found["exact"],
+        found["per_ulp"],
+        found.get("limits"),
+        None,
+        found["uncertainty"],
+        undefined=found["undefined"],
+        logits=found["logits"],
+        least=found.get("least"),
+        most=found.get("most"),
+    )

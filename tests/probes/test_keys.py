@@ -1,0 +1,113 @@
+"""Attention's keys in other orders, behind masks and in parts, and its gradients: right functions are left alone, wrong ones found."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from probe_helpers import kinds
+
+from oracles.formats import FORMATS
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.bounds import model
+from softcheck.operations.registry import operation
+from softcheck.probes.base import Setting, Subject
+from softcheck.probes.registry import load as load_probe
+from softcheck.variants.registry import load
+
+KERNELS = Path(__file__).parents[1] / "kernels" / "attentions.py"
+
+
+def conclude(probe, function, dtype="float32"):
+    variant = load(f"{KERNELS}:{function}")
+    subject = Subject(
+        variant, Setting(declaration=variant.declaration, dtype=dtype, backend="interpreter"), torch.device("cpu")
+    )
+    found = load_probe(probe)
+    return found.conclude([(trial, found.run(subject, trial)) for trial in found.trials(subject.setting)])
+
+
+@pytest.mark.parametrize(
+    ("function", "trials"),
+    [
+        ("by_heads", 4),
+        ("of_three_dimensions", 4),
+        ("with_mask", 6),
+        ("with_added_mask", 6),
+        ("with_bias", 6),
+        ("that_selects", 7),
+        ("by_length", 2),
+        ("with_shared_keys", 2),
+        ("logarithms", 4),
+    ],
+)
+def test_right_functions_are_left_alone(function, trials):
+    for dtype in ("float16", "bfloat16", "float32"):
+        found = conclude("keys", function, dtype)
+        assert found.findings == ()
+        assert found.trials == trials
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        ("bounded_by_the_first_key", "ulp_exceeds_bound"),
+        ("masked_after_the_maximum", "row_dependence"),
+        ("weighted_by_zero", "row_dependence"),
+    ],
+)
+def test_wrong_functions_are_found(function, kind):
+    assert kind in kinds(conclude("keys", function))
+
+
+def test_a_function_of_one_matrix_has_no_such_trials():
+    setting = Setting(declaration=load("torch").declaration, dtype="float32", backend="interpreter")
+    assert load_probe("keys").trials(setting) == []
+
+
+def test_one_part_is_right_and_three_lose_keys():
+    found = conclude("launch_options", "bounded_by_the_first_key")
+    assert "with num_splits=3" in {shown.violation.message.partition(":")[0] for shown in found.findings}
+    right = conclude("launch_options", "in_parts")
+    assert right.findings == ()
+    assert right.trials == 4
+
+
+@pytest.mark.parametrize("function", ["differentiable", "by_length", "with_shared_keys", "of_three_dimensions"])
+def test_right_gradients_by_queries_keys_and_values_keep_their_bound(function):
+    for dtype in ("float16", "float32"):
+        found = conclude("gradients", function, dtype)
+        assert found.findings == ()
+        assert found.trials == 2
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("without_the_mean", "gradient by q"),
+        ("mean_of_eight_bits", "gradient by q"),
+        ("last_gradient_lost", "gradient by v"),
+        ("without_a_gradient", "the declaration promises one"),
+    ],
+)
+def test_wrong_gradients_are_found(function, said):
+    found = conclude("gradients", function)
+    assert kinds(found) == {"wrong_gradient"}
+    assert said in found.findings[0].violation.message
+
+
+@pytest.mark.parametrize("parameters", [{}, {"causal": "bottom-right", "queries": 5, "groups": 2}])
+def test_exact_gradients_are_those_of_autograd(parameters):
+    computed = operation("attention", {"head_dim": 16, **parameters})
+    x = torch.randn(2, 9, generator=torch.Generator().manual_seed(1))
+    known = computed.arguments.make.__self__
+    leaves = [part.double().requires_grad_() for part in known.operands(x)]
+    scores = (leaves[0] @ leaves[1].mT) * known.scale
+    hidden = ~torch.from_numpy(known.seen(9))
+    y = torch.softmax(scores.masked_fill(hidden, -torch.inf), dim=-1) @ leaves[2]
+    grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(2)).double()
+    due = torch.autograd.grad(y, leaves, grad)
+    constants = model(Arithmetic(), FORMATS["float32"])
+    found = computed.operand_gradients(x.double().numpy(), grad.flatten(1).numpy(), FORMATS["float32"], constants)
+    for name, each in zip("qkv", due, strict=True):
+        assert abs(found[name][0] - each.numpy()).max() < 1e-13
+        assert 0 < found[name][1].max() < 1e-2

@@ -1,0 +1,33 @@
+"""A tensor's twin lies as the tensor does, and takes up no more memory than the tensor."""
+
+import mmap
+from pathlib import Path
+
+import torch
+
+from softcheck.probes.poison import nan_filled
+from softcheck.variants.twin import Twin
+
+FAR = 2**30
+
+
+def resident():
+    """Returns the bytes of this process that lie in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def test_memory_between_far_rows_is_not_touched():
+    memory = torch.frombuffer(mmap.mmap(-1, 4 * FAR), dtype=torch.float16)
+    x = memory.as_strided((2, 4), (FAR, 1), 5)
+    x.copy_(torch.arange(8).view(2, 4))
+    memory[9] = 99.0
+    before = resident()
+    with nan_filled():
+        twin = Twin(x, -x)
+    assert resident() - before < 2**26
+    assert twin.view.stride() == x.stride()
+    assert twin.view.tolist() == (-x).tolist()
+    assert twin.view.as_strided((1,), (1,), 9).item() == 99.0, "what lies behind the first row is copied"
+    twin.view[1, 2] = 7.0
+    twin.write_back()
+    assert x.tolist() == [[0, 1, 2, 3], [4, 5, 7, 7]]
