@@ -4,10 +4,9 @@ One row of the matrix is one head (``operations.heads``), and its answer has a p
 docs/bounds.md, section 26. Errors are counted in the ULP of sum_j p_j |v_j|, since the sum over keys cancels.
 """
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,13 +16,13 @@ from oracles.reference import FullyMasked, Reference, RowClass, classify
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
 from softcheck.operations.attention_bounds import error_of_sums, errors, lost
+from softcheck.operations.attention_parameters import arguments_of, attending_of, families_of
 from softcheck.operations.block import Block, joined, reshaped
 from softcheck.operations.bounds import Bounds, Model
-from softcheck.operations.causal import ALIGNMENTS
-from softcheck.operations.heads import Attending, heads_first
+from softcheck.operations.heads import Attending
 from softcheck.operations.log_softmax import half_ulp
 from softcheck.operations.logsumexp import bounds_of
-from softcheck.operations.operation import Arguments, Limits, Operand, Operation, Parameter
+from softcheck.operations.operation import Limits, Operand, Operation, Parameter
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND, ElementRule, number
 from softcheck.operations.ulp import Flags, Scaled
 
@@ -130,24 +129,21 @@ class Attention:
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """By torch's attention where it knows all parameters, else by single operations."""
-        import torch
+        from softcheck.operations import torch_backends
 
-        known = self.attending
-        q, k, v, keep = self.operands(x)
-        plain = not known.causal and not known.masked and known.groups == 1 and not known.biased
-        if self.by_torch:
-            y: torch.Tensor = torch.nn.functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=None if plain else keep, scale=known.scale, enable_gqa=known.groups > 1
-            )
-            return y.reshape(len(x), -1)
-        q, k, v = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k, v))
-        return self.by_single_operations(q, k, v, keep).to(x.dtype).reshape(len(x), -1)
+        return torch_backends.yardstick(self.attending, x)
 
-    def operands(self, x: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]":
-        """Queries, keys and values of a matrix as [batch, heads, length, dimension], and the mask or bias that torch's attention takes."""
-        names = ("q", "k", "v", "keep", *(["bias"] if self.attending.biased else []))
-        q, k, v, keep, *biases = map(self.attending.make(x, frozenset(names)).__getitem__, names)
-        return q, k, v, biases[0].masked_fill(~keep, float("-inf")) if biases else keep
+    def plain(self, x: "torch.Tensor") -> "torch.Tensor":
+        """By single operations in the dtype of the matrix."""
+        from softcheck.operations import torch_backends
+
+        return torch_backends.plain(self.attending, x)
+
+    def ways(self) -> "Mapping[str, Callable[[Mapping[str, torch.Tensor]], torch.Tensor]]":
+        """Torch's ways to compute it from the operands of a call, by name."""
+        from softcheck.operations import torch_backends
+
+        return torch_backends.ways(self.attending)
 
     def operand_gradients(
         self, values: Values, grads: Values, fmt: Format, model: Model
@@ -159,55 +155,14 @@ class Attention:
         return gradients(heads, grads.reshape(heads.q.shape), model, fmt)
 
     @property
-    def by_torch(self) -> bool:
-        """True if torch's attention knows all parameters."""
-        return self.attending.softcap == 0 and not math.isfinite(self.attending.sink)
-
-    @property
     def is_differentiated(self) -> bool:
         """True if gradients are judged: not those of soft caps, sinks, masks and biases."""
-        return self.by_torch and not self.attending.masked and not self.attending.biased
-
-    def ways(self) -> "Mapping[str, Callable[[Mapping[str, torch.Tensor]], torch.Tensor]]":
-        """Torch's backends where they know all parameters, else single operations in float32."""
-        from softcheck.operations.torch_backends import backends, of_call
-
-        if self.by_torch:
-            return backends(self.attending)
-
-        def by_single_operations(given: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
-            q, k, v, mask = of_call(self.attending, given)
-            return self.by_single_operations(q.float(), k.float(), v.float(), mask).to(q.dtype)
-
-        return {"single operations": by_single_operations}
+        return self.attending.known_to_torch and not self.attending.masked and not self.attending.biased
 
     def flops(self, heads: int, keys: int) -> float:
         """4 Lq Lk d for each head, of both products; half of that with a causal mask, whatever its alignment, as flash-attention counts."""
         queries, dimension = self.attending.parts(keys)
         return 4.0 * heads * queries * keys * dimension * (0.5 if self.attending.causal else 1.0)
-
-    def plain(self, x: "torch.Tensor") -> "torch.Tensor":
-        """By single operations in the dtype of the matrix, as flash-attention's tests compare with: 0 where a query sees no key."""
-        q, k, v, mask = self.operands(x)
-        keep = mask != float("-inf") if self.attending.biased else mask
-        y = self.by_single_operations(q, k, v, mask)
-        return y.masked_fill(~keep.any(dim=-1, keepdim=True), 0.0).reshape(len(x), -1)
-
-    def by_single_operations(
-        self, q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor", mask: "torch.Tensor"
-    ) -> "torch.Tensor":
-        """Scores, softmax and product, each rounded to the operands' dtype; the mask is True where a query sees a key, or a bias."""
-        import torch
-
-        known = self.attending
-        k, v = (part.repeat_interleave(known.groups, dim=1) for part in (k, v))
-        scores = q @ (k * known.scale).mT
-        if known.softcap:
-            scores = known.softcap * torch.tanh(scores / known.softcap)
-        scores = scores + mask if mask.is_floating_point() else scores.masked_fill(~mask, float("-inf"))
-        sink = torch.full_like(scores[..., :1], known.sink)
-        weights = torch.softmax(torch.cat([scores, sink], dim=-1), dim=-1)[..., :-1]
-        return torch.matmul(weights, v)
 
 
 def in_chunks(answer: Callable[[Values], Reference], values: Values, attending: Attending) -> Reference:
@@ -264,87 +219,6 @@ NOTHING_SEEN = ElementRule(
 )
 """A query that sees no key gives 0 where that is declared."""
 
-WORDS: Mapping[str, tuple[str, ...]] = {
-    "q query query_states query_layer queries": ("q", "q_blhd", "q3"),
-    "k key key_states key_layer keys": ("k", "k_blhd", "k3"),
-    "v value value_states value_layer values": ("v", "v_blhd", "v3"),
-    "mask attn_mask attention_mask": ("keep", "mask", "bias", "None"),
-    "keep valid valid_mask": ("keep", "mask", "bias", "None"),
-    "bias attn_bias additive_mask": ("bias", "keep", "mask", "None"),
-    "sink sinks s_aux": ("sinks",),
-}
-
-
-def trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
-    """Hides every third key, another one in each row, where a call takes a mask."""
-    import torch
-
-    if not names & {"mask", "keep", "bias"}:
-        return x
-    rows, columns = (torch.arange(size, device=x.device) for size in x.shape)
-    return x.masked_fill((rows[:, None] + columns) % 3 == 0, float("-inf"))
-
-
-def arguments_of(attending: Attending) -> Arguments:
-    """The values that calls take: queries, keys, values and masks, in any layout."""
-    of_scores = ("rows", "queries", "columns")
-    masks = (Operand("keep", of_scores, 1), Operand("mask", of_scores, 1), Operand("bias", of_scores))
-    hides = attending.masked or not attending.biased
-    return Arguments(
-        words=WORDS,
-        make=attending.make,
-        trial=trial if hides else lambda x, _names: x,
-        heads_first=heads_first,
-        operands=masks,
-    )
-
-
-def _checked(
-    head_dim: float, queries: float, groups: float, scale: float, causal: str, window: float, softcap: float
-) -> None:
-    for name, value, least in (
-        ("head_dim", head_dim, 1),
-        ("queries", queries, 0),
-        ("groups", groups, 1),
-        ("window", window, 0),
-    ):
-        if value != int(value) or value < least:
-            raise UsageError(f"{name} is {value:g}; expected an integer of at least {least}")
-    if causal and causal not in ALIGNMENTS:
-        raise UsageError(
-            f"causal is {causal!r}; expected top-left if query 0 sees key 0 alone, bottom-right if the last query sees all keys, or "
-            "nothing for all keys"
-        )
-    if window and not causal:
-        raise UsageError(
-            "a window is judged with a causal mask alone; declare causal=top-left or causal=bottom-right beside it"
-        )
-    if not 0.0 < scale < math.inf or not 0.0 <= softcap < math.inf:
-        raise UsageError(
-            f"scale is {scale:g} and softcap {softcap:g}; expected a scale above 0, and a softcap of at least 0"
-        )
-
-
-def _plain(default: Any) -> Parameter:
-    return default if isinstance(default, str) else float(default)
-
-
-_DEFAULTS: dict[str, Any] = {field.name: _plain(field.default) for field in fields(Attending)}
-
-
-def attending_of(parameters: Mapping[str, Parameter]) -> tuple[Attending, dict[str, Parameter]]:
-    """The heads' options, and all parameters. Raises UsageError for a value that is not judged."""
-    head_dim = float(parameters.get("head_dim", _DEFAULTS["head_dim"]))
-    found: dict[str, Any] = {**_DEFAULTS, "scale": 1 / math.sqrt(max(1.0, head_dim)), **parameters}
-    _checked(*(found[name] for name in ("head_dim", "queries", "groups", "scale", "causal", "window", "softcap")))
-    kinds: dict[str, Any] = {field.name: field.type for field in fields(Attending)}
-    return Attending(**{name: kinds[name](value) for name, value in found.items() if name in kinds}), found
-
-
-def families_of(attending: Attending) -> tuple[str, ...]:
-    """Families of few rows: each row is a head with as many queries as keys."""
-    return _FAMILIES if attending.masked else tuple(name for name in _FAMILIES if name != "padding")
-
 
 def _of(**parameters: Parameter) -> Operation:
     """Attention with these parameters. Raises UsageError for a value that is not judged."""
@@ -380,14 +254,6 @@ def _of(**parameters: Parameter) -> Operation:
         scale_text="of sum p |v|",
         on_device=attention_.on_device,
     )
-
-
-_FAMILIES = (
-    *("heads", "normal", "ties", "huge", "shifted", "special", "padding", "negative", "finfo-min", "temperature"),
-    *("one-column", "cancellation", "layout", "random-bits", "positive", "ramp", "sorted", "uniform", "widths"),
-    *("format-specials", "subnormal-logits"),
-)
-"""Families of few rows: each row is a head with as many queries as keys."""
 
 
 ATTENTION = _of()

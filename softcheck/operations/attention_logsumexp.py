@@ -14,16 +14,9 @@ from oracles.attention import Heads, logsumexp, logsumexp_ball
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference, RowClass, classify
 from softcheck.errors import UsageError
-from softcheck.operations.attention import (
-    WIDEST,
-    Attention,
-    arguments_of,
-    attending_of,
-    by_convention,
-    families_of,
-    in_chunks,
-)
+from softcheck.operations.attention import WIDEST, Attention, by_convention, in_chunks
 from softcheck.operations.attention_bounds import errors_of_logarithm
+from softcheck.operations.attention_parameters import arguments_of, attending_of, families_of
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.logsumexp import bounds_of
 from softcheck.operations.operation import Limits, Operand, Operation, Parameter
@@ -93,18 +86,9 @@ class _OfQueries:
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """By single operations in float32."""
-        import torch
+        from softcheck.operations import torch_backends
 
-        known = self.of.attending
-        q, k, _, mask = self.of.operands(x)
-        q, k = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k))
-        scores = (q @ k.repeat_interleave(known.groups, dim=1).mT) * known.scale
-        if known.softcap:
-            scores = known.softcap * torch.tanh(scores / known.softcap)
-        scores = scores + mask if known.biased else scores.masked_fill(~mask, float("-inf"))
-        scores = torch.cat([scores, torch.full_like(scores[..., :1], known.sink)], dim=-1)
-        y: torch.Tensor = torch.logsumexp(scores, dim=-1) * self.factor
-        return y.reshape(len(x), -1)
+        return torch_backends.logsumexp(self.of.attending, x) * self.factor
 
 
 def _of(**parameters: Parameter) -> Operation:

@@ -58,6 +58,11 @@ class Attending:
     biased: bool = False
     """True if a bias is added to the scores, after a soft cap."""
 
+    @property
+    def known_to_torch(self) -> bool:
+        """True if torch's attention takes all parameters: it has no soft cap and no sinks."""
+        return self.softcap == 0 and not math.isfinite(self.sink)
+
     def parts(self, keys: int) -> tuple[int, int]:
         """Queries that share a row's keys, and numbers of a query's answer."""
         return self.groups * (self.queries or keys), self.head_dim

@@ -1,4 +1,4 @@
-"""Torch's own attention of the operands of a call, by each of its backends."""
+"""Attention by torch: its own function by each of its backends, and single operations."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -49,6 +49,57 @@ def by_torch(attending: Attending, given: Mapping[str, Any]) -> torch.Tensor:
     return y
 
 
+def yardstick(attending: Attending, x: torch.Tensor) -> torch.Tensor:
+    """Returns the attention of a matrix's heads, [rows, queries * dimension].
+
+    It is torch's own where that knows all parameters, else by single operations in at least 32 bits.
+    """
+    given = _given(attending, x)
+    if attending.known_to_torch:
+        return by_torch(attending, given).reshape(len(x), -1)
+    q, k, v, mask = of_call(attending, given)
+    q, k, v = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k, v))
+    return by_single_operations(attending, q, k, v, mask).to(x.dtype).reshape(len(x), -1)
+
+
+def plain(attending: Attending, x: torch.Tensor) -> torch.Tensor:
+    """Returns the attention of a matrix's heads, [rows, queries * dimension], by single operations in its dtype.
+
+    flash-attention's tests compare with such an attention. It is 0 where a query sees no key.
+    """
+    q, k, v, mask = of_call(attending, _given(attending, x))
+    keep = mask != float("-inf") if attending.biased else mask
+    y = by_single_operations(attending, q, k, v, mask)
+    return y.masked_fill(~keep.any(dim=-1, keepdim=True), 0.0).reshape(len(x), -1)
+
+
+def by_single_operations(
+    attending: Attending, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """Returns scores, softmax and product, each rounded to the operands' dtype; the mask is True where a query sees a key, or a bias."""
+    weights = torch.softmax(_scores(attending, q, k, mask), dim=-1)[..., :-1]
+    return torch.matmul(weights, v.repeat_interleave(attending.groups, dim=1))
+
+
+def logsumexp(attending: Attending, x: torch.Tensor) -> torch.Tensor:
+    """Returns the log-sum-exp of the scores of a matrix's heads, [rows, queries], by single operations in at least 32 bits."""
+    q, k, _, mask = of_call(attending, _given(attending, x))
+    q, k = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k))
+    return torch.logsumexp(_scores(attending, q, k, mask), dim=-1).reshape(len(x), -1)
+
+
+def ways(attending: Attending) -> Mapping[str, Callable[[Mapping[str, Any]], torch.Tensor]]:
+    """Returns torch's backends where they know all parameters, else single operations in float32."""
+    if attending.known_to_torch:
+        return backends(attending)
+
+    def single(given: Mapping[str, Any]) -> torch.Tensor:
+        q, k, v, mask = of_call(attending, given)
+        return by_single_operations(attending, q.float(), k.float(), v.float(), mask).to(q.dtype)
+
+    return {"single operations": single}
+
+
 def backends(attending: Attending) -> dict[str, Callable[[Mapping[str, Any]], torch.Tensor]]:
     """Returns torch's attention by each of its backends, by name; one that can't run raises RuntimeError when it is called."""
 
@@ -61,6 +112,21 @@ def backends(attending: Attending) -> dict[str, Callable[[Mapping[str, Any]], to
 
     chosen = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH)
     return {backend.name.lower(): way(backend) for backend in chosen}
+
+
+def _scores(attending: Attending, q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The scores of each query with the sink behind them, [batch, heads, queries, keys + 1]."""
+    scores = q @ (k.repeat_interleave(attending.groups, dim=1) * attending.scale).mT
+    if attending.softcap:
+        scores = attending.softcap * torch.tanh(scores / attending.softcap)
+    scores = scores + mask if mask.is_floating_point() else scores.masked_fill(~mask, float("-inf"))
+    return torch.cat([scores, torch.full_like(scores[..., :1], attending.sink)], dim=-1)
+
+
+def _given(attending: Attending, x: torch.Tensor) -> dict[str, Any]:
+    """The operands of a call on a matrix's heads, with the mask and bias that torch's attention takes."""
+    names = frozenset(("q", "k", "v", "keep", *(["bias"] if attending.biased else [])))
+    return {"x": x, **attending.make(x, names)}
 
 
 @lru_cache(maxsize=2)

@@ -1,0 +1,102 @@
+"""The parameters of attention, the values that its calls take, and the families of rows that suit them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from softcheck.errors import UsageError
+from softcheck.operations.causal import ALIGNMENTS
+from softcheck.operations.heads import Attending, heads_first
+from softcheck.operations.operation import Arguments, Operand, Parameter
+
+if TYPE_CHECKING:
+    import torch
+
+_FAMILIES = (
+    *("heads", "normal", "ties", "huge", "shifted", "special", "padding", "negative", "finfo-min", "temperature"),
+    *("one-column", "cancellation", "layout", "random-bits", "positive", "ramp", "sorted", "uniform", "widths"),
+    *("format-specials", "subnormal-logits"),
+)
+"""Families of few rows: each row is a head with as many queries as keys."""
+
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "q query query_states query_layer queries": ("q", "q_blhd", "q3"),
+    "k key key_states key_layer keys": ("k", "k_blhd", "k3"),
+    "v value value_states value_layer values": ("v", "v_blhd", "v3"),
+    "mask attn_mask attention_mask": ("keep", "mask", "bias", "None"),
+    "keep valid valid_mask": ("keep", "mask", "bias", "None"),
+    "bias attn_bias additive_mask": ("bias", "keep", "mask", "None"),
+    "sink sinks s_aux": ("sinks",),
+}
+
+
+def trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
+    """Hides every third key, another one in each row, where a call takes a mask."""
+    import torch
+
+    if not names & {"mask", "keep", "bias"}:
+        return x
+    rows, columns = (torch.arange(size, device=x.device) for size in x.shape)
+    return x.masked_fill((rows[:, None] + columns) % 3 == 0, float("-inf"))
+
+
+def arguments_of(attending: Attending) -> Arguments:
+    """The values that calls take: queries, keys, values and masks, in any layout."""
+    of_scores = ("rows", "queries", "columns")
+    masks = (Operand("keep", of_scores, 1), Operand("mask", of_scores, 1), Operand("bias", of_scores))
+    hides = attending.masked or not attending.biased
+    return Arguments(
+        words=WORDS,
+        make=attending.make,
+        trial=trial if hides else lambda x, _names: x,
+        heads_first=heads_first,
+        operands=masks,
+    )
+
+
+def _checked(
+    head_dim: float, queries: float, groups: float, scale: float, causal: str, window: float, softcap: float
+) -> None:
+    for name, value, least in (
+        ("head_dim", head_dim, 1),
+        ("queries", queries, 0),
+        ("groups", groups, 1),
+        ("window", window, 0),
+    ):
+        if value != int(value) or value < least:
+            raise UsageError(f"{name} is {value:g}; expected an integer of at least {least}")
+    if causal and causal not in ALIGNMENTS:
+        raise UsageError(
+            f"causal is {causal!r}; expected top-left if query 0 sees key 0 alone, bottom-right if the last query sees all keys, or "
+            "nothing for all keys"
+        )
+    if window and not causal:
+        raise UsageError(
+            "a window is judged with a causal mask alone; declare causal=top-left or causal=bottom-right beside it"
+        )
+    if not 0.0 < scale < math.inf or not 0.0 <= softcap < math.inf:
+        raise UsageError(
+            f"scale is {scale:g} and softcap {softcap:g}; expected a scale above 0, and a softcap of at least 0"
+        )
+
+
+def _plain(default: Any) -> Parameter:
+    return default if isinstance(default, str) else float(default)
+
+
+_DEFAULTS: dict[str, Any] = {field.name: _plain(field.default) for field in fields(Attending)}
+
+
+def attending_of(parameters: Mapping[str, Parameter]) -> tuple[Attending, dict[str, Parameter]]:
+    """The heads' options, and all parameters. Raises UsageError for a value that is not judged."""
+    head_dim = float(parameters.get("head_dim", _DEFAULTS["head_dim"]))
+    found: dict[str, Any] = {**_DEFAULTS, "scale": 1 / math.sqrt(max(1.0, head_dim)), **parameters}
+    _checked(*(found[name] for name in ("head_dim", "queries", "groups", "scale", "causal", "window", "softcap")))
+    kinds: dict[str, Any] = {field.name: field.type for field in fields(Attending)}
+    return Attending(**{name: kinds[name](value) for name, value in found.items() if name in kinds}), found
+
+
+def families_of(attending: Attending) -> tuple[str, ...]:
+    """Families of few rows: each row is a head with as many queries as keys."""
+    return _FAMILIES if attending.masked else tuple(name for name in _FAMILIES if name != "padding")
