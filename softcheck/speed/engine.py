@@ -4,11 +4,10 @@ Every contender runs once in every round, in random order, each call on an input
 every output is checked.
 """
 
-import contextlib
 import random
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -17,14 +16,15 @@ import torch
 from oracles.formats import Format
 from softcheck.calling import operands
 from softcheck.calling.call import describe
-from softcheck.operations.masks import masked
 from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.speed import statistics
 from softcheck.speed.clock import RESOLUTION, Captured, CudaClock, estimate
+from softcheck.speed.contender import Contender
 from softcheck.speed.inputs import Rotation, as_rows
 from softcheck.speed.samples import Sampled, ShapeSamples
-from softcheck.speed.vetting import Function, Vetted, Vetting
+from softcheck.speed.vetting import Function, Vetting
+from softcheck.speed.yardsticks import Yardsticks
 from softcheck.variants.adapt import Adapted, operands_of
 
 COPY = "\0copy"
@@ -43,8 +43,6 @@ _MOST_BYTES = 2**29
 _HELD_UP = 3
 """Calls that show whether a variant works on the caller's stream."""
 _WARM_UP = 60
-_TRIES = 8
-"""Most calls of each of torch's ways before the quickest is chosen."""
 _LEAST_TICKS = 50
 """A span of fewer of the clock's ticks is rounded by over 2 %."""
 _MOST_ROUNDS = 400
@@ -57,37 +55,6 @@ class DeviceLostError(Exception):
     def __init__(self, variant: str, reason: str) -> None:
         super().__init__(f"{variant} ruined the device: {reason}")
         self.variant = variant
-
-
-@dataclass(slots=True)
-class _Contender:
-    """One function to time, and its measurements so far."""
-
-    name: str
-    function: Function
-    vetted: Vetted | None
-    """None for the yardsticks, whose output nobody doubts."""
-    graph: Captured | None = None
-    seconds: list[float] = field(default_factory=list)
-    launch_seconds: list[float] = field(default_factory=list)
-    wrong_rows: torch.Tensor | None = None
-    calls: int = 1
-    failed: str | None = None
-    too_short: bool = False
-    notes: list[str] = field(default_factory=list)
-
-    def sampled(self) -> Sampled:
-        return Sampled(
-            name=self.name,
-            seconds=() if self.failed else tuple(self.seconds),
-            launch_seconds=() if self.failed else tuple(self.launch_seconds),
-            method="launch" if self.graph is None else "graph",
-            calls_per_span=self.calls,
-            reason=self.failed,
-            notes=tuple(self.notes),
-            too_short=self.too_short,
-            max_ulp=self.vetted.max_ulp if self.vetted else None,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +96,7 @@ class Engine:
         self._names = names
         self._rotation = Rotation(plan.rows, plan.columns, plan.fmt, plan.seed, device, plan.operation, names)
         self._inputs = [self._rotation.new_input()]
+        self._yardsticks = Yardsticks(self._rotation, plan.operation, names, clock)
         self._random = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
 
     def measure(self, functions: Mapping[str, Function]) -> Generator[str, None, ShapeSamples]:
@@ -149,9 +117,9 @@ class Engine:
                 self._refuse_if_lost(name, str(vetted))
                 refused[name] = str(vetted)
             else:
-                contenders.append(_Contender(name, called, vetted))
-        by_torch, way = self._by_torch()
-        yardsticks = [_Contender(COPY, self._copied, None), _Contender(TORCH, by_torch, None, notes=way)]
+                contenders.append(Contender(name, called, vetted))
+        by_torch, way = self._yardsticks.by_torch(self._inputs[0])
+        yardsticks = [Contender(COPY, self._yardsticks.copied, None), Contender(TORCH, by_torch, None, notes=way)]
         # Without a contender there is nothing to time beside.
         everyone = [*contenders, *yardsticks] if contenders else []
         yield from self._prepare(everyone)
@@ -193,45 +161,6 @@ class Engine:
 
         return called
 
-    def _copied(self, x: torch.Tensor) -> torch.Tensor:
-        """A copy of the input, or of queries, keys and values where a head has many more of them than of logits."""
-        if self._plan.operation.flops is None or not self._names:
-            return x.clone()
-        parts = [operand.view(-1).view(torch.uint8) for operand in self._rotation.operands(x).values()]
-        found = torch.empty(sum(map(len, parts)), dtype=torch.uint8, device=x.device)
-        end = 0
-        for part in parts:
-            found[end : end + len(part)] = part
-            end += len(part)
-        return found
-
-    def _by_torch(self) -> tuple[Function, list[str]]:
-        """Torch's own on the same operands, by the quickest of its ways, whose name is noted."""
-        computed = self._plan.operation
-        if not self._names:
-            return computed.yardstick, []
-        by_torch = computed.by_torch or (lambda given: computed.yardstick(masked(given)))
-        notes: list[str] = []
-        if computed.ways is not None:
-            by_torch, name = self._quickest(computed.ways())
-            notes = [f"by {name}"]
-        return (lambda x: by_torch({"x": x, **self._rotation.operands(x)})), notes
-
-    def _quickest(
-        self, ways: Mapping[str, Callable[[Mapping[str, torch.Tensor]], torch.Tensor]]
-    ) -> tuple[Callable[[Mapping[str, torch.Tensor]], torch.Tensor], str]:
-        """The way that takes least, of those that run on these operands. Raises RuntimeError if none does."""
-        x, seconds = self._inputs[0], {}
-        given = {"x": x, **self._rotation.operands(x)}
-        for name, way in ways.items():
-            with contextlib.suppress(RuntimeError):
-                times = estimate(self._clock, partial(way, given), most=_TRIES, settled=statistics.settled)
-                seconds[name] = min(times)
-        if not seconds:
-            raise RuntimeError(f"none of torch's ways runs here: {', '.join(ways)}")
-        quickest = min(seconds, key=lambda name: seconds[name])
-        return ways[quickest], quickest
-
     def _matrix(self, output: torch.Tensor) -> torch.Tensor:
         found = as_rows(output, self._plan.rows)
         assert isinstance(found, torch.Tensor)
@@ -241,7 +170,7 @@ class Engine:
         if not self._clock.alive():
             raise DeviceLostError(variant, reason)
 
-    def _prepare(self, everyone: Sequence[_Contender]) -> Generator[str, None, None]:
+    def _prepare(self, everyone: Sequence[Contender]) -> Generator[str, None, None]:
         """Warms everyone up and makes graphs of the short calls, all of the same number of calls."""
         x = self._inputs[0]
         shortest: dict[str, float] = {}
@@ -279,7 +208,7 @@ class Engine:
         room = self._clock.room() // (2 * (graphs + 1))
         return max(1, min(_MOST_CALLS, _MOST_BYTES // size, room // size, round(_SPAN / max(seconds, 1e-9))))
 
-    def _follow_stream(self, contender: _Contender) -> None:
+    def _follow_stream(self, contender: Contender) -> None:
         """Looks at outputs at the very moment when the caller's stream goes on.
 
         A stream that is held up makes it the same moment for all that wait for it: work that was left on another stream is
@@ -302,7 +231,7 @@ class Engine:
                 "stream without making the caller's wait, keeps an answer or skips work"
             )
 
-    def _rounds(self, everyone: Sequence[_Contender]) -> Literal["precise", "budget", "rounds"]:
+    def _rounds(self, everyone: Sequence[Contender]) -> Literal["precise", "budget", "rounds"]:
         end = time.monotonic() + self._plan.seconds
         turns = [(c, plain) for c in everyone for plain in ((True, False) if c.graph else (True,))]
         for done in range(1, _MOST_ROUNDS + 1):
@@ -320,7 +249,7 @@ class Engine:
                 return "precise"
         return "rounds"
 
-    def _turn(self, contender: _Contender, *, plain: bool) -> None:
+    def _turn(self, contender: Contender, *, plain: bool) -> None:
         """One span: the input is changed, the cache emptied, the call timed and its output checked."""
         try:
             if plain or contender.graph is None:
@@ -331,7 +260,7 @@ class Engine:
             contender.failed = f"raised while it was timed: {describe(error)}"
             self._refuse_if_lost(contender.name, contender.failed)
 
-    def _launch(self, contender: _Contender) -> None:
+    def _launch(self, contender: Contender) -> None:
         x = self._inputs[0]
         shift = self._rotation.next_shift()
         self._rotation.fill(x, shift)
@@ -341,7 +270,7 @@ class Engine:
         self._check(contender, output, shift)
         (contender.launch_seconds if alone else contender.seconds).append(span())
 
-    def _replay(self, contender: _Contender, graph: Captured) -> None:
+    def _replay(self, contender: Contender, graph: Captured) -> None:
         shift = self._rotation.next_shift()
         for x in self._inputs:
             self._rotation.fill(x, shift)
@@ -355,7 +284,7 @@ class Engine:
             self._check(contender, output, shift)
         contender.seconds.append(span() / contender.calls)
 
-    def _check(self, contender: _Contender, output: torch.Tensor, shift: int) -> None:
+    def _check(self, contender: Contender, output: torch.Tensor, shift: int) -> None:
         """Counts wrong rows on the device, on the timed stream.
 
         Work left on another stream has not arrived there yet.
@@ -365,13 +294,13 @@ class Engine:
         wrong = self._rotation.wrong_rows(self._matrix(output), contender.vetted.answer, shift)
         contender.wrong_rows = wrong if contender.wrong_rows is None else contender.wrong_rows + wrong
 
-    def _precise(self, everyone: Sequence[_Contender]) -> bool:
+    def _precise(self, everyone: Sequence[Contender]) -> bool:
         copy = next(c for c in everyone if c.name == COPY)
         rivals = [c for c in everyone if c is not copy and c.failed is None]
         ratios = [statistics.ratio_interval(c.seconds, copy.seconds) for c in rivals]
         return statistics.precise(ratios, self._plan.within)
 
-    def _conclude(self, contender: _Contender) -> None:
+    def _conclude(self, contender: Contender) -> None:
         wrong = 0 if contender.wrong_rows is None else int(contender.wrong_rows)
         if contender.failed is None and wrong:
             contender.failed = (
