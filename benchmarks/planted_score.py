@@ -1,7 +1,8 @@
 """The score on the planted kernels: the whole default check on every one, and the judges that others use beside it.
 
     python benchmarks/planted_score.py [--device auto] [--parallel N] [--whole] [--only NAME ...] [--seconds S]
-                                       [--no-peers] [--stages] [--folder FOLDER ...] [--output FOLDER]
+                                       [--no-peers] [--stages] [--folder FOLDER ...] [--every] [--wrong | --right]
+                                       [--output FOLDER]
 
 Every kernel gets a worker process of its own and runs the built-in corpora, largest cases first, and then every probe, as
 ``softcheck report`` does. A wrong kernel is caught by the first finding of a kind that its file expects, and its check ends
@@ -37,7 +38,7 @@ from softcheck.run.protocol import Ready
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Backend, Declaration
 
-from planted import FOLDER, Planted, bugs, controls  # isort: skip - peer_judges puts its folder on the path
+from planted import FOLDER, FOLDERS, Planted, bugs, controls  # isort: skip - peer_judges puts its folder on the path
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -299,6 +300,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--stages", action="store_true")
     parser.add_argument("--folder", type=Path, nargs="+", default=[FOLDER], help="each holds bugs/ and controls/")
+    parser.add_argument("--every", action="store_true", help="the kernels of every operation, and those of unseen/")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--wrong", action="store_true", help="wrong kernels alone")
+    which.add_argument("--right", action="store_true", help="right kernels alone")
     parser.add_argument("--seconds", type=float, default=240.0)
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--output", type=Path)
@@ -313,8 +318,8 @@ def main() -> int:
     session.close()
     planted = [
         one
-        for folder in options.folder
-        for one in (*bugs(folder), *controls(folder))
+        for folder in ([*FOLDERS, FOLDER / "unseen"] if options.every else options.folder)
+        for one in (*(() if options.right else bugs(folder)), *(() if options.wrong else controls(folder)))
         if not options.only or one.name in options.only
     ]
     chosen = [one for one in planted if ready.backend in one.backends]

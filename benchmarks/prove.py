@@ -47,6 +47,9 @@ class Step:
 _APART = ("accuracy", "planted", "speed", "test_packaging.py")
 """Tests with steps of their own, and those that need the tool that builds packages."""
 
+_APART_OF = ("softmax", "attention", "attention_logsumexp")
+"""Operations with reports of their own, and one whose variant takes as long as an attention."""
+
 STEPS = (
     Step(
         "gpu-tests",
@@ -62,8 +65,14 @@ STEPS = (
     ),
     Step("explained", "pytest -n 6 tests/test_explain.py", 120, alone=False),
     Step("speed-tests", "pytest -m gpu -n 0 tests/speed", 120),
-    Step(
-        "planted", "python benchmarks/planted_score.py --device cuda --parallel 12 --seconds 100 --output planted", 420
+    *(
+        Step(
+            f"planted-{which}",
+            f"python benchmarks/planted_score.py --device cuda --every --{which} --no-peers --parallel 15 --seconds 60 "
+            f"--output planted-{which}",
+            540,
+        )
+        for which in ("right", "wrong")
     ),
     *(
         Step(
@@ -77,6 +86,25 @@ STEPS = (
         Step(d, f"softcheck report --dtype {d} --timings --format json --output {d}.json", 300)
         for d in ("float16", "bfloat16", "float32", "float64")
     ),
+    *(
+        Step(
+            f"operations-{d}",
+            f"softcheck report {' '.join(name for of, names in BUILTIN_OF.items() if of not in _APART_OF for name in names)} "
+            f"--dtype {d} --timings --format json --output operations-{d}.json",
+            420,
+        )
+        for d in ("float16", "bfloat16", "float32", "float64")
+    ),
+    *(
+        Step(
+            f"attention-{d}",
+            f"softcheck report {' '.join(BUILTIN_OF['attention'])} --dtype {d} --peers --timings --format json "
+            f"--output attention-{d}.json",
+            420,
+        )
+        for d in ("float16", "bfloat16", "float32")
+    ),
+    Step("first-answer", "python benchmarks/first_answer.py --only one_block --output first-answer.md", 120),
     Step("one-variant", "softcheck report --variant one_block --dtype float16 --timings --format summary", 90),
     Step("bench-judge", "python benchmarks/bench_judge.py --output bench-judge.json", 90),
     Step("judge-instructions", "python benchmarks/judge_instructions.py --run", 90),
@@ -110,9 +138,9 @@ STEPS = (
     *(
         Step(
             f"false-alarms-{name.replace('_', '-')}",
-            f"python benchmarks/false_alarms.py --operation {name} --jobs 4 --elements 4e10 --seconds 150 "
+            f"python benchmarks/false_alarms.py --operation {name} --jobs 5 --elements 1.5e10 --seconds 75 "
             f"--output false-alarms-{name}.json",
-            200,
+            120,
         )
         for name in BUILTIN_OF
         if operation(name).on_device is not None and operation(name).accelerator is None
