@@ -5,6 +5,7 @@ process. Each trial's small outcome is sent to the parent, and journalled, befor
 that ends its process costs a ``crash`` on that trial alone.
 """
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ class Setting:
     """Columns beyond which kernels would take too long to compile; None for no such limit."""
     time_share: float = 1.0
     """Part of its limit of time that a probe takes. It is 1 on a GPU."""
+    slowness: float = 1.0
+    """Times that Python takes longer here than where the limits of time were chosen. It is 1 on a GPU."""
 
     @property
     def fmt(self) -> Format:
@@ -47,6 +50,14 @@ class Setting:
     def on_gpu(self) -> bool:
         """True if kernels run on a GPU; otherwise Triton's interpreter runs them, at some 6 ms per program."""
         return self.backend == "cuda"
+
+    def now(self) -> float:
+        """Returns the seconds of the clock that limits of time are read from.
+
+        They are the wall's on a GPU. Elsewhere they are those that this process's cores would have taken where the limits were
+        chosen, so that as much is tried on a slow machine, and beside other work.
+        """
+        return time.perf_counter() if self.on_gpu else time.process_time() / self.slowness
 
     @property
     def operation(self) -> Operation:

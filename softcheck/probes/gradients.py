@@ -7,7 +7,6 @@ that its backward can be called, is asked only of a variant that declares ``back
 not tried.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -148,10 +147,10 @@ def _tall(subject: Subject, columns: int) -> Outcome:
     seconds = []
     # The first call may compile a kernel.
     for _ in range(2):
-        begun = time.perf_counter()
+        begun = subject.setting.now()
         with nan_filled():
             fatal = call_on_device(subject.variant.function, placed, subject.setting.operation).fatal
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(subject.setting.now() - begun)
         if fatal:
             return Outcome(fatal=True)
     allowed = _SECONDS * subject.setting.time_share

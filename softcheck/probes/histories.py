@@ -85,8 +85,7 @@ class _InTurn:
         self._copies = Copies(subject)
         self._others: set[tuple[Step, FindingKind]] = set()
         """Steps, without their seeds, that break a promise alone, which other probes look for."""
-        # Beside other work a core's time says how much was done; a GPU's time is no core's.
-        self._clock = time.monotonic if setting.on_gpu else time.process_time
+        self._clock = setting.now
         self._seconds = _SECONDS_ON_GPU if setting.on_gpu else _SECONDS * setting.time_share
         self._end = self._clock() + self._seconds
         self._shown: list[_ShownError] = []

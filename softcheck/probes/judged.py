@@ -1,6 +1,5 @@
 """Calls together with the judgement of their outputs, which is made on the device as far as that is quicker."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -131,10 +130,10 @@ class Calls:
         seconds = 0.0
         try:
             placed = place(bits, self._subject.setting.fmt, layout, device)
-            begun = time.perf_counter()
+            begun = self._subject.setting.now()
             with nan_filled():
                 launched = launch(self._function, placed, self._subject.setting.operation, wait=self._most == 1)
-            seconds = time.perf_counter() - begun
+            seconds = self._subject.setting.now() - begun
             self._made.append(_Made(size, bits, layout, launched, seconds))
             if any(violation.kind is FindingKind.CRASH for violation in launched.broken):
                 self._crash = launched.broken[0]

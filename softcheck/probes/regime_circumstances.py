@@ -5,7 +5,6 @@ takes. Exploration tells for which shapes that is so, and these are judged in th
 calls whose rows are all of one kind, and conditions on what a module keeps meet many calls in a row.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -102,9 +101,8 @@ def try_circumstances(
         shape = 2, min(17, space.most_columns)
         drawn = (2.0 * rng.standard_normal(shape) for _ in range(count))
         plans.append([_Planned(often, often.words, partial(encode, rows, fmt)) for rows in drawn])
-    clock = time.perf_counter if subject.setting.on_gpu else time.process_time
-    end = clock() + limits.seconds
-    return _judged(subject, (planned for planned in interleaved_by_way(plans) if clock() < end))
+    end = subject.setting.now() + limits.seconds
+    return _judged(subject, (planned for planned in interleaved_by_way(plans) if subject.setting.now() < end))
 
 
 def interleaved_by_way(plans: Sequence[Sequence[_Planned]]) -> Iterator[_Planned]:
@@ -154,7 +152,7 @@ def _explored(subject: Subject, source: Source, space: Space, most: int, way: _V
         columns=sorted({n for n in (*_COLUMNS, *around) if n <= space.most_columns}),
         make=make,
         most_elements=most,
-        seconds=_SECONDS * max(_LEAST_SHARE, setting.time_share),
+        seconds=_SECONDS * max(_LEAST_SHARE, setting.time_share) * setting.slowness,
     )
     return {Shape(*shape): path for shape, path in found.items()}
 

@@ -68,7 +68,7 @@ def regimes_of(subject: Subject, source: Source, space: Space, rng: np.random.Ge
         rows=rows,
         columns=columns,
         most_elements=max(space.most_elements, 2**24 // subject.setting.operation.per_logit(max(columns))),
-        seconds=_SECONDS * max(_LEAST_SHARE, subject.setting.time_share),
+        seconds=_SECONDS * max(_LEAST_SHARE, subject.setting.time_share) * subject.setting.slowness,
     )
     return _regimes({Shape(*shape): path for shape, path in found.items()})
 
@@ -77,7 +77,8 @@ def paths_of(subject: Subject, source: Source, shapes: Sequence[Shape]) -> Mappi
     """Maps shapes to the paths that calls on them take, as far as these are found."""
     most = max((shape.elements for shape in shapes), default=0)
     function, dtype, device = subject.variant.function, subject.setting.dtype, subject.device
-    found = explore(function, source, dtype, device, shapes=shapes, most_elements=most, seconds=_SECONDS / 2)
+    seconds = _SECONDS / 2 * subject.setting.slowness
+    found = explore(function, source, dtype, device, shapes=shapes, most_elements=most, seconds=seconds)
     return {Shape(*shape): path for shape, path in found.items()}
 
 

@@ -1,6 +1,5 @@
 """Many sizes in one trial, and one finding per kind over all of them, with a predicate in place of a list."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -53,9 +52,9 @@ def sweep(
         if size in dispensable:
             spent, paid = spent + taken, paid + 1
         if calls.is_full:
-            begun = time.monotonic()
+            begun = subject.setting.now()
             seen.add(calls.settle())
-            judging += time.monotonic() - begun if size in dispensable else 0.0
+            judging += subject.setting.now() - begun if size in dispensable else 0.0
         if seen.fatal:
             break
     seen.add(calls.settle())

@@ -1,6 +1,5 @@
 """Calls on telling rows at one shape after the other, until the time is over, with the promises that they break."""
 
-import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -95,7 +94,7 @@ class Tour:
         After the first shape that breaks a promise, shapes with half and with twice its rows and columns come next, so
         that the finding can say for which of these it holds.
         """
-        clock = time.perf_counter if self._subject.setting.on_gpu else time.process_time
+        clock = self._subject.setting.now
         left_out = 0
         # First shapes of regimes take their time from their own, and then from everyone's.
         left = {True: self._limits.seconds_for_firsts, False: self._limits.seconds}

@@ -16,6 +16,7 @@ from softcheck.probes import registry
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.run.protocol import Done, Probed, ProbePlanned, Reply, RunProbe, TrialDone, TrialStarted
+from softcheck.run.slowness import slowness
 from softcheck.variants import executed
 from softcheck.variants.registry import LoadedVariant
 from softcheck.variants.source import source_of
@@ -39,6 +40,7 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
         seed=request.seed,
         widest=request.widest,
         time_share=request.time_share,
+        slowness=1.0 if device.type == "cuda" else slowness(),
     )
     probe, trials = _planned(request.probe, setting)
     outcomes = list(request.done)

@@ -33,6 +33,8 @@ _MOST_BYTES = 1 << 31
 
 _MARGIN = 0.5
 """Seconds on the clock for the fork itself."""
+_PATIENCE = 6
+"""Times that the clock may take longer than the child's processor, where other work has the cores too."""
 
 _MANY, _SLOW = 1 << 15, 0.002
 """A call on so many elements that takes so many seconds is the last on so many."""
@@ -64,7 +66,7 @@ def explore(
     These are the given shapes, each of the rows with each of the columns, and boundaries between these. Of two
     neighbouring sizes that take other paths, bisection finds the first size of the second path. A shape on which the
     function raises, or that has more than ``most_elements``, has no path. Ends after ``seconds`` of the child's processor,
-    or somewhat more than twice as many on the clock, with what was found by then; shapes come in an order that spreads
+    or somewhat more than six times as many on the clock, with what was found by then; shapes come in an order that spreads
     them over the grid. Empty where the platform has no fork.
     """
     if not hasattr(os, "fork"):
@@ -86,7 +88,7 @@ def explore(
             os._exit(0)
     os.close(theirs)
     try:
-        return _received(ours, time.monotonic() + 2 * seconds + _MARGIN)
+        return _received(ours, time.monotonic() + _PATIENCE * seconds + _MARGIN)
     finally:
         os.close(ours)
         os.kill(child, signal.SIGKILL)
