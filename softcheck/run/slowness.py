@@ -5,7 +5,7 @@ Limits of time would let a slow machine try less than a quick one, and find less
 
 import time
 
-_USUAL_SECONDS = 0.004
+_USUAL_SECONDS = 0.0033
 """Seconds of the processor for the work below on the machine where limits of time were chosen: two cores of a Xeon at 2.x GHz."""
 _MOST = 4.0
 """A report on a slower machine would take too long to wait for."""
@@ -20,6 +20,6 @@ def _seconds() -> float:
     """The processor's seconds for a fixed piece of Python: calls, attributes and small objects, as in an interpreter."""
     begun = time.process_time()
     kept: dict[int, str] = {}
-    for number in range(12_000):
+    for number in range(25_000):
         kept[number & 255] = str(number)[-2:]
     return time.process_time() - begun

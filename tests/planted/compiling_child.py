@@ -1,4 +1,9 @@
-"""Compiles the kernels of every planted file for a GPU, in a process that interprets none; prints a line for each that fails."""
+"""Compiles the kernels of every ``parts``-th planted file from number ``part`` on for a GPU, in a process that interprets none.
+
+    python compiling_child.py PART PARTS
+
+Prints a line for each that fails.
+"""
 
 import math
 import sys
@@ -26,7 +31,8 @@ def compiled_backward(function, dtype):
 
 def main() -> None:
     compiled = 0
-    for planted in (*all_bugs(), *all_controls()):
+    part, parts = map(int, sys.argv[1:])
+    for planted in (*all_bugs(), *all_controls())[part::parts]:
         function = load(planted.spec).function
         try:
             kernels = compile_for(function, TARGET, planted.dtypes[0], SHAPE)
