@@ -6,7 +6,7 @@ Limits of time would let a slow machine try less than a quick one, and find less
 import time
 
 _USUAL_SECONDS = 0.0033
-"""Seconds of the processor for the work below on the machine where limits of time were chosen: two cores of a Xeon at 2.x GHz."""
+"""Seconds of the processor for the work below on the machine where limits of time were chosen."""
 _MOST = 4.0
 """A report on a slower machine would take too long to wait for."""
 
