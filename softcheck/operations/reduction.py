@@ -4,7 +4,8 @@ A row of n columns is given to the function as a matrix of its own, R rows of n 
 row's loss alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,24 @@ _ROWS = (64, 32, 16, 13, 12, 11, 8, 7, 6, 5, 4, 3, 2)
 _UNIT = 2.0**-53
 
 
+_rows: list[int] = []
+"""The number of rows that is asked for, if any."""
+
+
+@contextmanager
+def in_rows(rows: int) -> Iterator[None]:
+    """Makes matrices of so many rows of each row whose columns can be cut so."""
+    _rows.append(rows)
+    try:
+        yield
+    finally:
+        _rows.pop()
+
+
 def batch_of(columns: int) -> tuple[int, int]:
-    """The matrix that is made of a row of so many columns: the most rows of at least as many columns."""
+    """The matrix that is made of a row of so many columns: the most rows of at least as many columns, unless ``in_rows`` asks for others."""
+    if _rows and columns % _rows[-1] == 0:
+        return _rows[-1], columns // _rows[-1]
     rows = next((rows for rows in _ROWS if columns % rows == 0 and columns // rows >= rows), 1)
     return rows, columns // rows
 

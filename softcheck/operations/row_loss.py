@@ -231,7 +231,9 @@ class RowLoss:
         """
         logits = softcap.capped(values, self.softcap) if self.softcap else values
         size = np.where(np.isfinite(logits), np.abs(logits), 0.0)
-        size = size.sum(axis=1) if self.smoothing else size.max(axis=1, initial=0.0)
+        largest_size = size.max(axis=1, initial=0.0)
+        # The smoothed term may be a sum of differences from the maximum.
+        size = size.sum(axis=1) + values.shape[1] * largest_size if self.smoothing else largest_size
         lost = size * (weights.LARGEST if self.is_weighted else 1.0) > FLOAT32.max / 2
         if self.z_loss:
             lost |= size > np.sqrt(FLOAT32.max) / 2

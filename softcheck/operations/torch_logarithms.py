@@ -193,14 +193,16 @@ def _largest_size(x: torch.Tensor) -> torch.Tensor:
 
 def _undefined(x: torch.Tensor, losses: RowLoss) -> torch.Tensor:
     """Returns the rows of which nothing is demanded, [rows], as ``RowLoss.undefined`` does."""
-    size = _largest_size(x)[:, 0]
+    logits = softcap.capped_tensor(x, losses.softcap) if losses.softcap else x
+    size = _largest_size(logits)[:, 0]
     if losses.smoothing:
-        size = torch.where(x.isfinite(), x.abs(), 0.0).sum(dim=1, dtype=torch.float64)
+        sizes = torch.where(logits.isfinite(), logits.abs(), 0.0)
+        size = sizes.sum(dim=1, dtype=torch.float64) + x.shape[1] * size
     lost = size * (weights.LARGEST if losses.is_weighted else 1.0) > FLOAT32.max / 2
     if losses.z_loss:
         lost |= size > FLOAT32.max**0.5 / 2
     if losses.softcap:
-        lost = x.isinf().any(dim=1)
+        lost |= x.isinf().any(dim=1)
     if losses.is_weighted:
         of_column = torch.from_numpy(losses.weights(x.shape[1])).to(x.device)
         lost |= ((x == -torch.inf) & (of_column == 0)).any(dim=1)

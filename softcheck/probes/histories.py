@@ -9,6 +9,7 @@ shrinks whatever shows a fault.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import NoReturn
 
@@ -21,13 +22,17 @@ from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe
 from softcheck.probes.machine import OverError, play_random, shorten
 from softcheck.probes.modes import modes, together
+from softcheck.probes.other_sizes import other_sizes
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.playing import Copies, Player
 from softcheck.probes.script import with_script
+from softcheck.probes.shape_plan import Shape
 from softcheck.probes.steps import Code, Step, circumstances
 
 _SECONDS, _SECONDS_ON_GPU = 4.0, 1.0
 """Time after which the remaining steps are left out."""
+_SECONDS_ELSEWHERE, _SECONDS_ELSEWHERE_ON_GPU = 6.0, 3.0
+"""The same for all histories at other sizes together."""
 _SECONDS_TO_SHORTEN = 4.0
 _SLOW_FIRST_CALL = 0.4
 """Seconds of a copy's first call, from the second copy on, above which no more copies are made."""
@@ -48,11 +53,13 @@ class _Histories(GroupedProbe):
             )
             for rows, columns in (chosen[:1] if setting.quick else chosen)
         ]
+        if not setting.quick:
+            found.append(Trial("in-turn-elsewhere", partial(_elsewhere, ordinary=found[0].parameters)))
         return [*found, *(Trial(label, act) for label, act in at_once.trials(setting).items())]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         if isinstance(trial.parameters, Step):
-            return _InTurn(subject, trial.parameters).outcome()
+            return _InTurn(subject, trial.parameters, _seconds(subject, _SECONDS, _SECONDS_ON_GPU)).outcome()
         outcome: Outcome = trial.parameters(subject)
         return outcome
 
@@ -62,6 +69,25 @@ class _Histories(GroupedProbe):
 
 
 PROBE = _Histories()
+
+
+def _seconds(subject: Subject, interpreted: float, on_gpu: float) -> float:
+    return on_gpu if subject.setting.on_gpu else interpreted * subject.setting.time_share
+
+
+def _elsewhere(subject: Subject, ordinary: Step) -> Outcome:
+    """Plays two short histories at each of some other sizes, between calls of the ordinary one, on rows that jump."""
+    sizes = other_sizes(subject, Shape(ordinary.rows, ordinary.columns))
+    seconds = _seconds(subject, _SECONDS_ELSEWHERE, _SECONDS_ELSEWHERE_ON_GPU)
+    made, left_out = 0, None
+    for number, (rows, columns) in enumerate(sizes):
+        base = replace(ordinary, rows=rows, columns=columns, contents="jumps")
+        run = _InTurn(subject, base, seconds / len(sizes), ordinary)
+        outcome = run.outcome(seed=number, is_short=True)
+        if outcome.violations or outcome.fatal:
+            return outcome
+        made, left_out = made + run.made, left_out or outcome.skipped
+    return Outcome(tried=(made,), skipped=left_out)
 
 
 class _ShownError(AssertionError):
@@ -77,16 +103,16 @@ class _ShownError(AssertionError):
 class _InTurn:
     """Plays the opening's first histories, random ones and the opening's others until one shows a fault."""
 
-    def __init__(self, subject: Subject, base: Step) -> None:
+    def __init__(self, subject: Subject, base: Step, seconds: float, beside: Step | None = None) -> None:
         setting = subject.setting
         self._subject = subject
-        self._circumstances = circumstances(setting, base, modes(on_gpu=setting.on_gpu))
+        self._circumstances = circumstances(setting, base, modes(on_gpu=setting.on_gpu), beside)
         self._changes = self._circumstances.changes
         self._copies = Copies(subject)
         self._others: set[tuple[Step, FindingKind]] = set()
         """Steps, without their seeds, that break a promise alone, which other probes look for."""
         self._clock = setting.now
-        self._seconds = _SECONDS_ON_GPU if setting.on_gpu else _SECONDS * setting.time_share
+        self._seconds = seconds
         self._end = self._clock() + self._seconds
         self._shown: list[_ShownError] = []
         self.made = 0
@@ -94,14 +120,16 @@ class _InTurn:
         self.unable: str | None = None
         """The reason why Triton's interpreter could not make some call."""
 
-    def outcome(self) -> Outcome:
+    def outcome(self, *, seed: int = 0, is_short: bool = False) -> Outcome:
+        """Plays the histories that ``seed`` orders; if ``is_short``, the first two alone."""
         setting = self._subject.setting
-        first, second, *rest = self._circumstances.opening(setting.seed)
+        first, second, *rest = self._circumstances.opening(setting.seed + seed)
         # Many widths among the changes would leave few calls that return to one.
         few = len(self._changes) - len(self._circumstances.widths)
         count = _RANDOM_IF_QUICK if setting.quick else _RANDOM
         is_over = False
-        for history in (first, second, None, *([] if setting.quick else rest)):
+        others: list[Sequence[Code] | None] = [None, *([] if setting.quick else rest)]
+        for history in (first, second, *([] if is_short else others)):
             if history is None:
                 is_over = not self._run(lambda: play_random(self._begin, few, setting.seed, count))
             else:

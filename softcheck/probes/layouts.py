@@ -6,8 +6,9 @@ The memory between the elements holds NaN.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -56,7 +57,11 @@ _LEADING = (2, 3, 2, 2)
 
 
 def _higher(count: int, columns: int, *, is_strided: bool) -> dict[str, _Input]:
-    """Inputs of ``count`` dimensions: with rows in order and, if ``is_strided``, in other orders and with gaps."""
+    """Inputs of ``count`` dimensions: with rows in order and, if ``is_strided``, in other orders and with gaps.
+
+    A call that takes several dimensions for one may look at two of them alone, so that each two that lie beside each other
+    are exchanged by themselves, and each has a gap behind it by itself.
+    """
     leading = _LEADING[: count - 1]
     in_order = range(count - 1)
     found = {"packed": _strides(leading, reversed(in_order), step=columns)}
@@ -64,12 +69,29 @@ def _higher(count: int, columns: int, *, is_strided: bool) -> dict[str, _Input]:
         # No single stride between rows describes these two.
         found["transposed"] = _strides(leading, in_order, step=columns)
         found["with-gaps"] = _strides(leading, in_order, step=columns + 3, gap=7)
+        for place in in_order[:-1] if count > 3 else ():
+            exchanged = [*in_order]
+            exchanged[place : place + 2] = place + 1, place
+            found[f"exchanged-{place}-{place + 1}"] = _strides(leading, reversed(exchanged), step=columns)
+        for place in in_order:
+            found[f"gap-behind-{place}"] = _strides(
+                leading, reversed(in_order), step=columns, gaps={place: 3 * columns}
+            )
     return {name: _Input((*leading, columns), (*strides, 1)) for name, strides in found.items()}
 
 
-def _strides(leading: Sequence[int], innermost_first: Iterable[int], *, step: int, gap: int = 0) -> list[int]:
+def _strides(
+    leading: Sequence[int],
+    innermost_first: Iterable[int],
+    *,
+    step: int,
+    gap: int = 0,
+    gaps: Mapping[int, int] = MappingProxyType({}),
+) -> list[int]:
+    """Strides of dimensions in this order in memory, with a gap behind each, or behind some by number."""
     strides = [0] * len(leading)
     for place in innermost_first:
+        step += gaps.get(place, 0)
         strides[place] = step
         step = step * leading[place] + gap
     return strides

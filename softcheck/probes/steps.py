@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oracles.formats import FORMATS, Bits, encode
+from oracles.formats import FORMATS, Bits, Format, decode, encode
 from softcheck.cases.case import PACKED, Layout
 from softcheck.probes.base import Setting
 from softcheck.probes.helpers import ordinary_rows
@@ -86,7 +86,9 @@ class Step:
                 "peak": 3e4,
             }.get(self.contents)
             first = encode(np.array([np.nan if special is None else special]), fmt)[0]
-            if self.contents == "masked-row":
+            if self.contents == "jumps":
+                bits = _with_jumps(bits, fmt)
+            elif self.contents == "masked-row":
                 bits[0] = first
             elif self.contents == "masked-columns":
                 bits[:, ::3] = first
@@ -95,6 +97,16 @@ class Step:
             if self.layout == "expanded-rows":
                 bits[:] = bits[0]
         return bits
+
+
+def _with_jumps(bits: Bits, fmt: Format) -> Bits:
+    """Rows whose maximum lies far from 0, grows or falls on the way, or stands alone at one end: each fourth row alike."""
+    values = decode(bits, fmt)
+    values[::4, -max(1, bits.shape[1] // 4) :] += 60.0
+    values[1::4] += 900.0
+    values[2::4, 0] += 90.0
+    values[3::4, -1] += 30.0
+    return encode(values, fmt)
 
 
 _WIDTHS = 36
@@ -148,10 +160,12 @@ class Circumstances:
         return [*codes[:2], widths * 2, *codes[2:]]
 
 
-def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) -> Circumstances:
+def circumstances(
+    setting: Setting, base: Step, modes: Sequence[Sequence[str]], beside: Step | None = None
+) -> Circumstances:
     """Returns circumstances of a call: sizes, dtypes, layouts, contents, memory, modes, and acts beside calls.
 
-    Modes of one group take turns in one circumstance.
+    Modes of one group take turns in one circumstance. The size of the step ``beside`` is a circumstance too.
     """
     rows, columns = base.rows, base.columns
     declared = setting.declaration
@@ -180,6 +194,7 @@ def circumstances(setting: Setting, base: Step, modes: Sequence[Sequence[str]]) 
         [{"failing": 1 + n % 3, "columns": max(columns - 2 - 2 * n, 1)} for n in range(6)],
         _each("act", [act for act in BESIDE if act != "undeclared-dtype" or "float64" not in declared.dtypes]),
         *(_each("mode", group) for group in modes),
+        [] if beside is None else [{"rows": beside.rows, "columns": beside.columns}],
     ]
     taken = [[change for change in group if setting.takes(change.get("columns", columns))] for group in groups]
     widths = [

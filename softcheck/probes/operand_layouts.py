@@ -1,0 +1,222 @@
+"""One operand of a call at strides of its own, while the others lie as they were; and one mask for all rows or heads.
+
+A wrapper that passes the strides of one operand for another's is right as long as both are laid out alike. Where a mask is
+the same for several rows, heads or batches, callers pass it once, in a dimension of size 1, or with a stride of 0. Nobody
+promises to take a mask of size 1, so that an exception is no finding there, and a wrong answer is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from oracles.formats import Bits, encode
+from softcheck.contract import WRONG_KINDS, FindingKind, Violation
+from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
+from softcheck.probes.judged import Judged, judged
+from softcheck.probes.outcome import Outcome
+from softcheck.variants.adapt import Adapted, operands_of
+
+_ROWS, _HEADS, _COLUMNS = 6, 3, 40
+"""Two batches of three heads each."""
+_MASKS = frozenset({"mask", "keep", "bias"})
+
+PROPERTY = "shared_masks"
+"""True if one mask may stand for several rows or heads."""
+
+Move = Callable[[torch.Tensor], torch.Tensor | None]
+"""Returns an operand with the same values in another layout; None if it has too few dimensions."""
+
+
+def _as(strided: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    strided.copy_(values)
+    return strided
+
+
+def _unwritten(values: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Memory for an operand of this shape whose contents would show: NaN, the largest integer, or true."""
+    if values.is_floating_point():
+        return values.new_full(shape, float("nan"))
+    return values.new_full(shape, True if values.dtype == torch.bool else torch.iinfo(values.dtype).max)
+
+
+def _padded(values: torch.Tensor) -> torch.Tensor | None:
+    if values.dim() < 2:
+        return None
+    *leading, last = values.shape
+    return _as(_unwritten(values, (*leading, last + 8))[..., :last], values)
+
+
+def _every_second(values: torch.Tensor) -> torch.Tensor | None:
+    *leading, last = values.shape
+    return _as(_unwritten(values, (*leading, 2 * last))[..., ::2], values)
+
+
+def _begun_later(values: torch.Tensor) -> torch.Tensor | None:
+    return _as(_unwritten(values, (values.numel() + 1,))[1:].view(values.shape), values)
+
+
+def _exchanged(values: torch.Tensor, first: int, second: int) -> torch.Tensor | None:
+    """The operand with two of its dimensions exchanged in memory."""
+    if values.dim() < -min(first, second):
+        return None
+    return values.transpose(first, second).contiguous().transpose(first, second)
+
+
+def _with_gaps(values: torch.Tensor) -> torch.Tensor | None:
+    """The operand as the first part of one with more rows, heads and batches, so that no stride is another's multiple by size."""
+    if values.dim() < 2:
+        return None
+    *leading, last = values.shape
+    wider = _unwritten(values, [*(size + 1 for size in leading), last])
+    return _as(wider[tuple(slice(size) for size in leading)], values)
+
+
+LAYOUTS: Mapping[str, Move] = {
+    "transposed": lambda values: _exchanged(values, -1, -2),
+    "heads-inside": lambda values: _exchanged(values, -2, -3),
+    "with-gaps": _with_gaps,
+    "padded": _padded,
+    "every-second": _every_second,
+}
+"""Layouts of an operand that is not packed."""
+
+OFFSET: Mapping[str, Move] = {"offset": _begun_later}
+"""Layouts of a packed operand."""
+
+
+_OF_HEADS, _EXPANDED = "one for all heads", "one expanded to all"
+
+_SHARED: Mapping[str, Move] = {
+    _OF_HEADS: lambda mask: mask[:, :1] if mask.dim() > 2 else None,
+    "one for all": lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
+    "one without leading dimensions": lambda mask: mask[(0,) * max(1, mask.dim() - 2)],
+    _EXPANDED: lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
+}
+"""Ways to pass a mask that is the same for several rows; the last dimension of softmax's, and the last two of attention's, are its own."""
+
+_INPUT = "the input"
+
+
+class OperandLayouts(GroupedProbe):
+    """Calls with one operand laid out otherwise than the others, and with one mask for several rows."""
+
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        """Returns a trial for each layout, in which each operand has it by itself, and one for masks."""
+        operation = setting.operation
+        if operation.arguments is None or operation.matrix is not None or not setting.takes(_COLUMNS):
+            return []
+        moves = {**OFFSET, **(LAYOUTS if "strided" in setting.declaration.layouts else {})}
+        found = [Trial(f"layout/{name}", move) for name, move in moves.items()]
+        masks = _MASKS & {operand.name for operand in operation.arguments.operands}
+        return [*found, *([Trial("shared/masks", None)] if masks else [])]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        """Judges a call for each operand, or for each way to share a mask."""
+        bits = _rows(subject.setting)
+        # The first call tells how the function is called.
+        before = judged(subject, bits)
+        names = sorted(operands_of(subject.variant.function))
+        if before.output is None or before.fatal or not names or not isinstance(subject.variant.function, Adapted):
+            return Outcome(fatal=before.fatal)
+        known = frozenset(violation.kind for violation in before.violations)
+        if trial.parameters is None:
+            return _with_shared_masks(subject, [name for name in names if name in _MASKS], known)
+        words = trial.label.rpartition("/")[2]
+        for name in [*names, *([_INPUT] if subject.setting.operation.operands[0].name == "x" else [])]:
+            after = _call(subject, bits, name, trial.parameters)
+            if after is None:
+                continue
+            caused = [violation for violation in after.violations if violation.kind not in known]
+            if caused or after.fatal:
+                message = f"with {name} {words} and everything else packed"
+                return Outcome(violations=prefixed(caused, message), fatal=after.fatal)
+        return Outcome()
+
+
+PROBE = OperandLayouts()
+
+
+def _rows(setting: Setting, of_one_mask: int = _ROWS) -> Bits:
+    """Logits of which every third column is hidden, another one in each ``of_one_mask`` rows, if the operation takes masks."""
+    bits = ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed)
+    arguments, known = setting.operation.arguments, setting.operation.parameters
+    assert arguments is not None
+    hides = {operand.name for operand in arguments.operands} & _MASKS and known.get("masked", 1.0)
+    if hides:
+        rows, columns = np.indices(bits.shape)
+        bits[(columns + rows // of_one_mask) % 3 == 0] = encode(np.array([-np.inf]), setting.fmt)[0]
+    return bits
+
+
+def _call(subject: Subject, bits: Bits, moved: str, move: Move) -> Judged | None:
+    """Judges a call in which one operand is moved, and all others are packed; None if it can't be moved so."""
+    function, operation = subject.variant.function, subject.variant.operation
+    assert isinstance(function, Adapted)
+    assert operation.arguments is not None
+    make, is_moved = operation.arguments.make, True
+
+    def other(name: str, operand: Any) -> Any:
+        nonlocal is_moved
+        if not isinstance(operand, torch.Tensor) or name == "x":
+            return operand
+        found = move(operand) if name == moved else operand.contiguous()
+        is_moved &= found is not None
+        return operand if found is None else found
+
+    def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
+        return {name: other(name, operand) for name, operand in make(x, names).items()}
+
+    changed = function.with_operation(replace(operation, arguments=replace(operation.arguments, make=made)))
+
+    def called(x: torch.Tensor) -> Any:
+        nonlocal is_moved
+        placed = move(x)
+        is_moved &= placed is not None
+        return changed(x if placed is None else placed)
+
+    after = judged(subject, bits, called if moved == _INPUT else changed)
+    return after if is_moved else None
+
+
+def _with_shared_masks(subject: Subject, masks: Sequence[str], known: frozenset[FindingKind]) -> Outcome:
+    """Judges each way to pass one mask for several rows.
+
+    Wrong answers in every way say that the function takes no such mask, and are a property. If it takes one in some way, they are
+    findings in the other ways.
+    """
+    right: list[str] = []
+    wrong: list[Violation] = []
+    for name in masks:
+        for words, share in _SHARED.items():
+            bits = _rows(subject.setting, _HEADS if words == _OF_HEADS else _ROWS)
+            after = _call(subject, bits, name, partial(_shared, share, expands=words == _EXPANDED))
+            if after is None:
+                continue
+            circumstances = f"with {name} {words}, in place of as many"
+            if after.fatal:
+                return Outcome(violations=prefixed(after.violations, circumstances), fatal=True)
+            wrong += prefixed([v for v in after.violations if v.kind in WRONG_KINDS - known], circumstances)
+            right += [words] if after.output is not None and not after.violations else []
+    takes = any(words != _EXPANDED for words in right)
+    return Outcome(
+        violations=tuple(wrong) if takes else (), properties={PROPERTY: takes and not wrong} if right or wrong else {}
+    )
+
+
+def _shared(share: Move, mask: torch.Tensor, *, expands: bool) -> torch.Tensor | None:
+    """The first of equal masks; None where they are not equal. What follows it in memory hides what it does not hide."""
+    found = share(mask)
+    if found is None or not torch.equal(found.broadcast_to(mask.shape), mask):
+        return None
+    others = (
+        ~mask if mask.dtype == torch.bool else torch.where(mask == float("-inf"), 0.0, float("-inf")).to(mask.dtype)
+    )
+    place = share(others)
+    assert place is not None
+    place.copy_(found)
+    return place.expand_as(mask) if expands else place
