@@ -16,6 +16,9 @@ _MOST = 2**26
 
 class _Lent(threading.local):
     def __init__(self) -> None:
+        self.kept: dict[tuple[str, tuple[int, ...], torch.dtype], torch.Tensor] | None = None
+        """Operands of earlier calls by name, shape and dtype, where the next call gets the same tensors; None for new ones."""
+        self.holds = True
         self.tensors: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         """Each operand of this thread's call by name, with a copy of it."""
         self.is_timed = False
@@ -35,6 +38,54 @@ def lend(values: Mapping[str, Any]) -> None:
         return
     found = {name: value for name, value in values.items() if hasattr(value, "data_ptr") and value.numel() <= _MOST}
     _lent.tensors = {name: (value, value.clone()) for name, value in found.items()}
+
+
+Kept = dict[tuple[str, tuple[int, ...], "torch.dtype"], "torch.Tensor"]
+"""Operands of earlier calls by name, shape and dtype."""
+
+
+@contextmanager
+def the_same(kept: Kept) -> Iterator[None]:
+    """Gives calls within the tensors of earlier ones, with new values, where ``kept`` has some of that shape, and keeps others there."""
+    before, _lent.kept = _lent.kept, kept
+    try:
+        yield
+    finally:
+        _lent.kept = before
+
+
+@contextmanager
+def held_by_nobody() -> Iterator[None]:
+    """Gives calls within views of their operands that nobody else holds, as ``f(y, grads[0])`` does."""
+    before, _lent.holds = _lent.holds, False
+    try:
+        yield
+    finally:
+        _lent.holds = before
+
+
+def are_held() -> bool:
+    """False if each call gets views that nobody else holds."""
+    return _lent.holds
+
+
+def placed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of a call, its tensors in those of earlier calls where ``the_same`` asks for that."""
+    kept = _lent.kept
+    if kept is None:
+        return dict(values)
+    return {
+        name: _in_kept(kept, name, value) if hasattr(value, "data_ptr") else value for name, value in values.items()
+    }
+
+
+def _in_kept(kept: Kept, name: str, value: "torch.Tensor") -> "torch.Tensor":
+    found = kept.setdefault((name, tuple(value.shape), value.dtype), value)
+    if found is value or found.stride() != value.stride() or 0 in value.stride() or found.is_inference():
+        return value
+    # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
+    found.data.copy_(value)
+    return found
 
 
 @contextmanager

@@ -78,6 +78,8 @@ def laid_out(x: "torch.Tensor", name: str, operand: "torch.Tensor") -> "torch.Te
     """
     if not operand.numel():
         return operand
+    if operand.dim() > 2:
+        return beside(x, operand, math.nan) if name == "grad" else like(x, operand)
     if name == "grad":
         if bool((operand == operand[:1, :1]).all()):
             return operand[:1, :1].contiguous().expand(operand.shape)
@@ -114,8 +116,9 @@ class _Backward:
         return _FORWARD[self.name](x.detach().double()).to(x.dtype).contiguous()
 
     def placed(self, x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
-        """The operands of a call, in the layouts that a kernel must take."""
-        return {name: laid_out(x, name, operand) for name, operand in self.make(x, names).items()}
+        """The operands of a call, in the layouts that a kernel must take; of a tensor of more dimensions they have as many."""
+        made = self.make(x if x.dim() == 2 else x.reshape(-1, x.shape[-1]), names)
+        return {name: laid_out(x, name, operand.view(x.shape)) for name, operand in made.items()}
 
     def operands(self, values: Values, fmt: Format) -> tuple[Values, Values]:
         """The outputs and gradients of a matrix of values, as a call gets them, in float64."""

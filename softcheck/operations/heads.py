@@ -55,6 +55,8 @@ class Attending:
     """True if keys may be hidden by a mask."""
     ignores_nan: bool = False
     """True if NaN and infinities may stand behind masks."""
+    square: bool = False
+    """True if there are always as many queries as keys."""
     biased: bool = False
     """True if a bias is added to the scores, after a soft cap."""
 

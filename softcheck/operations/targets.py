@@ -104,10 +104,10 @@ class Targets:
 
             made: dict[str, torch.Tensor] = {"weight": weights.of_tensor(x)} if "weight" in names else {}
             if "target" in names:
-                found = self.of_tensor(x)
+                found = self.of_tensor(x if x.dim() == 2 else x.reshape(-1, x.shape[-1])).view(x.shape[:-1])
                 # Between the targets of a strided matrix lie others, which are columns too.
-                beside = (found.clamp(min=0) + 1) % max(1, x.shape[1])
-                made["target"] = found if x.is_contiguous() else torch.stack([found, beside], dim=1)[:, 0]
+                beside = (found.clamp(min=0) + 1) % max(1, x.shape[-1])
+                made["target"] = found if x.is_contiguous() else torch.stack([found, beside], dim=-1)[..., 0]
             return made
 
         words = {"target targets label labels y t tgt ys": ("target",)}

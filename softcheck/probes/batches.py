@@ -4,11 +4,11 @@ Losses are added up in chunks, in partial sums or by programs of several rows ea
 or too little.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from oracles.formats import encode
+from oracles.formats import decode, encode
 from softcheck.operations.reduction import in_rows
 from softcheck.probes import shape_plan
 from softcheck.probes.base import Setting, Subject, Trial
@@ -18,37 +18,38 @@ from softcheck.probes.outcome import Outcome
 from softcheck.variants.source import source_of
 
 _COLUMNS = 5
-_OFTEN = (2, 129, 257, 300, 1025, 65, 4097)
-"""Row counts that are tried in any case, those first that show most."""
+_COMMON = (2, 129, 257, 300, 65, 1025, *shape_plan.ROW_COUNTS)
+"""Row counts that are tried of any variant, those first that show most."""
 _MOST, _MOST_ON_GPU = 1100, 70_000
 _SECONDS, _SECONDS_ON_GPU = 4.0, 1.0
 _SPREAD = 3.0
-"""Between the losses of the first rows and of the last: a row that counts for too much or too little shows."""
+"""Growth of some logits from the first row to the last: a row that counts for too much or too little shows."""
 
 
 class Batches(GroupedProbe):
     """Calls a loss that has one answer for a matrix on matrices of many row counts."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Returns one trial, where a matrix has one answer."""
+        """Returns two trials, where a matrix has one answer."""
         has_one_answer = setting.operation.matrix is not None and setting.operation.answers_rows
-        return [Trial("rows", None)] if has_one_answer else []
+        found = [Trial("rows", _COMMON)] if has_one_answer else []
+        return [*found, Trial("rows-of-the-source", ())] if found and not setting.quick else found
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Judges a call for each row count, until the time is over."""
         setting = subject.setting
         seconds = _SECONDS_ON_GPU if setting.on_gpu else _SECONDS * setting.time_share
-        end, tried = setting.now() + seconds, []
-        for rows in _counts(subject):
+        end = setting.now() + seconds / 2
+        tried: list[int] = []
+        for rows in trial.parameters or _of_source(subject):
             if setting.now() > end:
                 return Outcome(
                     tried=tuple(tried), skipped=f"some row counts were left out: they take over {seconds:g} s"
                 )
-            bits = ordinary_rows(1, rows * _COLUMNS, setting.fmt, setting.seed)
-            rising = np.repeat(np.linspace(0.0, _SPREAD, rows), _COLUMNS) * np.tile(np.arange(_COLUMNS) % 2, rows)
-            bits = encode(np.float64(rising)[None] + 0.5 * np.sin(np.arange(bits.size)), setting.fmt)
+            logits = decode(ordinary_rows(1, rows * _COLUMNS, setting.fmt, setting.seed), setting.fmt)
+            logits[0, 1::2] += np.linspace(0.0, _SPREAD, logits[0, 1::2].size)
             with in_rows(rows):
-                found = judged(subject, bits)
+                found = judged(subject, encode(logits, setting.fmt))
             tried.append(rows)
             if found.violations or found.fatal:
                 words = f"{rows} rows of {_COLUMNS} columns, right for {_in_words(tried[:-1])}"
@@ -59,14 +60,13 @@ class Batches(GroupedProbe):
 PROBE = Batches()
 
 
-def _counts(subject: Subject) -> Iterator[int]:
-    """Row counts without end of each kind, interleaved: those of any source, and those around numbers of this one."""
+def _of_source(subject: Subject) -> list[int]:
+    """Row counts around the numbers of a variant's source and their multiples."""
     setting = subject.setting
     most = _MOST_ON_GPU if setting.on_gpu else _MOST
     own = [n for n in source_of(subject.variant.function).sizes_for(setting.fmt.itemsize) if 1 < n <= most]
-    around = [number for n in own for number in (n + 1, n + n // 2 + 1, 2 * n, 3 * n - 1)]
-    plans = (_OFTEN, around, shape_plan.ROW_COUNTS)
-    return (rows for rows in shape_plan.interleaved(plans) if rows <= most)
+    plans = [(n + 1, n + n // 2 + 1, 2 * n, 3 * n - 1) for n in own]
+    return [rows for rows in shape_plan.interleaved(plans) if rows <= most]
 
 
 def _in_words(counts: Sequence[int]) -> str:

@@ -13,6 +13,7 @@ import torch
 
 from oracles.formats import Bits
 from softcheck.calling.call import Placed, call, call_on_device, place, to_bits
+from softcheck.calling.operands import held_by_nobody
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial
@@ -39,6 +40,7 @@ _WAYS = {
     "requires-grad": _Way(needs_gradient=True),
     "no-grad": _Way(context=torch.no_grad),
     "no-grad-in-a-model": _Way(context=torch.no_grad, needs_gradient=True, is_leaf=False),
+    "held-by-nobody": _Way(context=held_by_nobody),
 }
 _STRIDED_WAYS = {
     "padded-rows": _Way(layout=Layout(row_stride=_COLUMNS + 5)),
@@ -54,7 +56,8 @@ class InputUntouched(GroupedProbe):
         """Puts the reused input first, so that its first call is the variant's first on this shape."""
         if not setting.takes(_COLUMNS):
             return [Trial("reused", 1), Trial("returned", 1)]
-        found = [Trial("reused", _COLUMNS), Trial("returned", _COLUMNS)]
+        # A row of one column may be its own answer.
+        found = [Trial("reused", _COLUMNS), Trial("returned", _COLUMNS), Trial("returned/one-column", 1)]
         found += [Trial(f"called/{name}", way) for name, way in _WAYS.items()]
         if "strided" in setting.declaration.layouts:
             found += [Trial(f"called/{name}", way) for name, way in _STRIDED_WAYS.items()]
@@ -64,7 +67,7 @@ class InputUntouched(GroupedProbe):
         """Makes one trial, of three calls at most."""
         if trial.label == "reused":
             return _reused(subject, trial.parameters)
-        if trial.label == "returned":
+        if trial.label.startswith("returned"):
             return _returned(subject, trial.parameters)
         return _called(subject, trial.parameters)
 

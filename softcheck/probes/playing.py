@@ -8,11 +8,12 @@ import inspect
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import torch
 
 from oracles.formats import FORMATS, Bits
+from softcheck.calling import operands
 from softcheck.calling.call import Placed, Returned, call_on_device, place, to_bits, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
@@ -81,6 +82,7 @@ class Player:
         self._function = function if self._clock is None else self._clock.showing(function)
         self._replays = Replays()
         self._last: dict[tuple[int, int, str, str], Placed] = {}
+        self._operands: operands.Kept = {}
         self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
         self.fatal = False
         """True if the process can't go on."""
@@ -103,7 +105,7 @@ class Player:
         is_graph = step.mode == GRAPH
         function = self._replays.replaying(self._function) if is_graph else in_mode(self._function, step.mode)
         try:
-            with nan_filled():
+            with nan_filled(), operands.the_same(self._operands) if step.memory == "same" else nullcontext():
                 returned = call_on_device(function, placed, self._subject.setting.operation)
         except UninterpretableError as error:
             self.unable = str(error)

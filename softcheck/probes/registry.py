@@ -30,6 +30,7 @@ PROBES: dict[str, str] = {
     "permutations": "columns in another order",
     "appended_masks": "-inf columns before, between and behind the others, across block sizes",
     "keys": "attention's keys in another order, and other numbers in those that a query does not see",
+    "head_shapes": "attention of other numbers of queries than keys, and of other head dimensions",
     "fusion": "kernels compiled with and without fused multiply and add",
     "launch_options": "num_warps from 1 to 16, and splits from 1 to 7, where they can be passed, and each configuration of autotuned kernels",
     "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",

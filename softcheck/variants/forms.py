@@ -187,8 +187,9 @@ class Form:
             if poison is not None:
                 given["out"].fill_(poison)
         given["f"] = partial(function, **options) if options else function
+        places: Mapping[str, Any] = {} if operands.are_held() else _Views(given)
         try:
-            value = eval(self._code, {**self._constants, **given})  # noqa: S307 - the expression is the user's own
+            value = eval(self._code, {**self._constants, **given}, places)  # noqa: S307 - the expression is the user's own
         finally:
             if twin is not None:
                 with _disable_current_modes():
@@ -261,6 +262,8 @@ class Form:
         with _disable_current_modes():
             made = dict(self._operation.arguments.make(x, self.names))
         other: torch.Tensor | None = made.pop("x", None)
+        with _disable_current_modes():
+            made = operands.placed(made)
         dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())
         for name, value in made.items():
             is_like_it = isinstance(value, torch.Tensor) and value.dim() == x.dim()
@@ -279,6 +282,14 @@ class Form:
         if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
             return given["out"]
         return given["copy"] if value is None and "copy" in self.names else value
+
+
+class _Views(dict[str, Any]):
+    """Values by name, each tensor beside the matrix as a view that nobody else holds."""
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        return value.view_as(value) if name in OPERANDS and hasattr(value, "view_as") else value
 
 
 def are_of_one_layout(names: Sequence[str]) -> bool:
