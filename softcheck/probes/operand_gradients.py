@@ -1,5 +1,6 @@
 """Gradients of attention by its queries, keys and values, against the exact backward: a part of the probe ``gradients``."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from softcheck.operations.bounds import model
 from softcheck.operations.heads import heads_first
 from softcheck.operations.operation import without_layout
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import call_on, ordinary_rows, wrong_values
+from softcheck.probes.helpers import call_on, ordinary_rows, prefixed, wrong_values
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.adapt import Adapted
@@ -37,9 +38,29 @@ class _Carried:
 
 
 def of_operands(subject: Subject, rows: int, columns: int) -> Outcome:
-    """Judges the gradients of one call by each operand; left out where the answer is wrong or carries no gradient."""
+    """Judges the gradients of one call by all operands, and of one call by each alone, as where the other ones are frozen.
+
+    They are left out where the answer is wrong or carries no gradient.
+    """
+    found = _asked(subject, rows, columns, OPERANDS)
+    if found.violations or found.fatal or found.skipped is not None:
+        return found
+    for name in OPERANDS:
+        alone = _asked(subject, rows, columns, (name,))
+        if alone.skipped is not None:
+            message = f"{alone.skipped}, where {name} alone asks for one; it is right where all operands do"
+            return Outcome(violations=(Violation(FindingKind.WRONG_GRADIENT, message),), fatal=alone.fatal)
+        if alone.violations or alone.fatal:
+            return msgspec.structs.replace(
+                alone, violations=prefixed(alone.violations, f"where {name} alone asks for one")
+            )
+    return found
+
+
+def _asked(subject: Subject, rows: int, columns: int, names: Sequence[str]) -> Outcome:
+    """Judges the gradients of one call by these operands."""
     fmt = subject.setting.fmt
-    made = _forward(subject, ordinary_rows(rows, columns, fmt, subject.setting.seed))
+    made = _forward(subject, ordinary_rows(rows, columns, fmt, subject.setting.seed), names)
     if isinstance(made, Outcome):
         return made
     grad_bits = ordinary_rows(rows, made.output.shape[1], fmt, subject.setting.seed + 1)
@@ -56,7 +77,7 @@ def of_operands(subject: Subject, rows: int, columns: int) -> Outcome:
     )
 
 
-def _forward(subject: Subject, bits: Bits) -> _Carried | Outcome:
+def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | Outcome:
     setting, function, operation = subject.setting, subject.variant.function, subject.variant.operation
     if not isinstance(function, Adapted) or operation.arguments is None:
         return Outcome(skipped="gradients: the variant is called on the matrix itself")
@@ -67,7 +88,7 @@ def _forward(subject: Subject, bits: Bits) -> _Carried | Outcome:
     def made(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
         operands = dict(make(x, names))
         leaves.update(
-            {n: part.detach().requires_grad_() for n, part in operands.items() if without_layout(n) in OPERANDS}
+            {n: part.detach().requires_grad_() for n, part in operands.items() if without_layout(n) in asking}
         )
         return operands | leaves
 

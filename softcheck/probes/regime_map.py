@@ -1,5 +1,6 @@
 """The regimes of a variant: shapes on which its calls take the same path, as exploration finds them."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,17 @@ class Regime:
             paths=tuple(sorted(self.paths)),
             narrowest=self.shapes[0],
         )
+
+    def programs(self, shape: Shape) -> int | None:
+        """The programs that a call on this shape launches; None if that is not known."""
+        found = 0
+        for launch in self.launches:
+            constants = {constant.name: constant.value_at(shape) for constant in launch.constants}
+            sizes = [size.value_at(shape, constants) for size in launch.grid]
+            if not sizes or None in sizes:
+                return None
+            found += math.prod(size for size in sizes if size is not None)
+        return found or None
 
     @property
     def tile(self) -> int | None:

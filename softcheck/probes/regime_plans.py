@@ -22,7 +22,9 @@ class PlannedShape:
     tile: int
     calls: int = 1
     is_first: bool = False
-    """True for the first shape of a regime, which has time of its own."""
+    """True for the first shapes of a regime, which have time of their own."""
+    programs: int | None = None
+    """The programs of a call, if that is known; else each row counts as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ def _in_regime(regime: Regime, p: Planning) -> Iterator[PlannedShape]:
     tile = regime.tile
 
     def planned(rows: int, columns: int) -> PlannedShape:
-        return PlannedShape(Shape(rows, columns), tile or p.space.tile_below(columns))
+        shape = Shape(rows, columns)
+        return PlannedShape(shape, tile or p.space.tile_below(columns), programs=regime.programs(shape))
 
     def widened(shape: Shape) -> PlannedShape:
         """With as many rows as a call may hold, if the regime holds so many."""
@@ -85,6 +88,9 @@ def _in_regime(regime: Regime, p: Planning) -> Iterator[PlannedShape]:
     first = max(shapes, key=lambda shape: (min(shape.columns, 3), -shape.elements))
     last = max(shapes, key=lambda shape: shape.columns)
     yield replace(widened(first), is_first=True)
+    if 1 < first.rows < max(rows):
+        # One row more than whole tiles of rows.
+        yield replace(planned(first.rows + 1, first.columns), is_first=True)
     yield planned(*shapes[0])
     yield widened(min(shapes, key=lambda shape: shape.columns))
     tiles = p.rng.permutation(8).tolist() if tile is not None else []
@@ -99,7 +105,7 @@ def _in_regime(regime: Regime, p: Planning) -> Iterator[PlannedShape]:
 
 
 def _widths(p: Planning) -> Iterator[PlannedShape]:
-    widths = [*islice(shape_plan.around_boundaries(p.space), 40), *p.space.representatives(p.rng)]
+    widths = [*islice(shape_plan.around_boundaries(p.space), 60), *p.space.representatives(p.rng)]
     for columns in dict.fromkeys(widths):
         yield PlannedShape(_free(columns, p.limits), p.space.tile_below(columns))
 
@@ -165,7 +171,10 @@ _SHARES = {
 }
 """Parts of the time that a probe may take."""
 
-_SECONDS, _SECONDS_INTERPRETED = 5.0, 4.0
+_OF_WIDTHS = frozenset({"widths", "tiles"})
+"""Trials of many widths."""
+
+_SECONDS, _SECONDS_INTERPRETED = 5.0, 8.0
 _PATIENCE = 3
 """A regime may begin at some hundred rows, which the interpreter takes longer for than for all others."""
 _WIDEST, _WIDEST_INTERPRETED = 2**18, 2**17
@@ -189,9 +198,11 @@ def limits_of(setting: Setting, label: str) -> TrialLimits:
         seconds_for_firsts=0.0 if on_gpu else _PATIENCE * seconds,
         most_columns=widest,
         most_elements=(2**24 if on_gpu else 2**22) // heavier,
-        rows=192 if on_gpu else 24,
-        most_batch=((2**19 if label == "widths" else 2**17) if on_gpu else 2**15) // heavier,
-        least_rows=16 if on_gpu else 6,
+        # Few telling rows show a width that is cut up wrongly, and widths are many.
+        rows=192 if on_gpu else 11 if label in _OF_WIDTHS else 24,
+        most_batch=((2**19 if label == "widths" else 2**17) if on_gpu else 2**13 if label in _OF_WIDTHS else 2**15)
+        // heavier,
+        least_rows=16 if on_gpu else 4 if label in _OF_WIDTHS else 6,
         calls=192 if on_gpu else 64,
         seconds_per_row=1e-7 if on_gpu else 2e-3,
         seconds_per_element=1e-8 if on_gpu else 2e-7,

@@ -45,7 +45,7 @@ class _Regimes(Probe):
         limits = limits_of(subject.setting, trial.label)
         sizes = source.sizes_for(subject.setting.fmt.itemsize)
         numbers = shape_plan.numbers_of(sizes, largest=limits.most_elements)
-        space = Space(numbers, limits.most_columns, limits.most_elements)
+        space = Space(numbers, limits.most_columns, limits.most_elements, tuple(n for n in numbers if n in sizes))
         rng = np.random.default_rng([source.digest, subject.setting.seed])
 
         if trial.label == CIRCUMSTANCES:

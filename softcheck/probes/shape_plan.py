@@ -54,6 +54,8 @@ class Space:
     """Ascending; ``numbers_of`` makes them."""
     most_columns: int
     most_elements: int
+    own: tuple[int, ...] = ()
+    """Those of the numbers that the source itself holds."""
 
     @property
     def tiles(self) -> list[int]:
@@ -87,8 +89,11 @@ def numbers_of(sizes: Iterable[int], *, largest: int) -> tuple[int, ...]:
 
 
 def around_boundaries(space: Space) -> Iterator[int]:
-    """Widths one below, at and one above each boundary, and around its double."""
-    yield from interleaved([(n, n + 1, n - 1) for n in space.boundaries])
+    """Widths one below, at and one above each boundary, around its double, and beyond it by each smaller number."""
+    own = sorted({n for n in space.own if n < space.most_columns}, reverse=True)
+    beyond = interleaved([[n + m for m in own if 1 < m < n] for n in own])
+    around = interleaved([(n, n + 1, n - 1) for n in space.boundaries])
+    yield from interleaved([list(around), list(beyond)])
     yield from interleaved([(2 * n, 2 * n + 1) for n in space.boundaries])
 
 

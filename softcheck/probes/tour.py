@@ -105,7 +105,7 @@ class Tour:
             if self._fatal or left[is_own] <= 0:
                 left_out += 1
                 break
-            if self._expected(target.shape) > left[is_own]:
+            if self._expected(target) > left[is_own]:
                 left_out += 1
                 continue
             before = clock()
@@ -175,10 +175,12 @@ class Tour:
             if fits and 0 not in near:
                 yield PlannedShape(Shape(*near), max(1, near[1] // 4))
 
-    def _expected(self, shape: Shape) -> float:
+    def _expected(self, target: PlannedShape) -> float:
         """Seconds that a call may take, by the calls so far and by what any kernel takes."""
-        least = shape.rows * self._limits.seconds_per_row + shape.elements * self._limits.seconds_per_element
-        return max(least, shape.rows * self._pace.per_row(shape.columns))
+        shape = target.shape
+        programs = shape.rows if target.programs is None else min(shape.rows, target.programs)
+        least = programs * self._limits.seconds_per_row + shape.elements * self._limits.seconds_per_element
+        return max(least, programs * self._pace.per_row(shape.columns))
 
     def _outcome(self, left_out: int) -> Outcome:
         shapes = list(dict.fromkeys(self._tried))
