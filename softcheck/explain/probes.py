@@ -13,7 +13,8 @@ _DECLARATIONS = {
     "addresses": "@variant(max_elements=2**31) leaves larger inputs out",
     "batch_invariance": "@variant(batch_invariant=True) makes it a promise; without it the answer is only reported",
     "arithmetic": "@variant(arithmetic=Arithmetic(...)) says what the kernels compute with",
-    "invalid_targets": '@variant(parameters={"invalid_target": "nan"}) promises a loss, which the cases then ask for',
+    "invalid_targets": '@variant(parameters={"invalid_target": "nan"}) promises a loss, which the cases then ask for; "undefined" says that '
+    "callers check their targets",
 }
 """The declaration that bears on a probe."""
 

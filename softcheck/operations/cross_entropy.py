@@ -28,7 +28,7 @@ from softcheck.operations.reduction import REDUCTIONS, Reduced, batch_of
 from softcheck.operations.row_gradient import gradient_of_rows
 from softcheck.operations.row_loss import RowLoss
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
-from softcheck.operations.targets import INVALID, Targets
+from softcheck.operations.targets import INVALID, UNTRIED, Targets
 from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _check_words(reduction: str, invalid_target: str) -> None:
     for name, word, known in (("reduction", reduction, REDUCTIONS), ("invalid_target", invalid_target, INVALID)):
         if word not in known:
             raise UsageError(f"the {name} is {word!r}; {near_matches(str(word), [each for each in known if each])}")
-    if invalid_target and reduction != "none":
+    if invalid_target not in ("", UNTRIED) and reduction != "none":
         raise UsageError(
             f"invalid_target={invalid_target} says the loss of one row, and the reduction is {reduction}; leave one out"
         )
@@ -148,7 +148,7 @@ def _of(
     caps.check(softcap)
     ignored = None if ignore_index == NO_INDEX else int(ignore_index)
     losses = RowLoss(
-        targets=Targets(ignored, invalid_target, named or {}),
+        targets=Targets(ignored, "" if invalid_target == UNTRIED else invalid_target, named or {}),
         smoothing=label_smoothing,
         z_loss=z_loss,
         softcap=softcap,

@@ -54,8 +54,9 @@ def of_values(values: Values, ignore_index: float | None) -> NDArray[np.int64]:
     return found
 
 
-INVALID = ("", "nan", "zero")
-"""Losses that a cross-entropy may promise for targets that are no columns: none, NaN, or 0."""
+UNTRIED = "undefined"
+INVALID = ("", "nan", "zero", UNTRIED)
+"""Losses that a cross-entropy may promise for targets that are no columns: none, NaN, 0, or none and there is never such a target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Targets:
     ignored: int | None = None
     """The target of rows that are to be ignored; None if there is none."""
     invalid: str = ""
-    """The loss of rows whose target is no column, one of ``INVALID``. Where it is promised, one row of sixteen has such a target."""
+    """The loss of rows whose target is no column: "nan", "zero", or none where it is empty. Where it is promised, one row of sixteen has such a target."""
     named: Named = field(default_factory=dict)
     """The targets that a case names in place of those drawn."""
 

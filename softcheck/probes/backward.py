@@ -37,6 +37,8 @@ class GradientRequest:
     """False if the input is the result of another operation, as a hidden layer's is."""
     overwritten: bool = False
     """True if the caller changes the input between forward and backward."""
+    answer_overwritten: bool = False
+    """True if the caller changes the output between forward and backward, as dropout in place does."""
     masked: bool = False
     """True if the last row is fully masked. Its gradient is not judged; that of the others is."""
     twice: bool = False
@@ -159,6 +161,13 @@ def changed(subject: Subject, one: Forward) -> Violation | None:
     return differing(
         FindingKind.OUTPUT_REUSED, one.returned, to_bits(one.output, subject.setting.fmt), subject.setting.fmt, message
     )
+
+
+def rewritten(subject: Subject, words: str, before: Bits, gradient: torch.Tensor) -> Violation | None:
+    """Returns a violation if a gradient, whose bits were ``before`` when it came, has changed since."""
+    fmt = subject.setting.fmt
+    message = f"the gradient for the output gradient {words}, which the caller holds, changed in a later backward"
+    return differing(FindingKind.OUTPUT_REUSED, before, to_bits(gradient, fmt), fmt, message)
 
 
 def judged_by(computed: Operation) -> Gradient:

@@ -12,10 +12,11 @@ from dataclasses import replace
 
 import torch
 
-from softcheck.calling.call import call_on_device, place
+from oracles.formats import Bits
+from softcheck.calling.call import call_on_device, place, to_bits
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.backward import Forward, GradientRequest, backward, changed, forward, judged
+from softcheck.probes.backward import Forward, GradientRequest, backward, changed, forward, judged, rewritten
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows
 from softcheck.probes.layouts import strided_layouts
@@ -65,6 +66,7 @@ class _Gradients(GroupedProbe):
             "masked-row-3x68": GradientRequest(rows=3, columns=68, masked=True),
             "twice-3x66": GradientRequest(rows=3, columns=66, twice=True),
             "overwritten-3x67": GradientRequest(rows=3, columns=67, overwritten=True),
+            "answer-overwritten-3x69": GradientRequest(rows=3, columns=69, answer_overwritten=True),
         }
         chosen = [Trial(label, asked) for label, asked in found.items() if setting.takes(asked.columns)]
         return [*chosen, Trial("tall", 33 if setting.takes(33) else 1), Trial("second-derivative", None)]
@@ -94,28 +96,43 @@ def _in_turn(
         if not isinstance(found, Forward):
             return found
         made.append((found, form(found.grad)))
-    if asked.overwritten:
-        with torch.no_grad():
-            for one, _ in made:
+    with torch.no_grad():
+        for one, _ in made:
+            if asked.overwritten:
                 one.x.zero_()
-    words = f"after the forwards of {len(grads)} inputs" + (
-        ", which were overwritten since" if asked.overwritten else ""
-    )
+            if asked.answer_overwritten:
+                one.output.zero_()
+    words = f"after the forwards of {len(grads)} inputs"
+    words += ", which were overwritten since" * asked.overwritten
+    words += ", whose answers were overwritten since" * asked.answer_overwritten
+    kept: list[tuple[str, Bits, torch.Tensor]] = []
     for one, grad in reversed(made):
-        outcome = _of_one(subject, one, grad, asked, words)
+        outcome = _of_one(subject, one, grad, asked, words, kept)
         if outcome.violations or outcome.skipped or outcome.fatal:
             return outcome
-    found_changed = [changed(subject, one) for one, _ in made]
+    found_changed = [rewritten(subject, *each) for each in kept]
+    if not asked.answer_overwritten:
+        found_changed += [changed(subject, one) for one, _ in made]
     return Outcome(violations=tuple(each for each in found_changed if each is not None)[:1])
 
 
-def _of_one(subject: Subject, one: Forward, grad: torch.Tensor, asked: GradientRequest, words: str) -> Outcome:
+def _of_one(
+    subject: Subject,
+    one: Forward,
+    grad: torch.Tensor,
+    asked: GradientRequest,
+    words: str,
+    kept: list[tuple[str, Bits, torch.Tensor]],
+) -> Outcome:
+    """Judges one gradient, and keeps it with its bits."""
     before = grad.clone()
     for turn in range(1 + asked.twice):
         gradient = backward(subject, one, grad, keeps=asked.twice)
         if isinstance(gradient, Outcome):
-            # A graph that watches for changes of its input refuses one that was overwritten.
-            return Outcome(fatal=gradient.fatal) if asked.overwritten or turn else gradient
+            # A graph that watches for changes of its tensors refuses those that were overwritten.
+            may_refuse = asked.overwritten or asked.answer_overwritten or turn
+            return Outcome(fatal=gradient.fatal) if may_refuse else gradient
+        kept.append((one.words, to_bits(gradient, subject.setting.fmt), gradient))
         wrong = judged(subject, one, gradient, before, words + (", called once more" if turn else ""))
         if wrong is not None:
             return Outcome(violations=(wrong,))

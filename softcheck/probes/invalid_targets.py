@@ -52,7 +52,7 @@ class InvalidTargets(Probe):
         target[row] = wrong
         operation = subject.setting.operation.naming({"target": target})
         function = subject.variant.of(operation).function
-        words = f"with the target {wrong} in row {row} of {columns} columns"
+        words = f"with the target {wrong} in row {row} of {columns} columns (if callers check their targets, invalid_target=undefined says so)"
 
         def called(poison: float) -> Called:
             placed = place_in_bands(bits, fmt, poison, subject.device)
