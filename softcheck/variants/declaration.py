@@ -14,7 +14,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
-from softcheck.operations.registry import check_name, operation
+from softcheck.operations.registry import OPERATIONS, check_name, operation
 from softcheck.variants.forms import Form
 
 Backend = Literal["cuda", "interpreter"]
@@ -230,6 +230,20 @@ def with_promises(declaration: Declaration, text: str) -> Declaration:
         raise UsageError(f"{text!r} is no declaration: {error}; see softcheck.Declaration for the fields") from None
     _check(changed)
     return changed
+
+
+def check_promises(text: str) -> None:
+    """Raises UsageError for promises that no declaration of any operation can hold, before a variant's own is known."""
+    refused: UsageError | None = None
+    for name in OPERATIONS:
+        try:
+            with_promises(Declaration(operation=name), text)
+        except UsageError as error:
+            refused = refused or error
+        else:
+            return
+    assert refused is not None
+    raise refused
 
 
 _LISTS = ("dtypes", "layouts")

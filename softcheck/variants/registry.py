@@ -19,7 +19,7 @@ from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Operation
 from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
-from softcheck.variants.declaration import Declaration, declaration_of, with_promises
+from softcheck.variants.declaration import Declaration, check_promises, declaration_of, with_promises
 from softcheck.variants.forms import Form
 
 _PACKAGE = "softcheck.variants.builtin"
@@ -163,7 +163,7 @@ def resolve(spec: str) -> Spec:
     """
     if declared := _DECLARED.fullmatch(spec):
         bare, promises = declared.groups()
-        with_promises(Declaration(), promises)
+        check_promises(promises)
         found = resolve(bare)
         return dataclasses.replace(found, name=f"{found.name}@{promises}", promises=promises)
     if spec in _PLACES:
@@ -218,7 +218,7 @@ _DECLARED = re.compile(r"(.+?)@(\w+=.*)")
 
 def with_declared(spec: str, promises: str) -> str:
     """Names a variant together with promises. Raises UsageError for promises that are none."""
-    with_promises(Declaration(), promises)
+    check_promises(promises)
     return f"{spec}{',' if _DECLARED.fullmatch(spec) else '@'}{promises.replace(' ', '')}"
 
 
