@@ -11,7 +11,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from oracles.formats import encode
+from oracles.formats import decode, encode
 from softcheck.contract import WRONG_KINDS, FindingKind
 from softcheck.operations.registry import operation
 from softcheck.probes.base import Setting, Subject, Trial
@@ -19,9 +19,11 @@ from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
 from softcheck.probes.judged import Judged, judged
 from softcheck.probes.outcome import Outcome
 
-_ROWS, _COLUMNS = 2, 70
-_QUERIES = (1, 7, 40, 100)
-_HEAD_DIMS = (32, 128, 16, 96, 80)
+_ROWS, _COLUMNS = 4, 70
+_FACTORS = (1.0, 2.0, 4.0, 6.0)
+"""Factors of the logits of one head after the other: what is rounded in 16 bits shows in some of them."""
+_QUERIES = (1, 7, 100)
+_HEAD_DIMS = (32, 128, 96)
 _ALWAYS = frozenset({FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.INPUT_MODIFIED})
 
 
@@ -69,7 +71,8 @@ PROBE = HeadShapes()
 
 def _called(subject: Subject) -> Judged:
     setting = subject.setting
-    bits = ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed)
+    logits = decode(ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed), setting.fmt)
+    bits = encode(logits * np.resize(_FACTORS, (_ROWS, 1)), setting.fmt)
     if setting.operation.parameters["masked"]:
         bits[:, ::9] = encode(np.array([-np.inf]), setting.fmt)[0]
     return judged(subject, bits)

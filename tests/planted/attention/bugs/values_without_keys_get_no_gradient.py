@@ -1,0 +1,125 @@
+"""The gradient by the values is computed where one by the keys is asked for, and is missing otherwise.
+
+From experience: LoRA on the values leaves the keys frozen.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+from softcheck import variant
+
+EXPECTED = ("wrong_gradient",)
+SHOWN_BY = ("probe/gradients",)
+DTYPES = ("float32",)
+BACKENDS = ("interpreter", "cuda")
+
+
+@triton.jit
+def kernel(
+    o,
+    q,
+    k,
+    v,
+    qb,
+    qh,
+    ql,
+    qd,
+    kb,
+    kh,
+    kl,
+    kd,
+    vb,
+    vh,
+    vl,
+    vd,
+    heads,
+    key_heads,
+    queries,
+    keys,
+    scale,
+    dim,
+    BD: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+):
+    bh = tl.program_id(1).to(tl.int64)
+    b, h = bh // heads, bh % heads
+    hk = h // (heads // key_heads)
+    m_ = tl.program_id(0) * BM + tl.arange(0, BM)
+    d_ = tl.arange(0, BD)
+    inside = (m_[:, None] < queries) & (d_[None, :] < dim)
+    qt = tl.load(q + b * qb + h * qh + m_[:, None] * ql + d_[None, :] * qd, mask=inside, other=0.0)
+    m = tl.full((BM,), -float("inf"), tl.float32)
+    s = tl.zeros((BM,), tl.float32)
+    acc = tl.zeros((BM, BD), tl.float32)
+    for start in range(0, keys, BN):
+        n_ = start + tl.arange(0, BN)
+        here = (n_[:, None] < keys) & (d_[None, :] < dim)
+        kt = tl.load(k + b * kb + hk * kh + n_[:, None] * kl + d_[None, :] * kd, mask=here, other=0.0)
+        vt = tl.load(v + b * vb + hk * vh + n_[:, None] * vl + d_[None, :] * vd, mask=here, other=0.0)
+        x = tl.dot(qt, tl.trans(kt), input_precision="ieee") * scale
+        x = tl.where(n_[None, :] < keys, x, -float("inf"))
+        new = tl.maximum(m, tl.max(x, axis=1))
+        safe = tl.where(new == -float("inf"), 0.0, new)
+        p = tl.exp(x - safe[:, None])
+        shrink = tl.exp(m - safe)
+        s = s * shrink + tl.sum(p, axis=1)
+        acc = acc * shrink[:, None] + tl.dot(p.to(vt.dtype), vt, input_precision="ieee")
+        m = new
+    tl.store(o + (bh * queries + m_[:, None]) * dim + d_[None, :], acc / s[:, None], mask=inside)
+
+
+def launch(q, k, v):
+    batches, heads, queries, dim = q.shape
+    key_heads, keys = k.shape[1:3]
+    o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    if o.numel():
+        kernel[(triton.cdiv(queries, 32), batches * heads)](
+            o,
+            q,
+            k,
+            v,
+            *q.stride(),
+            *k.stride(),
+            *v.stride(),
+            heads,
+            key_heads,
+            queries,
+            keys,
+            1 / math.sqrt(dim),
+            dim,
+            max(16, triton.next_power_of_2(dim)),
+            32,
+            32,
+        )
+    return o
+
+
+class Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v):
+        ctx.save_for_backward(q, k, v)
+        return launch(q, k, v)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        q, k, v = (t.float() for t in ctx.saved_tensors)
+        scale = 1 / math.sqrt(q.shape[-1])
+        p = torch.softmax(q @ k.mT * scale, dim=-1)
+        dp = g.float() @ v.mT
+        ds = p * (dp - (p * dp).sum(-1, keepdim=True)) * scale
+        dq = dk = dv = None
+        if ctx.needs_input_grad[0]:
+            dq = (ds @ k).to(g.dtype)
+        if ctx.needs_input_grad[1]:
+            dk, dv = (ds.mT @ q).to(g.dtype), (p.mT @ g.float()).to(g.dtype)
+        return dq, dk, dv
+
+
+@variant(operation="attention")
+def attention(q, k, v):
+    return Attention.apply(q, k, v)
