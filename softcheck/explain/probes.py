@@ -136,6 +136,36 @@ def softmax(q, k, v):
         "a mean or a maximum that is taken before keys are masked, or tiles that are left out by the largest score so far",
         "mask first, and leave a tile out only if its whole sum is too small to count",
     ),
+    "operand_layouts": (
+        """
+@softcheck.variant(operation="attention", parameters={"head_dim": 16})
+def softmax(q, k, v):
+    k = k.as_strided(k.shape, q.stride(), k.storage_offset())  # the strides of the queries
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+""",
+        "the strides of one operand that are passed for another's, or a mask for several rows that is taken for one of each",
+        "pass the strides of each operand, and expand a mask to the shape of the scores",
+    ),
+    "head_shapes": (
+        """
+@softcheck.variant(operation="attention", parameters={"head_dim": 16})
+def softmax(q, k, v):
+    keys = q.shape[2]  # right where there are as many queries as keys
+    return torch.nn.functional.scaled_dot_product_attention(q, k[:, :, :keys], v[:, :, :keys])
+""",
+        "a loop over keys that ends at the number of queries, or a scale that is rounded for some head dimensions",
+        "take the number of keys from the keys, and scale in float32; or raise an exception for shapes that are not meant",
+    ),
+    "batches": (
+        """
+@softcheck.variant(operation="cross_entropy", parameters={"reduction": "mean"})
+def softmax(x, target):
+    losses = torch.nn.functional.cross_entropy(x.float(), target, reduction="none")
+    return torch.stack([part.mean() for part in losses.split(128)]).mean()  # a last part of fewer rows weighs more
+""",
+        "a mean of means, or partial sums that leave rows out",
+        "add up all losses, and divide once by their number",
+    ),
     "launch_options": (
         """
 def softmax(x, num_warps=4):

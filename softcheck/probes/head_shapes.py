@@ -19,8 +19,8 @@ from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
 from softcheck.probes.judged import Judged, judged
 from softcheck.probes.outcome import Outcome
 
-_ROWS, _COLUMNS = 4, 70
-_FACTORS = (1.0, 2.0, 4.0, 6.0)
+_ROWS, _COLUMNS = 6, 70
+_FACTORS = (1.0, 4.0, 6.0)
 """Factors of the logits of one head after the other: what is rounded in 16 bits shows in some of them."""
 _QUERIES = (1, 7, 100)
 _HEAD_DIMS = (32, 128, 96)

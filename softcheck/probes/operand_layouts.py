@@ -69,7 +69,7 @@ def _exchanged(values: torch.Tensor, first: int, second: int) -> torch.Tensor | 
 
 def _with_gaps(values: torch.Tensor) -> torch.Tensor | None:
     """The operand as the first part of one with more rows, heads and batches, so that no stride is another's multiple by size."""
-    if values.dim() < 2:
+    if values.dim() < 3:
         return None
     *leading, last = values.shape
     wider = _unwritten(values, [*(size + 1 for size in leading), last])

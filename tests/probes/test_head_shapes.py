@@ -1,0 +1,56 @@
+"""Attention of other shapes than the declared ones: wrong answers are findings, exceptions and right answers are none."""
+
+import pytest
+import torch
+from probe_helpers import kinds
+
+from softcheck.probes.base import Setting, Subject
+from softcheck.probes.head_shapes import PROBE
+from softcheck.variants.registry import load
+
+SDPA = "torch.nn.functional.scaled_dot_product_attention"
+
+
+def concluded(tmp_path, body, parameters="", dtype="float32"):
+    path = tmp_path / f"kernels{len(list(tmp_path.glob('*.py')))}.py"
+    path.write_text(
+        f'import torch\nimport softcheck\n@softcheck.variant(operation="attention", call="f(q, k, v)", parameters={{{parameters}}})\n'
+        f"def attention(q, k, v):\n{body}",
+        encoding="utf-8",
+    )
+    variant = load(f"{path}:attention")
+    setting = Setting(declaration=variant.declaration, dtype=dtype, backend="interpreter")
+    subject = Subject(variant, setting, torch.device("cpu"))
+    return PROBE.conclude([(trial, PROBE.run(subject, trial)) for trial in PROBE.trials(setting)])
+
+
+def test_right_functions_are_left_alone(tmp_path):
+    found = concluded(tmp_path, f"    return {SDPA}(q, k, v)\n")
+    assert (found.findings, found.trials) == ((), 6)
+
+
+CROSS = f"    keys = q.shape[2]\n    return {SDPA}(q, k[:, :, :keys], v[:, :, :keys])\n"
+
+
+def test_keys_counted_by_queries_are_found_unless_there_are_as_many(tmp_path):
+    found = concluded(tmp_path, CROSS)
+    assert {shown.label for shown in found.findings} <= {"queries/1", "queries/7"}
+    assert "square=1" in found.findings[0].violation.message
+    assert concluded(tmp_path, CROSS, '"square": 1').findings == ()
+    assert all("queries" in shown.label for shown in found.findings)
+
+
+@pytest.mark.parametrize(("parameters", "trials"), [('"queries": 5', 3), ('"head_dim": 64', 3), ('"scale": 0.5', 3)])
+def test_declared_shapes_are_not_varied(tmp_path, parameters, trials):
+    assert concluded(tmp_path, f"    return {SDPA}(q, k, v, scale=0.5)\n", parameters).trials == trials
+
+
+def test_a_scale_for_one_dimension_is_found(tmp_path):
+    found = concluded(tmp_path, f"    return {SDPA}(q, k, v, scale=0.125)\n")
+    assert "ulp_exceeds_bound" in kinds(found)
+    assert all(shown.label.startswith("head_dim") for shown in found.findings)
+
+
+def test_an_exception_is_no_finding(tmp_path):
+    body = f"    assert q.shape == k.shape and q.shape[-1] == 64\n    return {SDPA}(q, k, v)\n"
+    assert concluded(tmp_path, body).findings == ()

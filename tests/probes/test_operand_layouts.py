@@ -1,0 +1,98 @@
+"""Operands at strides of their own, and masks for several rows: right functions are left alone, wrong ones found."""
+
+import pytest
+import torch
+from probe_helpers import kinds
+
+from softcheck.probes.base import Setting, Subject
+from softcheck.probes.operand_layouts import LAYOUTS, PROBE, PROPERTY
+from softcheck.variants.registry import load
+
+SDPA = "torch.nn.functional.scaled_dot_product_attention"
+ATTENTION = (
+    'import torch\nimport softcheck\n@softcheck.variant(operation="attention", parameters={{{parameters}}})\n{source}'
+)
+SOFTMAX = "import torch\nimport softcheck\n{source}"
+
+
+def concluded(tmp_path, text, function):
+    path = tmp_path / f"kernels{len(list(tmp_path.glob('*.py')))}.py"
+    path.write_text(text, encoding="utf-8")
+    variant = load(f"{path}:{function}")
+    setting = Setting(declaration=variant.declaration, dtype="float32", backend="interpreter")
+    subject = Subject(variant, setting, torch.device("cpu"))
+    return PROBE.conclude([(trial, PROBE.run(subject, trial)) for trial in PROBE.trials(setting)])
+
+
+def of_attention(tmp_path, source, **parameters):
+    given = ", ".join(f'"{name}": {value}' for name, value in {"head_dim": 16, **parameters}.items())
+    return concluded(tmp_path, ATTENTION.format(parameters=given, source=source), "attention")
+
+
+@pytest.mark.parametrize("move", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("shape", [(4, 6), (2, 3, 4, 6)])
+def test_a_moved_operand_has_the_same_values_at_other_strides(move, shape):
+    values = torch.randn(shape)
+    moved = move(values)
+    if moved is not None:
+        assert torch.equal(moved, values)
+        assert moved.stride() != values.stride()
+
+
+def test_right_functions_are_left_alone(tmp_path):
+    found = of_attention(tmp_path, f"def attention(q, k, v):\n    return {SDPA}(q, k, v)\n")
+    assert (found.findings, found.trials) == ((), 7)
+    masked = f"def attention(q, k, v, attn_mask):\n    return {SDPA}(q, k, v, attn_mask)\n"
+    found = of_attention(tmp_path, masked, masked=1)
+    assert found.findings == ()
+    assert found.properties[PROPERTY]
+
+
+@pytest.mark.parametrize("wrong", ["q", "k", "v"])
+def test_strides_of_another_operand_are_found(tmp_path, wrong):
+    other = {"q": "k", "k": "v", "v": "q"}[wrong]
+    source = f"""def attention(q, k, v):
+    {wrong} = torch.as_strided({wrong}, {wrong}.shape, {other}.stride(), {wrong}.storage_offset())
+    return {SDPA}(q, k, v)
+"""
+    found = of_attention(tmp_path, source)
+    assert found.findings
+    assert (
+        f"with {other} " in found.findings[0].violation.message
+        or f"with {wrong} " in found.findings[0].violation.message
+    )
+
+
+def test_a_mask_that_is_right_in_some_ways_alone_is_a_finding_and_one_in_none_a_property(tmp_path):
+    in_turn = f"""def attention(q, k, v, attn_mask):
+    batches, heads, queries, _ = q.shape
+    masks = attn_mask.reshape(-1, queries, k.shape[2])
+    place = torch.arange(batches * heads) % len(masks)
+    return {SDPA}(q, k, v, masks[place].view(batches, heads, queries, -1))
+"""
+    found = of_attention(tmp_path, in_turn, masked=1)
+    assert "with keep one for all heads" in found.findings[0].violation.message
+    of_each = f"""def attention(q, k, v, attn_mask):
+    shape = (*q.shape[:3], k.shape[2])
+    strides = torch.empty(shape).stride()
+    return {SDPA}(q, k, v, attn_mask.as_strided(shape, strides, attn_mask.storage_offset()))
+"""
+    found = of_attention(tmp_path, of_each, masked=1)
+    assert not any("one " in shown.violation.message.partition(":")[0] for shown in found.findings)
+    assert not found.properties[PROPERTY]
+
+
+def test_a_mask_of_softmax_has_rows_of_its_own(tmp_path):
+    source = """def softmax(x, mask):
+    mask = mask.as_strided(x.shape, x.stride(), mask.storage_offset())
+    return torch.softmax(x.masked_fill(mask, float("-inf")), dim=-1)
+"""
+    found = concluded(tmp_path, SOFTMAX.format(source=source), "softmax")
+    assert kinds(found) & {"nan_mismatch", "ulp_exceeds_bound"}
+
+
+def test_a_function_of_one_matrix_has_no_operands():
+    setting = Setting(declaration=load("torch").declaration, dtype="float32", backend="interpreter")
+    variant = load("torch")
+    subject = Subject(variant, setting, torch.device("cpu"))
+    assert all(not PROBE.run(subject, trial).violations for trial in PROBE.trials(setting))
