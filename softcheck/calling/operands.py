@@ -16,8 +16,10 @@ _MOST = 2**26
 
 class _Lent(threading.local):
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, tuple[int, ...], torch.dtype], torch.Tensor] | None = None
-        """Operands of earlier calls by name, shape and dtype, where the next call gets the same tensors; None for new ones."""
+        self.kept: Kept | None = None
+        """Operands of earlier calls, where they are kept."""
+        self.rewrites = False
+        """True if calls get these tensors with new values."""
         self.holds = True
         self.tensors: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         """Each operand of this thread's call by name, with a copy of it."""
@@ -40,18 +42,19 @@ def lend(values: Mapping[str, Any]) -> None:
     _lent.tensors = {name: (value, value.clone()) for name, value in found.items()}
 
 
-Kept = dict[tuple[str, tuple[int, ...], "torch.dtype"], "torch.Tensor"]
-"""Operands of earlier calls by name, shape and dtype."""
+Kept = dict[tuple[Any, ...], "torch.Tensor"]
+"""Operands of earlier calls by name, shape, strides and dtype."""
 
 
 @contextmanager
-def the_same(kept: Kept) -> Iterator[None]:
-    """Gives calls within the tensors of earlier ones, with new values, where ``kept`` has some of that shape, and keeps others there."""
-    before, _lent.kept = _lent.kept, kept
+def keeping(kept: Kept, *, rewrites: bool) -> Iterator[None]:
+    """Keeps the operands of calls within; if it ``rewrites``, calls get those that are kept, with new values, where they have that shape."""
+    before = _lent.kept, _lent.rewrites
+    _lent.kept, _lent.rewrites = kept, rewrites
     try:
         yield
     finally:
-        _lent.kept = before
+        _lent.kept, _lent.rewrites = before
 
 
 @contextmanager
@@ -70,7 +73,7 @@ def are_held() -> bool:
 
 
 def placed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of a call, its tensors in those of earlier calls where ``the_same`` asks for that."""
+    """Returns the values of a call, its tensors in those of earlier calls where ``keeping`` asks for that."""
     kept = _lent.kept
     if kept is None:
         return dict(values)
@@ -80,8 +83,10 @@ def placed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_kept(kept: Kept, name: str, value: "torch.Tensor") -> "torch.Tensor":
-    found = kept.setdefault((name, tuple(value.shape), value.dtype), value)
-    if found is value or found.stride() != value.stride() or 0 in value.stride() or found.is_inference():
+    key = name, tuple(value.shape), value.stride(), value.dtype
+    found = kept.setdefault(key, value)
+    if found is value or not _lent.rewrites or 0 in value.stride() or found.is_inference():
+        kept[key] = value
         return value
     # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
     found.data.copy_(value)

@@ -48,11 +48,15 @@ class Attention:
         return self.attending.heads(values, fmt)
 
     def logits(self, values: Values, fmt: Format) -> Values:
-        """The scores of each query, [rows * queries, keys]: NaN or +inf where it sees a key with such a logit."""
+        """The scores of each query, [rows * queries, keys]: NaN or +inf where it sees a key with such a logit.
+
+        A sink stands behind them: a query that sees it alone has the answer 0.
+        """
         heads = self.heads(values, fmt)
         special = np.isnan(values) | np.isposinf(values)
-        scores = np.where(heads.visible & special[:, None], values[:, None], heads.scores)
-        return scores.reshape(-1, values.shape[1])
+        scores = np.where(heads.visible & special[:, None], values[:, None], heads.scores).reshape(-1, values.shape[1])
+        sink = self.attending.sink
+        return np.column_stack([scores, np.full(len(scores), sink)]) if np.isfinite(sink) else scores
 
     def answer(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
         """In float64, [rows, queries * dimension]."""

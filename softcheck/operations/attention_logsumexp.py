@@ -59,8 +59,7 @@ class _OfQueries:
 
     def logits(self, values: Values, fmt: Format) -> Values:
         """The scores of each query, with the sink, if there is one, behind them: the answer for it alone is the sink."""
-        scores, sink = self.of.logits(values, fmt), self.of.attending.sink
-        return np.column_stack([scores, np.full(len(scores), sink)]) if np.isfinite(sink) else scores
+        return self.of.logits(values, fmt)
 
     def decimal(self, row: Values, column: int, fmt: Format, masked: FullyMasked) -> str:
         return f"{self.prove(row[None], fmt, masked).values[0, column]:.17g}"

@@ -97,11 +97,12 @@ class _Tile:
 
     @cached_property
     def peak(self) -> torch.Tensor:
-        """The largest logit of each query, [heads, queries, 1]: NaN, infinite, or a score."""
+        """The largest logit of each query, [heads, queries, 1]: NaN, infinite, a score, or the sink."""
+        found = self.largest.clamp(min=self.attending.sink)
         if not self.whole.has_special:
-            return self.largest
+            return found
         x, special = self.whole.x[:, None], self.whole.special[:, None]
-        return torch.maximum(torch.where(self.visible & special, x, -math.inf).amax(dim=2, keepdim=True), self.largest)
+        return torch.maximum(torch.where(self.visible & special, x, -math.inf).amax(dim=2, keepdim=True), found)
 
     @cached_property
     def undefined(self) -> torch.Tensor:
@@ -267,7 +268,7 @@ def attention_logsumexp_limits(
         size = (tile.top * factor).abs() + (exact - tile.top * factor).abs()
         per_ulp = inverse_ulp(torch.maximum(size, exact.abs()), fmt, strict=strict, least=1.0)
         off = 2 * tile.uncertainty + 12 * _UNIT * (tile.top.abs() + logarithm.abs() + 1)
-        peak = tile.peak.clamp(min=attending.sink)
+        peak = tile.peak
         found = {"per_ulp": per_ulp, "logits": peak, "undefined": tile.undefined}
         found["uncertainty"] = (off * factor * per_ulp)[..., 0]
         if model is not None:

@@ -120,7 +120,8 @@ def _with_others_hidden(subject: Subject, bits: Bits, before: Bits, name: str) -
     """Compares the answers of queries that see none of the changed keys."""
     fmt, operation = subject.setting.fmt, subject.variant.operation
     assert operation.logits is not None
-    unseen = np.isneginf(operation.logits(decode(bits, fmt), fmt)).reshape(len(bits), -1, bits.shape[1])
+    logits = operation.logits(decode(bits, fmt), fmt)[:, : bits.shape[1]]
+    unseen = np.isneginf(logits).reshape(len(bits), -1, bits.shape[1])
     for where, keys in _changed(unseen):
         changed = replace(subject, variant=replace(subject.variant, function=_on(subject, _with(keys, name))))
         after = call_on(changed, bits)

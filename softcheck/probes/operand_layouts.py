@@ -52,6 +52,8 @@ def _padded(values: torch.Tensor) -> torch.Tensor | None:
 
 
 def _every_second(values: torch.Tensor) -> torch.Tensor | None:
+    if values.dim() > 2:
+        return None
     *leading, last = values.shape
     return _as(_unwritten(values, (*leading, 2 * last))[..., ::2], values)
 
@@ -77,13 +79,13 @@ def _with_gaps(values: torch.Tensor) -> torch.Tensor | None:
 
 
 LAYOUTS: Mapping[str, Move] = {
-    "transposed": lambda values: _exchanged(values, -1, -2),
+    "transposed": lambda values: _exchanged(values, -1, -2) if values.dim() == 2 else None,
     "heads-inside": lambda values: _exchanged(values, -2, -3),
     "with-gaps": _with_gaps,
     "padded": _padded,
     "every-second": _every_second,
 }
-"""Layouts of an operand that is not packed."""
+"""Layouts of an operand that is not packed. The last dimension of a head is contiguous, as flash-attention demands it."""
 
 OFFSET: Mapping[str, Move] = {"offset": _begun_later}
 """Layouts of a packed operand."""

@@ -8,7 +8,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 
 import torch
 
@@ -105,7 +105,7 @@ class Player:
         is_graph = step.mode == GRAPH
         function = self._replays.replaying(self._function) if is_graph else in_mode(self._function, step.mode)
         try:
-            with nan_filled(), operands.the_same(self._operands) if step.memory == "same" else nullcontext():
+            with nan_filled(), operands.keeping(self._operands, rewrites=step.memory == "same"):
                 returned = call_on_device(function, placed, self._subject.setting.operation)
         except UninterpretableError as error:
             self.unable = str(error)

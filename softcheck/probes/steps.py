@@ -141,7 +141,7 @@ class Circumstances:
         """Returns histories, those first that show most for their length.
 
         The first two put every circumstance once before and once after every other, in a random order and in its
-        reverse. The third returns to widths after many others. Each other history begins with a circumstance of its
+        reverse. The third rewrites tensors that a call has seen, and the fourth returns to widths after many others. Each other history begins with a circumstance of its
         own, and goes to each later one and back, so that in all of them every circumstance comes right after every
         other. Random histories would need several times as many calls to meet as many pairs.
         """
@@ -157,7 +157,8 @@ class Circumstances:
             histories.append([first, first, *back_and_forth])
         codes: list[list[Code]] = [[(next(turns[place]), 0) for place in history] for history in histories]
         widths: list[Code] = [(place, 0) for place in range(last - len(self.widths), last)]
-        return [*codes[:2], widths * 2, *codes[2:]]
+        rewritten: list[Code] = [(n, 0) for n, change in enumerate(self.changes) if change.get("memory") == "same"]
+        return [*codes[:2], [code for code in rewritten for _ in range(2)], widths * 2, *codes[2:]]
 
 
 def circumstances(
@@ -187,6 +188,9 @@ def circumstances(
         _each("layout", layouts[1:]),
         _each("contents", ("masked-columns", "nan", "masked-row", "infinity", "peak")),
         [{"memory": "same"}],
+        # Masks change with what is hidden, and what is packed for a call may be kept.
+        [{"memory": "same", "contents": "masked-columns"}] if setting.operation.arguments is not None else [],
+        _each("layout", layouts[2:3], memory="same") if setting.operation.arguments is not None else [],
         [{"memory": "freed"}],
         [{"later": _LONG_PAUSE}],
         [{"slow": 1.0}, *_each("later", _PAUSES)],
@@ -209,5 +213,5 @@ def _same_digits(rows: int, columns: int) -> Change:
     return {"rows": int(f"{rows}{first}"), "columns": int(rest)} if rest else {"rows": 3 * rows}
 
 
-def _each(field: str, values: Sequence[Any]) -> list[Change]:
-    return [{field: value} for value in values]
+def _each(field: str, values: Sequence[Any], **others: Any) -> list[Change]:
+    return [{field: value, **others} for value in values]

@@ -86,6 +86,6 @@ def attention(q, k, v, bias):
         strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3])
         grid = (batch * heads, triton.cdiv(queries, 32))
         attention_kernel[grid](
-            o, q, k, v, bias, *strides, heads, queries, keys, dim**-0.5 * 1.4426950408889634, dim, 32
+            o, q, k, v, bias.contiguous(), *strides, heads, queries, keys, dim**-0.5 * 1.4426950408889634, dim, 32
         )
     return o
