@@ -15,6 +15,7 @@ import torch
 
 from oracles.formats import Bits, encode
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
+from softcheck.operations.operation import Operation, without_layout
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
 from softcheck.probes.judged import Judged, judged
@@ -118,18 +119,23 @@ class OperandLayouts(GroupedProbe):
         return [*found, *([Trial("shared/masks", None)] if masks else [])]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Judges a call for each operand, or for each way to share a mask."""
+        """Judges a call for each operand that has rows, or for each way to share a mask."""
+        operation = subject.setting.operation
         bits = _rows(subject.setting)
         # The first call tells how the function is called.
         before = judged(subject, bits)
-        names = sorted(operands_of(subject.variant.function))
+        names = [
+            name
+            for name in sorted(operands_of(subject.variant.function))
+            if without_layout(name) in _of_rows(operation)
+        ]
         if before.output is None or before.fatal or not names or not isinstance(subject.variant.function, Adapted):
             return Outcome(fatal=before.fatal)
         known = frozenset(violation.kind for violation in before.violations)
         if trial.parameters is None:
             return _with_shared_masks(subject, [name for name in names if name in _MASKS], known)
         words = trial.label.rpartition("/")[2]
-        for name in [*names, *([_INPUT] if subject.setting.operation.operands[0].name == "x" else [])]:
+        for name in [*names, *([_INPUT] if operation.operands[0].name == "x" else [])]:
             after = _call(subject, bits, name, trial.parameters)
             if after is None:
                 continue
@@ -141,6 +147,12 @@ class OperandLayouts(GroupedProbe):
 
 
 PROBE = OperandLayouts()
+
+
+def _of_rows(operation: Operation) -> frozenset[str]:
+    """Names of the operands that have rows: weights and sinks are a module's own, and packed."""
+    optional = () if operation.arguments is None else operation.arguments.operands
+    return frozenset(operand.name for operand in (*operation.operands, *optional) if "rows" in operand.dims)
 
 
 def _rows(setting: Setting, of_one_mask: int = _ROWS) -> Bits:
