@@ -42,7 +42,7 @@ def softmax(x):
 """,
         shown_by="--family padding",
         cause="a row of -inf, an overflowing exponential, or a NaN that a maximum leaves out",
-        mend="subtract the maximum; decide what a fully masked row gives, and let a NaN reach its whole row",
+        mend="subtract the maximum; let a NaN reach its whole row, and a row that is fully masked give what is declared; write every element",
         declare='for fully masked rows @variant(fully_masked="zero")',
     ),
     Kind.INF_MISMATCH: Explanation(
@@ -58,7 +58,7 @@ def softmax(x):
         declare=_known(Kind.INF_MISMATCH),
     ),
     Kind.OUT_OF_RANGE: Explanation(
-        meaning="an output is outside its range: below 0 or above 1, or above 0 for a logarithm",
+        meaning="an output is outside its range: below 0 or above 1, above 0 for a logarithm, or beyond all values that attention mixes",
         example="""
 def softmax(x):
     e = (x.float() - x.amax(-1, keepdim=True)).exp()
@@ -230,7 +230,7 @@ softmax = Softmax.apply
 """,
         shown_by="--probe gradients",
         cause="a backward pass that drops the sum over the row, or takes the incoming gradient for packed",
-        mend="compute y * (g - (y * g).sum(-1, keepdim=True)) in float32, with the strides of g",
+        mend="compute the backward in float32 with the strides of g; of softmax it is y * (g - (y * g).sum(-1, keepdim=True))",
         declare="@variant(backward=False), or --no-backward, which leaves gradients alone",
     ),
     Kind.NONDETERMINISTIC: Explanation(
@@ -245,7 +245,7 @@ def softmax(x):
 """,
         shown_by="--probe determinism",
         cause="atomic sums in any order, a stale cache, or a race",
-        mend="sum in a fixed order; wait for the stream that the caller uses",
+        mend="sum in a fixed order; wait for the caller's stream; look at what is kept from call to call",
         declare=_known(Kind.NONDETERMINISTIC),
     ),
     Kind.ROW_DEPENDENCE: Explanation(

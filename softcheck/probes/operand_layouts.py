@@ -2,9 +2,11 @@
 
 A wrapper that passes the strides of one operand for another's is right as long as both are laid out alike. Where a mask is
 the same for several rows, heads or batches, callers pass it once, in a dimension of size 1, or with a stride of 0. Nobody
-promises to take a mask of size 1, so that an exception is no finding there, and a wrong answer is.
+promises to take a mask of size 1, so that an exception is no finding there, and a wrong answer is. Memory that a function
+takes for its answer, as ``out=``, may have strides of its own too.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -103,6 +105,8 @@ _SHARED: Mapping[str, Move] = {
 """Ways to pass a mask that is the same for several rows; the last dimension of softmax's, and the last two of attention's, are its own."""
 
 _INPUT = "the input"
+_OUTS = ("out", "output")
+"""Parameters for the answer's memory."""
 
 
 class OperandLayouts(GroupedProbe):
@@ -110,11 +114,15 @@ class OperandLayouts(GroupedProbe):
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """Returns a trial for each layout, in which each operand has it by itself, and one for masks."""
-        operation = setting.operation
-        if operation.arguments is None or operation.matrix is not None or not setting.takes(_COLUMNS):
+        operation, is_strided = setting.operation, "strided" in setting.declaration.layouts
+        if not setting.takes(_COLUMNS):
             return []
-        moves = {**OFFSET, **(LAYOUTS if "strided" in setting.declaration.layouts else {})}
-        found = [Trial(f"layout/{name}", move) for name, move in moves.items()]
+        outs = {"packed": 1, "row-step": 2} if is_strided else {"packed": 1}
+        given = [Trial(f"out/{name}", step) for name, step in outs.items()] if operation.answers_elements else []
+        if operation.arguments is None or operation.matrix is not None:
+            return given
+        moves = {**OFFSET, **(LAYOUTS if is_strided else {})}
+        found = [*given, *(Trial(f"layout/{name}", move) for name, move in moves.items())]
         masks = _MASKS & {operand.name for operand in operation.arguments.operands}
         return [*found, *([Trial("shared/masks", None)] if masks else [])]
 
@@ -122,6 +130,8 @@ class OperandLayouts(GroupedProbe):
         """Judges a call for each operand that has rows, or for each way to share a mask."""
         operation = subject.setting.operation
         bits = _rows(subject.setting)
+        if isinstance(trial.parameters, int):
+            return _with_out(subject, bits, trial.parameters)
         # The first call tells how the function is called.
         before = judged(subject, bits)
         names = [
@@ -159,8 +169,8 @@ def _rows(setting: Setting, of_one_mask: int = _ROWS) -> Bits:
     """Logits of which every third column is hidden, another one in each ``of_one_mask`` rows, if the operation takes masks."""
     bits = ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed)
     arguments, known = setting.operation.arguments, setting.operation.parameters
-    assert arguments is not None
-    hides = {operand.name for operand in arguments.operands} & _MASKS and known.get("masked", 1.0)
+    optional = () if arguments is None else arguments.operands
+    hides = {operand.name for operand in optional} & _MASKS and known.get("masked", 1.0)
     if hides:
         rows, columns = np.indices(bits.shape)
         bits[(columns + rows // of_one_mask) % 3 == 0] = encode(np.array([-np.inf]), setting.fmt)[0]
@@ -195,6 +205,31 @@ def _call(subject: Subject, bits: Bits, moved: str, move: Move) -> Judged | None
 
     after = judged(subject, bits, called if moved == _INPUT else changed)
     return after if is_moved else None
+
+
+def _with_out(subject: Subject, bits: Bits, step: int) -> Outcome:
+    """Judges memory that a call is given for its answer, where a function takes some and need not.
+
+    ``step`` times as many elements as it has columns lie between its rows.
+    """
+    function = subject.variant.function
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return Outcome()
+    names = [name for name in _OUTS if name in parameters and parameters[name].default is None]
+    if not names or judged(subject, bits).violations:
+        return Outcome()
+
+    def called(x: torch.Tensor) -> torch.Tensor:
+        out = x.new_full((x.shape[0], step * x.shape[1]), float("nan"))[:, : x.shape[1]]
+        function(x, **{names[0]: out})
+        return out
+
+    after = judged(subject, bits, called)
+    caused = after.violations if after.fatal else [v for v in after.violations if v.kind in WRONG_KINDS]
+    words = f"in the memory given as {names[0]}= with strides ({step * bits.shape[1]}, 1), and right without it"
+    return Outcome(violations=prefixed(caused, words), fatal=after.fatal)
 
 
 def _with_shared_masks(subject: Subject, masks: Sequence[str], known: frozenset[FindingKind]) -> Outcome:

@@ -15,7 +15,7 @@ PROBES: dict[str, str] = {
     "neighbours": "rows that change when other rows hold NaN, infinities or huge values",
     "input_untouched": "inputs that are written to, and outputs that are not memory of their own",
     "layouts": "strides, offsets and base addresses that are ignored",
-    "operand_layouts": "one operand of a call at other strides than the others, and one mask for several rows or heads",
+    "operand_layouts": "one operand of a call, or out=, at other strides than the others, and one mask for several rows or heads",
     "empties": "no rows, no columns, and empty slices of larger matrices",
     "sizes": "widths 1 to 1100, around powers of two to 2^17, and to 2^20: which of them fail, as a predicate",
     "regimes": "telling rows at the sizes that a kernel's source names: widths, tiles, row counts, elements, magnitudes",
