@@ -76,17 +76,19 @@ def laid_out(x: "torch.Tensor", name: str, operand: "torch.Tensor") -> "torch.Te
     a sum; so are both operands where the matrix is one row expanded. Else the gradient is packed for a packed matrix, and
     its rows are further apart for any other.
     """
+    import torch
+
     if not operand.numel():
         return operand
-    if operand.dim() > 2:
-        return beside(x, operand, math.nan) if name == "grad" else like(x, operand)
-    if name == "grad":
-        if bool((operand == operand[:1, :1]).all()):
-            return operand[:1, :1].contiguous().expand(operand.shape)
-        if bool((operand == operand[:, :1]).all()):
-            return operand[:, :1].contiguous().expand(operand.shape)
+    if name == "grad" and operand.dim() == 2:
+        for part in (operand[:1, :1], operand[:, :1]):
+            if bool((operand == part).all()):
+                return part.contiguous().expand(operand.shape)
     if len(x) > 1 and x.stride(0) == 0:
-        return operand[:1].contiguous().expand(operand.shape)
+        # What lies behind is not what is expanded.
+        memory = torch.full_like(operand, math.nan, memory_format=torch.contiguous_format)
+        memory[:1] = operand[:1]
+        return memory[:1].expand(operand.shape)
     return beside(x, operand, math.nan) if name == "grad" else like(x, operand)
 
 

@@ -60,7 +60,7 @@ def _higher(count: int, columns: int, *, is_strided: bool) -> dict[str, _Input]:
     """Inputs of ``count`` dimensions: with rows in order and, if ``is_strided``, in other orders and with gaps.
 
     A call that takes several dimensions for one may look at two of them alone, so that each two that lie beside each other
-    are exchanged by themselves, and each has a gap behind it by itself.
+    are exchanged by themselves, each has a gap behind it by itself, and the first is expanded.
     """
     leading = _LEADING[: count - 1]
     in_order = range(count - 1)
@@ -73,6 +73,8 @@ def _higher(count: int, columns: int, *, is_strided: bool) -> dict[str, _Input]:
             exchanged = [*in_order]
             exchanged[place : place + 2] = place + 1, place
             found[f"exchanged-{place}-{place + 1}"] = _strides(leading, reversed(exchanged), step=columns)
+        # One batch that stands for all.
+        found["expanded-0"] = [0, *found["packed"][1:]]
         for place in in_order:
             found[f"gap-behind-{place}"] = _strides(
                 leading, reversed(in_order), step=columns, gaps={place: 3 * columns}
