@@ -141,9 +141,10 @@ class Circumstances:
         """Returns histories, those first that show most for their length.
 
         The first two put every circumstance once before and once after every other, in a random order and in its
-        reverse. The third rewrites tensors that a call has seen, and the fourth returns to widths after many others. Each other history begins with a circumstance of its
-        own, and goes to each later one and back, so that in all of them every circumstance comes right after every
-        other. Random histories would need several times as many calls to meet as many pairs.
+        reverse. The third rewrites tensors that a call has seen, and the fourth returns to widths after many others.
+        Each other history begins with a circumstance of its own, and goes to each later one and back, so that in all
+        of them every circumstance comes right after every other. Random histories would need several times as many
+        calls to meet as many pairs.
         """
         order = [int(place) for place in np.random.default_rng(seed).permutation(len(self.groups))]
         firsts = np.cumsum([1, *map(len, self.groups)])

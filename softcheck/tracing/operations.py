@@ -63,6 +63,8 @@ class Followed(NamedTuple):
     shadow: Shadow
     expected: Array
     note: str = ""
+    constant: Array | float = 0.0
+    """Size of a constant that is added: its rounding counts in the constant's own ULPs, however much of it cancels."""
     is_followed: bool = True
     """False if no rule knows the operation, so that its result counts as exact."""
 
@@ -118,7 +120,8 @@ def _ruled(name: str, rule: ExactRule, shadows: list[Shadow], values: list[Array
     # The rounding of a constant belongs to the operation that takes it.
     values = [s.exact if s.kind == "constant" else value for s, value in zip(shadows, values, strict=True)]
     phase = _phase_of(name, tuple(s.kind for s in shadows), shadow.kind)
-    return Followed(phase, name, shadow, rule.compute(*values), rule.note)
+    added = [np.abs(s.exact) for s in shadows if s.kind == "constant" and name in {"add", "sub"}]
+    return Followed(phase, name, shadow, rule.compute(*values), rule.note, max(added, default=0.0, key=np.max))
 
 
 def _alike(handles: Sequence[Any], result: Any) -> list[Shadow]:

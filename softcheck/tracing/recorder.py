@@ -54,6 +54,8 @@ class TracedOperation:
     expected: Array
     """The exact result of the values that the operation was given."""
     note: str = ""
+    constant: Array | float = 0.0
+    """As in ``Followed``."""
     addresses: Array | None = None
     """The address to which a store puts each lane; 0 where it stores nothing, or what a later store replaces."""
 
@@ -103,6 +105,7 @@ class TraceRecorder:
                 shadow=shadow,
                 expected=np.broadcast_to(followed.expected, shadow.state.shape),
                 note=followed.note,
+                constant=followed.constant,
                 addresses=addresses,
             )
         )

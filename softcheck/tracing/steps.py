@@ -147,7 +147,7 @@ def _lanes(row: int, operation: TracedOperation, answers: Answers) -> _Lanes:
     # An exponential makes a relative error of an absolute one, so that an exponent near 0 is no closer than one near 1.
     scale = 1.0 if shadow.kind in LINEAR else 0.0
     error = errors(operation.values, shadow.exact, fmt, scale)
-    own = errors(operation.values, operation.expected, fmt, scale)
+    own = errors(operation.values, operation.expected, fmt, np.maximum(scale, operation.constant))
     masked = of_row & (shadow.state == ABSENT)
     return _Lanes(of_row & (shadow.state == DATA), masked, shadow.columns, shadow.exact, error, own, operation.note)
 
