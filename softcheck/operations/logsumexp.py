@@ -173,5 +173,6 @@ LOGSUMEXP = Operation(
     scale=_scale,
     scale_text="of max(|max x| + log-sum, 1)",
     on_device=_on_device,
-    gradient=gradient_of_rows(lambda values, _model: plain_terms(values), "|g| p"),
+    # torch's own backward is a graph of single operations on the rounded answer.
+    gradient=gradient_of_rows(lambda values, _model: plain_terms(values), "|g| p", is_rounded=True, keeps_answer=True),
 )

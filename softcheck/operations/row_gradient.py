@@ -63,12 +63,14 @@ def gradient_of_rows(
     scale: str,
     *,
     is_rounded: bool = False,
+    keeps_answer: bool = False,
     has_second: bool = True,
 ) -> Gradient:
     """Judges the gradients of an operation with such terms; ``scale`` are words for the unit's scale.
 
     ``is_rounded`` says that what is subtracted, or the gradient for 1, may be rounded to the inputs' format first, as a graph of
-    single operations does. ``has_second`` says that the second derivative has the terms of g (p - e). An operation of whole matrices has more
+    single operations does. ``keeps_answer`` says that the answer is the log-sum-exp, whose rounding to the format a backward that
+    takes it from there is given. ``has_second`` says that the second derivative has the terms of g (p - e). An operation of whole matrices has more
     rows of logits than answers, as many for each.
     """
 
@@ -94,6 +96,11 @@ def gradient_of_rows(
         each = ROUNDINGS * narrow.unit_roundoff
         # A backward takes e^y of log-softmax rounded to the format, or computes the softmax again, which is off by less.
         of_output = output_errors(LOG_SOFTMAX.bounds, p_of, logarithms, fmt, arithmetic, LOG_SOFTMAX.scale)
+        # Or it takes e^(x - lse) with the log-sum-exp as one rounded number, as published kernels do.
+        peaks = p_of.max(axis=1, keepdims=True, initial=-np.inf)
+        lse = np.abs(peaks - logarithms.values.max(axis=1, keepdims=True, initial=-np.inf))
+        of_lse = (2 * narrow.unit_roundoff + keeps_answer * fmt.unit_roundoff) * lse
+        of_output = of_output + np.where(np.isfinite(of_lse), of_lse, 0.0)
         off = p * np.expm1(np.minimum(of_output + 2 * terms.logit_error, LARGEST_EXPONENT)) + each * p
         size = np.abs(of_rows) * (terms.factor_size * p + less)
         allowed = np.abs(of_rows) * (terms.factor_size * off + terms.factor_error * p) + each * size

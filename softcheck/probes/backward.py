@@ -1,6 +1,7 @@
 """One forward call and its backward: the gradient against the exact one, and tensors that a backward must leave alone."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -43,6 +44,8 @@ class GradientRequest:
     """True if the last row is fully masked. Its gradient is not judged; that of the others is."""
     twice: bool = False
     """True if the backward is called twice for one forward."""
+    offset: float = 900.0
+    """What is added to all logits of the third row: it cancels in an answer, and not in what a backward keeps of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
     peak, masked = encode(np.array([9.0, -np.inf]), fmt)
     bits[0, -1] = peak
     bits[1, 1::3] = masked
+    bits[2:3] = encode(decode(bits[2:3], fmt) + asked.offset, fmt)
     if asked.masked:
         bits[-1] = masked
     placed = place(bits, fmt, asked.layout, subject.device)
@@ -95,9 +99,26 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
     of_library = returned.of_cpu_library
     own = contract_of(subject.setting.declaration.arithmetic, of_cpu_library=of_library)
     arithmetic = msgspec.structs.replace(own, rescales=not of_library or own.rescales)
+    if of_library and not subject.setting.operation.answers_elements and _is_torchs_own(returned.output):
+        # torch's losses for CPUs are made of its log-softmax, which rounds differences and exponentials to 16 bits.
+        arithmetic = msgspec.structs.replace(arithmetic, intermediate="input")
     varying = to_tensor(ordinary_rows(*shape, fmt, (seed + 2 * number + 1) % 2**32), fmt, subject.device)
     varying = varying[:, : returned.output.shape[1]].contiguous().to(returned.output.dtype)
     return Forward(bits, placed.view, returned.output, found, words, varying, arithmetic)
+
+
+def _is_torchs_own(output: torch.Tensor) -> bool:
+    """True if torch has the backward of each operation behind an output, and no ``torch.autograd.Function`` has one."""
+    seen: set[Any] = set()
+    left: list[Any] = [output.grad_fn]
+    while left:
+        node = left.pop()
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return False
+        if node is not None and node not in seen:
+            seen.add(node)
+            left += [before for before, _ in node.next_functions]
+    return True
 
 
 _NONE_CARRIED = (

@@ -291,7 +291,8 @@ class _History:
         except Exception as error:
             # The probe's own error, which is nothing to shrink.
             raise OverError from error
-        if len(self._steps) == 1:
+        # Garbage collection, an act beside calls, takes long in a large process.
+        if len(self._steps) == 1 and step.act == "call":
             self._run.watch_first_call(time.process_time() - begun)
         self._run.made += 1
         self._run.fatal |= self._player.fatal

@@ -10,6 +10,7 @@ import torch
 from softcheck.probes.on_streams import work
 
 REQUIRES_GRAD = "x.requires_grad_()"
+PARAMETER = "x = torch.nn.Parameter(x)"
 THREAD = "a thread of its own"
 STREAM = "torch.cuda.stream(s)"
 STREAMS = "torch.cuda.stream(s) while another call runs on another stream"
@@ -49,13 +50,22 @@ _CONTEXTS: tuple[dict[str, Callable[[str], AbstractContextManager[object]]], ...
         "torch.set_default_device(x.device)": torch.device,
     },
 )
-_KINDS = (*_CONTEXTS, {REQUIRES_GRAD})
+_KINDS = (*_CONTEXTS, {REQUIRES_GRAD, PARAMETER})
 _BY_NAME = {name: context for group in _CONTEXTS for name, context in group.items()}
 
 
 def modes(*, on_gpu: bool) -> list[list[str]]:
     """Names of the modes in groups of one kind, as a caller would write them."""
-    return [*map(list, _CONTEXTS), [REQUIRES_GRAD], [THREAD], *([[STREAM, STREAMS], [GRAPH]] if on_gpu else [])]
+    on_device = [[STREAM, STREAMS], [GRAPH]] if on_gpu else []
+    return [*map(list, _CONTEXTS), [REQUIRES_GRAD, PARAMETER], [THREAD], *on_device]
+
+
+def with_gradient(x: torch.Tensor, mode: str) -> torch.Tensor:
+    """Returns the input as a mode has it: without a gradient, with one, or as a parameter of a module that shares its memory."""
+    asked = parts(mode)
+    if PARAMETER in asked and not isinstance(x, torch.nn.Parameter):
+        return torch.nn.Parameter(x.detach())
+    return x.requires_grad_(PARAMETER in asked or REQUIRES_GRAD in asked)
 
 
 def together(first: str, second: str) -> str:
@@ -72,7 +82,8 @@ def parts(mode: str) -> list[str]:
 def in_mode(function: Function, mode: str) -> Function:
     """Returns the function as it is called in a mode; under autocast a wider output is rounded to the input's dtype.
 
-    torch's own softmax returns float32 under autocast. That an input requires a gradient is for the caller to see to. A mode that belongs to a whole history, ``GRAPH``, is none here.
+    torch's own softmax returns float32 under autocast. That an input requires a gradient is for the caller to see to, as
+    ``with_gradient`` does. A mode that belongs to a whole history, ``GRAPH``, is none here.
     """
     if mode == THREAD:
         return lambda x: _in_thread(function, x)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import torch
 
@@ -23,7 +24,7 @@ from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
 from softcheck.probes.clock import TICK, StandInClock
 from softcheck.probes.helpers import differing
-from softcheck.probes.modes import GRAPH, REQUIRES_GRAD, Function, in_mode, parts
+from softcheck.probes.modes import GRAPH, PARAMETER, REQUIRES_GRAD, Function, in_mode, parts, with_gradient
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.replays import Replays
 from softcheck.probes.steps import Step
@@ -101,7 +102,6 @@ class Player:
         if step.failing:
             with handing_out(_failing(step.failing)):
                 self._call_in_vain(placed.view)
-        placed.view.requires_grad_(REQUIRES_GRAD in parts(step.mode))
         is_graph = step.mode == GRAPH
         function = self._replays.replaying(self._function) if is_graph else in_mode(self._function, step.mode)
         try:
@@ -146,11 +146,12 @@ class Player:
         if step.memory == "same" and last is not None and step.layout != "expanded-rows":
             # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
             last.view.data.copy_(to_tensor(bits, fmt, device))
-            return last
-        if step.memory == "freed":
-            del last
-            self._last.pop(key, None)
-        self._last[key] = place(bits, fmt, step.placing(), device)
+        else:
+            if step.memory == "freed":
+                self._last.pop(key, None)
+            last = None  # Else what is freed would still be held here.
+            last = place(bits, fmt, step.placing(), device)
+        self._last[key] = replace(last, view=with_gradient(last.view, step.mode))
         return self._last[key]
 
     def _let_pass(self, step: Step) -> None:
@@ -197,7 +198,8 @@ def _is_left_out(violation: Violation, step: Step) -> bool:
     if violation.kind is FindingKind.RAISED:
         # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`. Nor does
         # torch let a tensor that was made in inference mode, such as a kept workspace, be written to outside it.
-        return REQUIRES_GRAD in parts(step.mode) or _INFERENCE_TENSOR in violation.message
+        asks = not {REQUIRES_GRAD, PARAMETER}.isdisjoint(parts(step.mode))
+        return asks or _INFERENCE_TENSOR in violation.message
     return violation.kind in _LEFT_TO_OTHERS
 
 

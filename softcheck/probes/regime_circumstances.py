@@ -25,7 +25,7 @@ from softcheck.errors import UninterpretableError
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.judged import Calls
 from softcheck.probes.layouts import strided_layouts
-from softcheck.probes.modes import COMPILED, REQUIRES_GRAD, in_mode, modes, parts, together
+from softcheck.probes.modes import COMPILED, PARAMETER, REQUIRES_GRAD, in_mode, modes, parts, together, with_gradient
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.regime_plans import TrialLimits
 from softcheck.probes.shape_plan import Shape, Space, interleaved
@@ -55,8 +55,8 @@ class _Variation:
 
     def called(self, function: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
         called = in_mode(function, self.mode)
-        if REQUIRES_GRAD in parts(self.mode):
-            return lambda x: _detached(called(x.detach().requires_grad_()))
+        if not {REQUIRES_GRAD, PARAMETER}.isdisjoint(parts(self.mode)):
+            return lambda x: _detached(called(with_gradient(x.detach(), self.mode)))
         return called
 
 
@@ -120,7 +120,12 @@ def _ways(named: frozenset[str], setting: Setting) -> Iterator[_Variation]:
             yield _Variation(f"offset {offset}", lambda _, offset=offset: Layout(offset=offset))  # type: ignore[misc]
     if "alignment" in named and "strided" in setting.declaration.layouts:
         yield _Variation("padded-by-1", partial(_strided, "padded-by-1"))
-    asked = {"gradient": ("grad", "inference"), "autocast": ("autocast",), "defaults": ("set_default",)}
+    asked = {
+        "gradient": ("grad", "inference"),
+        "parameter": ("Parameter",),
+        "autocast": ("autocast",),
+        "defaults": ("set_default",),
+    }
     marks = tuple(chain.from_iterable(words for name, words in asked.items() if name in named))
     asked_for = [
         mode for mode in chain.from_iterable(modes(on_gpu=setting.on_gpu)) if any(mark in mode for mark in marks)

@@ -10,7 +10,7 @@ import torch
 from softcheck.calling.call import TORCH_DTYPES
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.probes.base import Subject
-from softcheck.probes.modes import GRAPH, REQUIRES_GRAD, STREAM, STREAMS, THREAD, parts
+from softcheck.probes.modes import GRAPH, PARAMETER, REQUIRES_GRAD, STREAM, STREAMS, THREAD, parts
 from softcheck.probes.steps import Step
 from softcheck.variants.registry import resolve
 
@@ -217,7 +217,7 @@ def _call(mode: str, x: str, y: str) -> list[str]:
         return [f"{y} = replayed({x})"] if mode == GRAPH else _on_streams(x, y, beside=mode == STREAMS)
     lines = [plain]
     for each in reversed(parts(mode)):
-        if each == REQUIRES_GRAD:
+        if each in {REQUIRES_GRAD, PARAMETER}:
             continue
         if "set_default_dtype" in each:
             lines = ["before = torch.get_default_dtype()", each, *lines, "torch.set_default_dtype(before)"]
@@ -226,6 +226,9 @@ def _call(mode: str, x: str, y: str) -> list[str]:
             "torch.set_default_device(x.device)", f"torch.device({x}.device)"
         )
         lines = [f"with {context}:", *(f"    {line}" for line in lines)]
+    if PARAMETER in parts(mode):
+        made = f"{x} = {x} if isinstance({x}, torch.nn.Parameter) else torch.nn.Parameter({x})"
+        return [f"{made}.requires_grad_()", *lines]
     return [f"{x}.requires_grad_()", *lines] if REQUIRES_GRAD in parts(mode) else lines
 
 

@@ -36,7 +36,7 @@ def of_second_derivative(subject: Subject) -> Outcome:
             skipped=f"second derivatives of {subject.setting.operation.name} with these parameters are not judged"
         )
     columns = 63 if subject.setting.takes(63) else 1
-    one = forward(subject, GradientRequest(rows=3, columns=columns), 0, "varying")
+    one = forward(subject, GradientRequest(rows=3, columns=columns, offset=0.0), 0, "varying")
     if not isinstance(one, Forward):
         return Outcome(fatal=one.fatal)
     fmt = subject.setting.fmt

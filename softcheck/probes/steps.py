@@ -12,6 +12,7 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.probes.base import Setting
 from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.layouts import strided_layouts
+from softcheck.probes.modes import PARAMETER
 
 BESIDE = ("collect", "one-dimensional", "integers", "undeclared-dtype")
 """Acts beside ordinary calls. Whatever they return or raise is nobody's fault; they must leave no mark."""
@@ -189,6 +190,7 @@ def circumstances(
         _each("layout", layouts[1:]),
         _each("contents", ("masked-columns", "nan", "masked-row", "infinity", "peak")),
         [{"memory": "same"}],
+        [{"memory": "same", "mode": PARAMETER}],
         # Masks change with what is hidden, and what is packed for a call may be kept.
         [{"memory": "same", "contents": "masked-columns"}] if setting.operation.arguments is not None else [],
         _each("layout", layouts[2:3], memory="same") if setting.operation.arguments is not None else [],

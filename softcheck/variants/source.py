@@ -50,6 +50,7 @@ _CIRCUMSTANCES: dict[str, frozenset[str]] = {
     "gradient": frozenset(
         {"requires_grad", "is_grad_enabled", "is_inference_mode_enabled", "is_inference", "needs_input_grad", "grad_fn"}
     ),
+    "parameter": frozenset({"Parameter", "is_leaf"}),
     "autocast": frozenset({"is_autocast_enabled", "get_autocast_dtype", "get_autocast_gpu_dtype", "autocast"}),
     "compiling": frozenset({"is_compiling", "is_dynamo_compiling"}),
     "defaults": frozenset({"get_default_dtype", "get_default_device"}),
