@@ -50,10 +50,10 @@ _NO_KERNEL = KnownDefect(
     reason="torch's backend CUDNN_ATTENTION has no kernel for heads of one query, and gives None where there are no heads",
 )
 _PRODUCTS_UNDER_AUTOCAST = KnownDefect(
-    kinds=(FindingKind.ULP_EXCEEDS_BOUND,),
+    kinds=(FindingKind.ULP_EXCEEDS_BOUND, FindingKind.WRONG_DTYPE),
     cases=("probe/histories/*",),
     always=False,
-    reason="under autocast torch multiplies float32 matrices in autocast's 16 bits",
+    reason="under autocast torch multiplies float32 matrices in autocast's 16 bits, and on a CPU its answer is of that dtype",
 )
 
 
