@@ -22,7 +22,7 @@ from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.sweep import conclude_sweep, shapes_judged, sweep
 
-_FEW, _FEWEST = (1, 2, 3, 15, 16, 17), (1, 2, 3)
+_FEW, _FEW_INTERPRETED, _FEWEST = (1, 2, 3, 15, 16, 17), (1, 2, 3, 17), (1, 2, 3)
 _KNOWN = 3
 """Rows with which ``sizes`` and ``layouts`` may find what is wrong in any number of rows."""
 _MORE = (33, 129, 65, 32, 64, 31, 63, 128, 127, 257, 256, 1025)
@@ -33,7 +33,7 @@ _NARROW, _COLUMNS = 5, 129
 _WIDE, _WIDE_ON_GPU = (1100, 2500), (2050, 8193)
 _OTHER_WIDTHS = (2, 64, _COLUMNS, 300, 1100)
 """Widths in which a row count that fails is tried again."""
-_SECONDS_PACKED, _SECONDS, _SECONDS_EACH = 0.6, 0.2, 0.05
+_SECONDS_PACKED, _SECONDS, _SECONDS_INTERPRETED, _SECONDS_EACH = 0.6, 0.2, 0.4, 0.05
 """Time for the dispensable row counts of packed rows, and of rows in every other layout; and for each on average."""
 _LAYOUTS = ("transposed", "row-step", "column-slice", "every-second-column", "expanded-rows")
 
@@ -154,12 +154,15 @@ def _over_both(done: Sequence[tuple[Trial, Outcome]]) -> list[tuple[Trial, Outco
 def _in_layout(setting: Setting, layout: str, number: int) -> list[_Rows]:
     """Row counts in one layout.
 
-    Each layout begins with another dispensable count, so that a slow kernel meets all of them in some layout. Where many
-    variants share the time, more counts are dispensable, and layouts take turns with the wide rows.
+    Each layout begins with another dispensable count, so that a slow kernel meets all of them in some layout. Under the
+    interpreter, and where many variants share the time, more counts are dispensable. In the latter case layouts take turns
+    with the wide rows.
     """
     shares = setting.time_share < 1
-    few = _FEWEST if shares else _FEW
-    counts = _MORE[number % 7 :] + _MORE[: number % 7] + _FEW[len(few) :]
+    few = _FEWEST if shares else _FEW if setting.on_gpu or layout == "packed" else _FEW_INTERPRETED
+    left = tuple(count for count in _FEW if count not in few)
+    more = _MORE[number % 7 :] + _MORE[: number % 7]
+    counts = (*more, *left) if shares else (*left, *more)
     if setting.dtype != "float64" and (setting.on_gpu or layout == "packed"):
         # Of float64 the numpy judge takes seconds for a million elements.
         counts += _MANY
@@ -172,13 +175,14 @@ def _in_layout(setting: Setting, layout: str, number: int) -> list[_Rows]:
 
 
 def _swept(subject: Subject, asked: _Rows) -> Outcome:
+    seconds = _SECONDS if subject.setting.on_gpu else _SECONDS_INTERPRETED
     return sweep(
         subject,
         asked.counts,
         lambda rows: _telling(rows, asked, subject.setting.fmt, subject.setting.seed),
         layout=asked.placing,
         dispensable=asked.dispensable,
-        seconds=(_SECONDS_PACKED if asked.layout == "packed" else _SECONDS) * subject.setting.time_share,
+        seconds=(_SECONDS_PACKED if asked.layout == "packed" else seconds) * subject.setting.time_share,
         seconds_each=_SECONDS_EACH * subject.setting.time_share,
     )
 
