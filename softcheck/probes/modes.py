@@ -11,6 +11,8 @@ from softcheck.probes.on_streams import work
 
 REQUIRES_GRAD = "x.requires_grad_()"
 PARAMETER = "x = torch.nn.Parameter(x)"
+ANY_ALGORITHM = "torch.use_deterministic_algorithms(False)"
+"""torch's default. What fills new memory with NaN has most other calls made with True."""
 THREAD = "a thread of its own"
 STREAM = "torch.cuda.stream(s)"
 STREAMS = "torch.cuda.stream(s) while another call runs on another stream"
@@ -35,6 +37,16 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+@contextmanager
+def _any_algorithm() -> Iterator[None]:
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("default")
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(before)
+
+
 _CONTEXTS: tuple[dict[str, Callable[[str], AbstractContextManager[object]]], ...] = (
     {
         "torch.no_grad()": lambda _: torch.no_grad(),
@@ -49,6 +61,7 @@ _CONTEXTS: tuple[dict[str, Callable[[str], AbstractContextManager[object]]], ...
         "torch.set_default_dtype(torch.bfloat16)": lambda _: _default_dtype(torch.bfloat16),
         "torch.set_default_device(x.device)": torch.device,
     },
+    {ANY_ALGORITHM: lambda _: _any_algorithm()},
 )
 _KINDS = (*_CONTEXTS, {REQUIRES_GRAD, PARAMETER})
 _BY_NAME = {name: context for group in _CONTEXTS for name, context in group.items()}

@@ -125,6 +125,7 @@ def _ways(named: frozenset[str], setting: Setting) -> Iterator[_Variation]:
         "parameter": ("Parameter",),
         "autocast": ("autocast",),
         "defaults": ("set_default",),
+        "determinism": ("deterministic",),
     }
     marks = tuple(chain.from_iterable(words for name, words in asked.items() if name in named))
     asked_for = [

@@ -10,7 +10,7 @@ import torch
 from softcheck.calling.call import TORCH_DTYPES
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.probes.base import Subject
-from softcheck.probes.modes import GRAPH, PARAMETER, REQUIRES_GRAD, STREAM, STREAMS, THREAD, parts
+from softcheck.probes.modes import ANY_ALGORITHM, GRAPH, PARAMETER, REQUIRES_GRAD, STREAM, STREAMS, THREAD, parts
 from softcheck.probes.steps import Step
 from softcheck.variants.registry import resolve
 
@@ -218,6 +218,9 @@ def _call(mode: str, x: str, y: str) -> list[str]:
     lines = [plain]
     for each in reversed(parts(mode)):
         if each in {REQUIRES_GRAD, PARAMETER}:
+            continue
+        if each == ANY_ALGORITHM:
+            lines = [each, *lines, 'torch.set_deterministic_debug_mode("warn")']
             continue
         if "set_default_dtype" in each:
             lines = ["before = torch.get_default_dtype()", each, *lines, "torch.set_default_dtype(before)"]

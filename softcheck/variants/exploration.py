@@ -144,6 +144,9 @@ class _Explorer:
     def run(self, shapes: Sequence[Shape], rows: Sequence[int], columns: Sequence[int], end: float) -> None:
         """Tries the shapes, then lines of the grid and the boundaries in each, until so much processor time is used."""
         torch.set_num_threads(1)
+        # As in calls that are judged, whose new memory is filled so. Nothing is filled here, where nothing is computed.
+        torch.set_deterministic_debug_mode("warn")
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - until the process ends
         of_rows = [[(count, n) for n in columns] for count in _spread(rows)]
         of_columns = [[(n, width) for n in rows] for width in _spread(columns)]

@@ -52,6 +52,13 @@ _CIRCUMSTANCES: dict[str, frozenset[str]] = {
     ),
     "parameter": frozenset({"Parameter", "is_leaf"}),
     "autocast": frozenset({"is_autocast_enabled", "get_autocast_dtype", "get_autocast_gpu_dtype", "autocast"}),
+    "determinism": frozenset(
+        {
+            "are_deterministic_algorithms_enabled",
+            "get_deterministic_debug_mode",
+            "is_deterministic_algorithms_warn_only_enabled",
+        }
+    ),
     "compiling": frozenset({"is_compiling", "is_dynamo_compiling"}),
     "defaults": frozenset({"get_default_dtype", "get_default_device"}),
     "device": frozenset({"device", "is_cuda", "get_device_capability", "get_device_properties", "current_device"}),

@@ -35,6 +35,14 @@ def found(tmp_path, body, label):
         ("is_wrong = bool(x.requires_grad and rows > 20)", "with x.requires_grad_(), rows > 20 ("),
         ("is_wrong = True if not torch.is_grad_enabled() else False", "with torch.no_grad(), "),
         (
+            "is_wrong = True if isinstance(x, torch.nn.Parameter) and rows > 20 else False",
+            "with x = torch.nn.Parameter(x), rows > 20 (",
+        ),
+        (
+            "is_wrong = True if not torch.are_deterministic_algorithms_enabled() and rows > 20 else False",
+            "with torch.use_deterministic_algorithms(False), rows > 20 (",
+        ),
+        (
             "is_wrong = False\n    if x.stride(-1) != 1 and columns > 100: is_wrong = True",
             "with transposed, rows >= 2 and columns > 100 (",
         ),
