@@ -16,7 +16,7 @@ from softcheck.calling import activity, launches, operands
 from softcheck.calling.refusals import refusal_behind
 from softcheck.calling.state import Snapshot
 from softcheck.calling.unable import limit_behind
-from softcheck.cases.case import Layout
+from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.operation import Operation
 
@@ -124,11 +124,18 @@ def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
 
 
 def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Placed:
-    """Puts a matrix into device memory in the given layout. The memory between its elements holds NaN."""
+    """Puts a matrix into device memory in the given layout. The memory between its elements holds NaN.
+
+    A packed matrix is no view, as what an operation returns is none; any other one is a view.
+    """
     rows, columns = bits.shape
     row_stride, column_stride = layout.strides(columns)
     storage = torch.full((layout.extent(rows, columns),), float("nan"), dtype=TORCH_DTYPES[fmt.name], device=device)
-    view = storage.as_strided((rows, columns), (row_stride, column_stride), layout.offset)
+    placing = (rows, columns), (row_stride, column_stride)
+    if layout == PACKED:
+        view = torch.empty(0, dtype=storage.dtype, device=device).set_(storage.untyped_storage(), 0, *placing)
+    else:
+        view = storage.as_strided(*placing, layout.offset)
     if rows and columns:
         # Rows of stride 0 share memory: writing the first row once writes all.
         source = to_tensor(bits[:1] if row_stride == 0 else bits, fmt, device)
