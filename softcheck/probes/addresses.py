@@ -6,7 +6,6 @@ logits, since softmax does not change with a maximum that is a little too large.
 lie in virtual memory, of which only the used pages exist.
 """
 
-import mmap
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from oracles.formats import Bits, Format, encode
 from softcheck.calling.call import TORCH_DTYPES, Placed, Returned, call_on_device, is_out_of_memory, to_bits, to_tensor
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
+from softcheck.operations.strides import untaken
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import (
@@ -40,8 +40,6 @@ _FAR = 2**30
 """Stride in elements. It is below 2^31, so that Triton passes it in 32 bits, and its double is not."""
 _LIMIT = 2**31
 _WRAP = 2**32
-_MAP_NORESERVE = 0x4000
-"""Linux's flag for pages that count for nothing until they are touched. Python's mmap has no name for it."""
 _DENSE_COLUMNS = 1024
 _BEYOND = 2**20
 """Elements of the dense tensor beyond 2^31."""
@@ -157,10 +155,9 @@ def _storage(best: int, least: int, fmt: Format, device: torch.device) -> torch.
     """
     dtype = TORCH_DTYPES[fmt.name]
     if device.type != "cuda":
-        if not sys.platform.startswith("linux"):
-            return f"elements beyond 2^31: on {sys.platform} memory can't be asked for without being taken"
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-        return torch.frombuffer(mmap.mmap(-1, best * fmt.itemsize, flags=flags), dtype=dtype)
+        memory = untaken(best, dtype)
+        why = f"elements beyond 2^31: on {sys.platform} memory can't be asked for without being taken"
+        return why if memory is None else memory
     torch.cuda.empty_cache()
     free = free_bytes(device)
     for count in (best, least):

@@ -75,10 +75,14 @@ def modes(*, on_gpu: bool) -> list[list[str]]:
 
 def with_gradient(x: torch.Tensor, mode: str) -> torch.Tensor:
     """Returns the input as a mode has it: without a gradient, with one, or as a parameter of a module that shares its memory."""
-    asked = parts(mode)
-    if PARAMETER in asked and not isinstance(x, torch.nn.Parameter):
+    if PARAMETER in parts(mode) and not isinstance(x, torch.nn.Parameter):
         return torch.nn.Parameter(x.detach())
-    return x.requires_grad_(PARAMETER in asked or REQUIRES_GRAD in asked)
+    return x.requires_grad_(asks_for_gradient(mode))
+
+
+def asks_for_gradient(mode: str) -> bool:
+    """True if the input of a call in a mode requires a gradient."""
+    return not {REQUIRES_GRAD, PARAMETER}.isdisjoint(parts(mode))
 
 
 def together(first: str, second: str) -> str:

@@ -24,7 +24,7 @@ from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
 from softcheck.probes.clock import TICK, StandInClock
 from softcheck.probes.helpers import differing
-from softcheck.probes.modes import GRAPH, PARAMETER, REQUIRES_GRAD, Function, in_mode, parts, with_gradient
+from softcheck.probes.modes import GRAPH, Function, asks_for_gradient, in_mode, with_gradient
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.replays import Replays
 from softcheck.probes.steps import Step
@@ -198,8 +198,7 @@ def _is_left_out(violation: Violation, step: Step) -> bool:
     if violation.kind is FindingKind.RAISED:
         # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`. Nor does
         # torch let a tensor that was made in inference mode, such as a kept workspace, be written to outside it.
-        asks = not {REQUIRES_GRAD, PARAMETER}.isdisjoint(parts(step.mode))
-        return asks or _INFERENCE_TENSOR in violation.message
+        return asks_for_gradient(step.mode) or _INFERENCE_TENSOR in violation.message
     return violation.kind in _LEFT_TO_OTHERS
 
 

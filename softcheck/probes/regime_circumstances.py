@@ -25,7 +25,7 @@ from softcheck.errors import UninterpretableError
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.judged import Calls
 from softcheck.probes.layouts import strided_layouts
-from softcheck.probes.modes import COMPILED, PARAMETER, REQUIRES_GRAD, in_mode, modes, parts, together, with_gradient
+from softcheck.probes.modes import COMPILED, asks_for_gradient, in_mode, modes, together, with_gradient
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.regime_plans import TrialLimits
 from softcheck.probes.shape_plan import Shape, Space, interleaved
@@ -55,7 +55,7 @@ class _Variation:
 
     def called(self, function: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
         called = in_mode(function, self.mode)
-        if not {REQUIRES_GRAD, PARAMETER}.isdisjoint(parts(self.mode)):
+        if asks_for_gradient(self.mode):
             return lambda x: _detached(called(with_gradient(x.detach(), self.mode)))
         return called
 

@@ -1,5 +1,6 @@
 """Far elements: offsets that wrap at 32 bits are found without a fault, in virtual memory that is hardly used."""
 
+import mmap
 import resource
 import sys
 
@@ -9,7 +10,7 @@ import torch
 from probe_helpers import conclusion, kinds
 
 from softcheck import variant
-from softcheck.probes import addresses
+from softcheck.operations.strides import like, untaken
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's MAP_NORESERVE")
 
@@ -90,6 +91,15 @@ def test_hardly_any_memory_is_taken():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**19  # KiB; the storage is 34 GB
 
 
+def test_operands_of_far_elements_take_hardly_any_memory():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    x = untaken(2**31 + 2, torch.float32).as_strided((3, 2), (2**30, 1))
+    operand = like(x, torch.arange(6.0).view(3, 2))
+    assert operand.stride() == x.stride()
+    assert torch.equal(operand, torch.arange(6.0).view(3, 2))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**19  # KiB; the memory is 9 GB
+
+
 def test_strides_are_not_asked_of_what_declares_none():
     found = conclusion("addresses", variant(layouts=("contiguous",))(lambda x: torch.softmax(x, dim=-1)))
     assert found.trials == 0
@@ -102,7 +112,7 @@ def test_memory_that_cannot_be_had_is_a_reason(monkeypatch, error):
     def refused(*_args, **_options):
         raise error
 
-    monkeypatch.setattr(addresses.mmap, "mmap", refused)
+    monkeypatch.setattr(mmap, "mmap", refused)
     found = conclusion("addresses", native)
     assert found.trials == 0
     assert all("the memory could not be had" in reason or "needs a GPU" in reason for reason in found.skipped)
@@ -113,6 +123,6 @@ def test_what_else_goes_wrong_is_no_reason(monkeypatch):
     def broken(*_args, **_options):
         raise RuntimeError("no such operator")
 
-    monkeypatch.setattr(addresses.mmap, "mmap", broken)
+    monkeypatch.setattr(mmap, "mmap", broken)
     with pytest.raises(RuntimeError, match="no such operator"):
         conclusion("addresses", native)
