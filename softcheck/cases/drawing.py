@@ -1,8 +1,13 @@
 """Hypothesis as a source of inputs: a seed draws the same whatever else is imported. Imports no torch."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+_lock = threading.Lock()
+_replaced: list[Any] = []
+"""What hypothesis had in place of the replacement, once for each of the threads that draw without constants."""
 
 
 def call_with_each(
@@ -49,11 +54,16 @@ def no_constants() -> Iterator[None]:
     from hypothesis.internal.conjecture.providers import HypothesisProvider
 
     name = "_maybe_draw_constant"
-    before = vars(HypothesisProvider).get(name)
-    if before is not None:
-        setattr(HypothesisProvider, name, lambda *_, **__: None)
+    with _lock:
+        before = vars(HypothesisProvider).get(name)
+        if before is not None and not _replaced:
+            setattr(HypothesisProvider, name, lambda *_, **__: None)
+        # Threads that draw at the same time share the replacement, and the last one puts back what the first one found.
+        _replaced.append(_replaced[0] if _replaced else before)
     try:
         yield
     finally:
-        if before is not None:
-            setattr(HypothesisProvider, name, before)
+        with _lock:
+            found = _replaced.pop()
+            if found is not None and not _replaced:
+                setattr(HypothesisProvider, name, found)
