@@ -7,7 +7,7 @@ from typing import Any
 
 _lock = threading.Lock()
 _replaced: list[Any] = []
-"""What hypothesis had in place of the replacement, once for each of the threads that draw without constants."""
+"""Hypothesis' own function first, then replacements: one for each thread that draws without constants."""
 
 
 def call_with_each(
@@ -55,15 +55,14 @@ def no_constants() -> Iterator[None]:
 
     name = "_maybe_draw_constant"
     with _lock:
-        before = vars(HypothesisProvider).get(name)
-        if before is not None and not _replaced:
+        _replaced.append(vars(HypothesisProvider).get(name))
+        if _replaced[0] is not None:
             setattr(HypothesisProvider, name, lambda *_, **__: None)
-        # Threads that draw at the same time share the replacement, and the last one puts back what the first one found.
-        _replaced.append(_replaced[0] if _replaced else before)
     try:
         yield
     finally:
         with _lock:
             found = _replaced.pop()
+            # Threads may draw at the same time: the last one puts back what the first one found.
             if found is not None and not _replaced:
                 setattr(HypothesisProvider, name, found)

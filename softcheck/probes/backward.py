@@ -45,7 +45,7 @@ class GradientRequest:
     twice: bool = False
     """True if the backward is called twice for one forward."""
     offset: float = 900.0
-    """What is added to all logits of the third row: it cancels in an answer, and not in what a backward keeps of it."""
+    """Number that is added to all logits of the third row: it cancels in an answer, and not in what a backward keeps of it."""
 
 
 @dataclass(frozen=True, slots=True)

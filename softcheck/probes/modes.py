@@ -28,23 +28,22 @@ Function = Callable[[torch.Tensor], Any]
 
 
 @contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
+def _changed(read: Callable[[], Any], write: Callable[[Any], object], value: object) -> Iterator[None]:
+    """Gives a global setting a value, and puts the one before back."""
+    before = read()
+    write(value)
     try:
         yield
     finally:
-        torch.set_default_dtype(before)
+        write(before)
 
 
-@contextmanager
-def _any_algorithm() -> Iterator[None]:
-    before = torch.get_deterministic_debug_mode()
-    torch.set_deterministic_debug_mode("default")
-    try:
-        yield
-    finally:
-        torch.set_deterministic_debug_mode(before)
+def _default_dtype(dtype: torch.dtype) -> AbstractContextManager[object]:
+    return _changed(torch.get_default_dtype, torch.set_default_dtype, dtype)
+
+
+def _any_algorithm() -> AbstractContextManager[object]:
+    return _changed(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, "default")
 
 
 _CONTEXTS: tuple[dict[str, Callable[[str], AbstractContextManager[object]]], ...] = (

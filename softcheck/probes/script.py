@@ -10,7 +10,7 @@ import torch
 from softcheck.calling.call import TORCH_DTYPES
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.probes.base import Subject
-from softcheck.probes.modes import ANY_ALGORITHM, GRAPH, PARAMETER, REQUIRES_GRAD, STREAM, STREAMS, THREAD, parts
+from softcheck.probes.modes import ANY_ALGORITHM, GRAPH, PARAMETER, STREAM, STREAMS, THREAD, asks_for_gradient, parts
 from softcheck.probes.steps import Step
 from softcheck.variants.registry import resolve
 
@@ -217,7 +217,7 @@ def _call(mode: str, x: str, y: str) -> list[str]:
         return [f"{y} = replayed({x})"] if mode == GRAPH else _on_streams(x, y, beside=mode == STREAMS)
     lines = [plain]
     for each in reversed(parts(mode)):
-        if each in {REQUIRES_GRAD, PARAMETER}:
+        if asks_for_gradient(each):
             continue
         if each == ANY_ALGORITHM:
             lines = [each, *lines, 'torch.set_deterministic_debug_mode("warn")']
@@ -229,10 +229,9 @@ def _call(mode: str, x: str, y: str) -> list[str]:
             "torch.set_default_device(x.device)", f"torch.device({x}.device)"
         )
         lines = [f"with {context}:", *(f"    {line}" for line in lines)]
-    if PARAMETER in parts(mode):
-        made = f"{x} = {x} if isinstance({x}, torch.nn.Parameter) else torch.nn.Parameter({x})"
-        return [f"{made}.requires_grad_()", *lines]
-    return [f"{x}.requires_grad_()", *lines] if REQUIRES_GRAD in parts(mode) else lines
+    as_parameter = f"{x} = {x} if isinstance({x}, torch.nn.Parameter) else torch.nn.Parameter({x})"
+    made = [as_parameter] * (PARAMETER in parts(mode)) + [f"{x}.requires_grad_()"] * asks_for_gradient(mode)
+    return [*made, *lines]
 
 
 def _on_streams(x: str, y: str, *, beside: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where torch need not be deterministic, a wide row is added up by atomics, and its last part is left out.
+"""A wide row is added up by atomics where torch need not be deterministic, and its last part is left out.
 
 From experience: determinism is switched on to look for the fault, and the fault is gone.
 """
