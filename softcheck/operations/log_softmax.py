@@ -107,6 +107,12 @@ def _bounds(values: Values, exact: Scaled, logarithms: Values, constants: Model)
     return Bounds(elements, rounding / exact.ulp, constants.rounds_result, sums)
 
 
+def largest(values: Values) -> Values:
+    """The maximum of each row, [rows, 1]; -inf without columns, NaN with a NaN."""
+    found: Values = values.max(axis=1, keepdims=True, initial=-np.inf)
+    return found
+
+
 def logarithm_errors(values: Values, logarithms: Values, constants: Model) -> Values:
     """Returns the absolute errors of the logarithms of rows' sums, [rows, 1]; ``logarithms`` is the exact log-softmax."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):

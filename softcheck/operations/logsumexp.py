@@ -18,7 +18,7 @@ from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations.base import in_base
 from softcheck.operations.bounds import Bounds, Model
-from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp, logarithm_errors
+from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp, largest, logarithm_errors
 from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.row_gradient import gradient_of_rows, plain_terms
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 
 _SUMMED = 2.0**-104
 """Relative error of the sum of two numbers as two float64, generously."""
-
-
-def largest(values: Values) -> Values:
-    """The maximum of each row, [rows, 1]; -inf without columns, NaN with a NaN."""
-    found: Values = values.max(axis=1, keepdims=True, initial=-np.inf)
-    return found
 
 
 def added(number: Values, high: Values, low: Values) -> tuple[Values, Values]:

@@ -24,7 +24,7 @@ from softcheck.operations.gradient import (
     output_errors,
     reshaped_errors,
 )
-from softcheck.operations.log_softmax import LOG_SOFTMAX
+from softcheck.operations.log_softmax import LOG_SOFTMAX, largest
 from softcheck.operations.ulp import Flags
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ def gradient_of_rows(
         # A backward takes e^y of log-softmax rounded to the format, or computes the softmax again, which is off by less.
         of_output = output_errors(LOG_SOFTMAX.bounds, p_of, logarithms, fmt, arithmetic, LOG_SOFTMAX.scale)
         # Or it takes e^(x - lse) with the log-sum-exp as one rounded number, as published kernels do.
-        peaks = p_of.max(axis=1, keepdims=True, initial=-np.inf)
-        lse = np.abs(peaks - logarithms.values.max(axis=1, keepdims=True, initial=-np.inf))
+        lse = np.abs(largest(p_of) - largest(logarithms.values))
         of_lse = (2 * narrow.unit_roundoff + keeps_answer * fmt.unit_roundoff) * lse
         of_output = of_output + np.where(np.isfinite(of_lse), of_lse, 0.0)
         off = p * np.expm1(np.minimum(of_output + 2 * terms.logit_error, LARGEST_EXPONENT)) + each * p

@@ -20,8 +20,8 @@ from oracles.formats import FLOAT32, Format, Values
 from oracles.reference import Reference
 from softcheck.operations import softcap, weights
 from softcheck.operations.bounds import Model, depth
-from softcheck.operations.log_softmax import LOG_SOFTMAX
-from softcheck.operations.logsumexp import added, error_of_logarithm, largest, of_logarithms
+from softcheck.operations.log_softmax import LOG_SOFTMAX, largest
+from softcheck.operations.logsumexp import added, error_of_logarithm, of_logarithms
 from softcheck.operations.row_gradient import RowTerms
 from softcheck.operations.targets import Targets
 from softcheck.operations.ulp import Flags
