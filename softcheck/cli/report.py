@@ -135,7 +135,11 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     default=None,
     help="Record each variant's worst row step by step; left out, for --format html alone.",
 )
-@click.option("--timings", is_flag=True, help="Say on standard error where the run's own time went.")
+@click.option(
+    "--timings",
+    is_flag=True,
+    help="Say on standard error where the run's own time went, and which probes took longest.",
+)
 @click.option(
     "--baseline",
     metavar="FILE",
@@ -261,17 +265,20 @@ def command(
     if save:
         _save(run)
     if timings:
-        _say_timings(report)
+        _say_timings(report, run)
     if not run.is_complete:
         resuming.say_how_to_go_on(keeping)
     worse = comparison is not None and _is_worse(comparison, output_format)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report) or int(worse))
 
 
-def _say_timings(report: Report) -> None:
-    for stage in report.stages:
-        click.echo(f"softcheck: {stage.seconds:8.1f} s  {stage.name}", err=True)
-    click.echo(f"softcheck: {report.seconds:8.1f} s  in all", err=True)
+def _say_timings(report: Report, run: Run) -> None:
+    """Prints the seconds of each stage, of the whole, and of the probes that took longest, which run side by side."""
+    slowest = sorted(run.probed, key=lambda probed: -probed.seconds)[:_SLOWEST]
+    lines = [(stage.seconds, stage.name) for stage in report.stages]
+    lines += [(report.seconds, "in all"), *((probed.seconds, f"of these, {probed.task}") for probed in slowest)]
+    for seconds, name in lines:
+        click.echo(f"softcheck: {seconds:8.1f} s  {name}", err=True)
 
 
 def _save_scripts(report: Report, folder: Path) -> None:
@@ -293,6 +300,10 @@ def _is_worse(comparison: Comparison, output_format: str) -> bool:
     click.echo(drawn, err=True, nl=False)
     step_summary.add(lambda: COMPARISON_FORMATS["markdown"](comparison))
     return bool(comparison.regressions)
+
+
+_SLOWEST = 5
+"""Probes whose seconds ``--timings`` prints."""
 
 
 def _stages(probe: tuple[str, ...], *, no_probes: bool) -> tuple[bool, tuple[str, ...]]:

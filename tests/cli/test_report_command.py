@@ -350,8 +350,11 @@ def test_setting_in_pyproject_chooses_cases_without_leaving_the_probes_out(tmp_p
 
 
 def test_probe_finding_exits_1_and_its_command_shows_it_again():
-    found = softcheck("report", *BOTH, "--variant", f"{HOSTILE}:exits_on_five_empty_rows", "--probe", "empties")
+    found = softcheck(
+        "report", *BOTH, "--variant", f"{HOSTILE}:exits_on_five_empty_rows", "--probe", "empties", "--timings"
+    )
     assert found.returncode == 1
+    assert "of these, probe empties on torch, float16" in found.stderr
     rows = {row["name"]: row for row in json.loads(found.stdout)["variants"]}
     assert rows["torch"]["verdict"] == "pass"
     (finding,) = rows[f"{HOSTILE}:exits_on_five_empty_rows"]["findings"]
