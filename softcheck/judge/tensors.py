@@ -66,20 +66,25 @@ def judge_tensors(
 
 
 def passing(
-    x: torch.Tensor, y: torch.Tensor, fmt: Format, arithmetic: Arithmetic = STANDARD, *, operation: Operation
+    x: torch.Tensor,
+    y: torch.Tensor,
+    fmt: Format,
+    arithmetic: Arithmetic = STANDARD,
+    *,
+    operation: Operation,
+    fully_masked: FullyMasked = "nan",
 ) -> torch.Tensor:
-    """Rows of ``y`` that the numpy judge would surely pass: bool, shape [rows].
+    """Rows of ``y`` that the numpy judge would surely pass: bool, shape [rows]. No row of float64 does.
 
-    ``arithmetic`` is the arithmetic that the judge uses. No row of float64 passes, and no row with NaN, with +inf or of -inf alone.
-    Raises UsageError if shapes, dtypes or devices don't match.
+    ``arithmetic`` and ``fully_masked`` are those that the judge uses. Raises UsageError if shapes, dtypes or devices don't match.
     """
     if operation.named or fmt == FLOAT64 or x.numel() == 0:
         return torch.zeros(len(x), dtype=torch.bool, device=x.device)
     output_fmt = _check(x, y, fmt, operation)
-    rows = TensorJudge(operation, fmt, output_fmt, "nan", arithmetic)
+    rows = TensorJudge(operation, fmt, output_fmt, fully_masked, arithmetic)
     step = _rows_at_once(x, y)
-    parts = [rows.of_any_kind(x[at : at + step], y[at : at + step]) for at in range(0, len(x), step)]
-    return torch.cat([part.clear & part.ordinary for part in parts]).view(len(x), -1).all(dim=1)
+    parts = [rows.of_any_kind(x[at : at + step], y[at : at + step]).clear for at in range(0, len(x), step)]
+    return torch.cat(parts).view(len(x), -1).all(dim=1)
 
 
 def _rows_at_once(x: torch.Tensor, y: torch.Tensor) -> int:
@@ -184,18 +189,20 @@ class _TensorJudgement:
         """Adds the figures of some rows or parts, bool [rows * parts]; ``place`` holds each row's number in the whole output."""
         parts = len(rows) // len(place)
         if found.comparable is None:
-            others = torch.nonzero(~rows).flatten()
+            others, compared = torch.nonzero(~rows).flatten(), rows
             errors = found.errors.index_fill_(0, others, 0.0) if len(others) else found.errors
             left_out = len(others) * errors.shape[1]
         else:
             counted = found.comparable & rows[:, None]
-            errors = torch.where(counted, found.errors, 0.0)
+            errors, compared = torch.where(counted, found.errors, 0.0), counted.any(dim=1)
             left_out = errors.numel() - int(counted.sum())
         elements = errors.numel() - left_out
         self._count_by_bin(errors, left_out)
 
         zero = torch.zeros((), device=rows.device)
-        worst, share = errors.amax(dim=1).max(dim=0), torch.where(rows, found.shares, -1.0).max(dim=0)
+        # Of rows without an error even the one that stands for the largest has an element to show.
+        worst = torch.where(compared, errors.amax(dim=1), -1.0).max(dim=0)
+        share = torch.where(rows, found.shares, -1.0).max(dim=0)
         flushing, deviation, flushed = worst.values, zero - 1, zero
         if found.as_if_flushing is not None and found.flushed is not None:
             flushing = torch.where(errors > 0, found.as_if_flushing, 0.0).amax()

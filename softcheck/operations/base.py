@@ -139,7 +139,7 @@ def _on_device(
     if not plain.sums_rows:
         top = x.amax(dim=1, keepdim=True).to(torch.float64)
         size = unit = torch.maximum(unit, (top.abs() + (natural.exact - top)) * LOG2E).nan_to_num_(nan=1.0)
-    per_ulp = torch_bounds.inverse_ulp(unit, fmt, strict=strict)
+    per_ulp = torch_bounds.inverse_ulp(unit, fmt, strict=strict, of_scale=True)
     # The constant and the product round.
     found = natural._replace(
         exact=exact, per_ulp=per_ulp, uncertainty=natural.uncertainty + 2.0 ** (fmt.precision - 52), sums=None

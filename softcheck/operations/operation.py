@@ -316,12 +316,19 @@ class Operation:
         """
         return import_module(f"{self.accelerator}.trust").judge_trusted(x, y, fmt, **options)
 
-    def passing(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> "torch.Tensor":
-        """Returns rows of ``y`` that are right beyond doubt, bool [rows]; none if no device can tell."""
+    def passing(
+        self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, fully_masked: FullyMasked = "nan"
+    ) -> "torch.Tensor":
+        """Returns rows of ``y`` that are right beyond doubt, bool [rows]; none if no device can tell.
+
+        An accelerator passes no row with NaN, with +inf or of -inf alone.
+        """
         if self.on_device is None:
             return x.new_zeros(len(x)) > 0
-        if self.accelerator is None:
-            options["operation"] = self
-        screen = import_module("softcheck.judge.tensors" if self.accelerator is None else f"{self.accelerator}.screen")
-        passed: torch.Tensor = screen.passing(x, y, fmt, **options)
+        passed: torch.Tensor
+        if self.accelerator is not None:
+            passed = import_module(f"{self.accelerator}.screen").passing(x, y, fmt)
+        else:
+            screen = import_module("softcheck.judge.tensors")
+            passed = screen.passing(x, y, fmt, operation=self, fully_masked=fully_masked)
         return passed

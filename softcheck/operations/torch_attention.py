@@ -228,7 +228,7 @@ def attention_limits(
     for tile in whole.tiles():
         exact, size = tile.weights @ whole.v, tile.weights @ whole.sizes_of_v
         off = torch.expm1((2 * tile.uncertainty + (keys + 8) * _UNIT).clamp(max=LARGEST_EXPONENT)) + (keys + 4) * _UNIT
-        per_ulp = inverse_ulp(torch.maximum(size, exact.abs()), fmt, strict=strict)
+        per_ulp = inverse_ulp(torch.maximum(size, exact.abs()), fmt, strict=strict, of_scale=True)
         found = {
             "exact": exact,
             "per_ulp": per_ulp,
@@ -266,7 +266,7 @@ def attention_logsumexp_limits(
         logarithm = tile.total.masked_fill(tile.total == 0, 1.0).log_()
         exact = (tile.top + logarithm) * factor
         size = (tile.top * factor).abs() + (exact - tile.top * factor).abs()
-        per_ulp = inverse_ulp(torch.maximum(size, exact.abs()), fmt, strict=strict, least=1.0)
+        per_ulp = inverse_ulp(torch.maximum(size, exact.abs()), fmt, strict=strict, least=1.0, of_scale=True)
         off = 2 * tile.uncertainty + 12 * _UNIT * (tile.top.abs() + logarithm.abs() + 1)
         peak = tile.peak
         found = {"per_ulp": per_ulp, "logits": peak, "undefined": tile.undefined}

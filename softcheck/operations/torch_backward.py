@@ -38,7 +38,7 @@ def backward_limits(
         sizes = part.sum(dim=1, keepdim=True)
         exact = (g - total).mul_(p)
     scale = torch.addcmul(part, p, sizes)
-    per_ulp = inverse_ulp(scale, fmt, strict=strict)
+    per_ulp = inverse_ulp(scale, fmt, strict=strict, of_scale=True)
     uncertainty = summing_error(columns) * 2.0**fmt.precision
     if model is None:
         return Limits(exact, per_ulp, None, None, uncertainty)

@@ -12,6 +12,7 @@ import torch
 from oracles.formats import Format
 from softcheck.operations import bounds
 from softcheck.operations.operation import Limits
+from softcheck.operations.ulp import counts_as_power
 
 _ABOVE, _BELOW = 1.0 + 2.0**-46, 1.0 - 2.0**-30
 """Factors that lead a float64 result over the power of two next to it."""
@@ -75,13 +76,21 @@ def of_logits(x: torch.Tensor, found: Exponentials, model: bounds.Model, scale: 
 
 
 def inverse_ulp(
-    size: torch.Tensor, fmt: Format, *, strict: bool = False, least: float = 0.0, sign: float = 1.0
+    size: torch.Tensor,
+    fmt: Format,
+    *,
+    strict: bool = False,
+    least: float = 0.0,
+    sign: float = 1.0,
+    of_scale: bool = False,
 ) -> torch.Tensor:
     """Returns 1 / ulp(max(sign * size, least)), a power of two, of numbers whose ``sign`` is 1 or -1.
 
-    Next to a power of two it is that of the larger ULP, with ``strict`` that of the smaller.
+    Next to a power of two it is that of the larger ULP, with ``strict`` that of the smaller. What is next to one is wider
+    where the size is an operation's scale (``counts_as_power``).
     """
-    bits = (size * (sign * (_BELOW if strict else _ABOVE))).clamp_(min=max(least, fmt.least_normal)).view(torch.int64)
+    above = counts_as_power(fmt) if of_scale else _ABOVE
+    bits = (size * (sign * (_BELOW if strict else above))).clamp_(min=max(least, fmt.least_normal)).view(torch.int64)
     largest = (2 * _BIAS + fmt.precision - 1) << _FRACTION_BITS
     return torch.rsub(bits.bitwise_and_(_EXPONENT), largest).view(torch.float64)
 

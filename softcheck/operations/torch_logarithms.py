@@ -227,7 +227,7 @@ def _of_rows(
 ) -> Limits:
     """Returns the limits of one answer for each row from its absolute error; ``scale`` is what the ULP is of, at least 1."""
     size = torch.where(scale.isfinite(), torch.maximum(scale, exact.abs()), 1.0)
-    per_ulp = inverse_ulp(size.clamp_(min=1.0), fmt, strict=strict)
+    per_ulp = inverse_ulp(size.clamp_(min=1.0), fmt, strict=strict, of_scale=True)
     uncertainty = 8 * summing_error(columns) * 2.0**fmt.precision
     if model is None or error is None:
         return Limits(exact, per_ulp, None, None, uncertainty)

@@ -75,6 +75,14 @@ class Scaled:
         return below
 
 
+def counts_as_power(fmt: Format) -> float:
+    """Factor on an operation's scale before its ULP is taken: less than 2^-10 ULP below a power of two it counts as the power.
+
+    A scale is a sum. Equal weights and values make it a power of two but for rounding, which differs from oracle to oracle.
+    """
+    return 1.0 + 2.0 ** -(fmt.precision + 10)
+
+
 def least_quantum(fmt: Format) -> int:
     """Exponent of the least subnormal, emin - p + 1."""
     return fmt.min_exponent - fmt.precision + 1
@@ -113,15 +121,14 @@ def floor_log2(reference: Reference) -> NDArray[np.int64]:
 def scaled(reference: Reference, fmt: Format, least_scale: Values | None = None) -> Scaled:
     """The reference in units of ulp(r) = 2^(max(floor(log2 |r|), emin) - p + 1).
 
-    Where |r| is below ``least_scale``, [rows, columns], the unit is the ULP of that instead. Multiplying by powers of two is
+    Where |r| is below ``least_scale``, [rows, columns], the unit is the ULP of that instead (``counts_as_power``). Multiplying by powers of two is
     exact, except that a result more than 2^1000 times smaller than the least subnormal may become 0.
     """
     floor = np.where(reference.high == 0, fmt.min_exponent, floor_log2(reference))
     least: int | NDArray[np.int64] = fmt.min_exponent
     if least_scale is not None:
-        least = np.where(least_scale > 0, np.frexp(least_scale)[1].astype(np.int64) - 1, least).clip(
-            min=fmt.min_exponent
-        )
+        binade = np.frexp(least_scale * counts_as_power(fmt))[1].astype(np.int64) - 1
+        least = np.where(least_scale > 0, binade, least).clip(min=fmt.min_exponent)
     quantum = np.maximum(floor, least) - (fmt.precision - 1)
     if reference.exponent.any():
         with np.errstate(under="ignore"):

@@ -30,6 +30,9 @@ from softcheck.probes.poison import nan_filled
 _MANY_ELEMENTS = 1 << 20
 """Elements above which an output on a GPU is judged by the device judge, whose kernels take seconds to compile."""
 
+_FEW_COLUMNS = 64
+"""Columns at which an operation is asked for the numbers that it takes for each logit."""
+
 _GROUP_BYTES = 4 << 20
 """Bytes of inputs after which a group is settled. Each input is kept three times: as placed, as a copy, and as
 output."""
@@ -107,6 +110,11 @@ class Calls:
         self._subject = subject
         self._function = subject.variant.function if function is None else function
         self._most = min(most, MOST)
+        of_heads = subject.setting.operation.per_logit(_FEW_COLUMNS) > 1
+        self._screens = subject.setting.on_gpu or of_heads
+        """True if a screen is quicker than the numpy judge: on a GPU, and of heads everywhere."""
+        self._echo_bytes = 0 if subject.setting.on_gpu and of_heads else ECHO_BYTES
+        """Bytes up to which the host looks at an output, but where a GPU is quicker even with the smallest."""
         self._arrivals = Arrivals(subject.device)
         self._made: list[_Made] = []
         self._crash: Violation | None = None
@@ -140,7 +148,8 @@ class Calls:
                 return seconds
             # The storage of packed rows holds nothing else.
             is_packed = placed.storage.numel() == bits.size and placed.view.is_contiguous()
-            if launched.output is not None and max(bits.nbytes, launched.output.nbytes) <= ECHO_BYTES and is_packed:
+            is_small = launched.output is not None and max(bits.nbytes, launched.output.nbytes) <= self._echo_bytes
+            if launched.output is not None and is_small and is_packed:
                 self._arrivals.send_echo(len(self._made) - 1, launched.output.detach(), placed.storage)
                 return seconds
             self._arrivals.send(len(self._made) - 1, self._flags(launched))
@@ -181,20 +190,23 @@ class Calls:
         setting, placed = self._subject.setting, made.launched.placed
         modified = modifications(made.bits.ravel(), to_bits(arrived.storage, setting.fmt), placed)
         x = to_tensor(made.bits, setting.fmt, torch.device("cpu"))
-        passes = setting.on_gpu and bool(setting.operation.passing(x, arrived.output, setting.fmt).all())
+        passes = self._screens and bool(self._passing(x, arrived.output).all())
         output = None if passes else to_bits(arrived.output, setting.fmt)
         return _Observed(Flags(unchanged=not modified, passes=passes), modified, output)
 
     def _flags(self, launched: Launched) -> torch.Tensor:
         """Returns bool of shape [2] on the device: the input is unchanged; all rows of the output pass the screen."""
-        x, output, setting = launched.placed.view, launched.output, self._subject.setting
+        x, output = launched.placed.view, launched.output
         if output is None:
             return torch.zeros(2, dtype=torch.bool, device=x.device)
         unchanged = launched.unchanged()
-        passes = (
-            setting.operation.passing(x, output, setting.fmt).all() if setting.on_gpu else torch.zeros_like(unchanged)
-        )
+        passes = self._passing(x, output).all() if self._screens else torch.zeros_like(unchanged)
         return torch.stack([unchanged, passes])
+
+    def _passing(self, x: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        """Returns the rows that the screen passes, bool [rows]."""
+        setting = self._subject.setting
+        return setting.operation.passing(x, output, setting.fmt, setting.declaration.fully_masked)
 
     def _settled(self, made: Sequence[_Made], seen: Sequence[_Observed]) -> list[tuple[int, Judged]]:
         unread = [
@@ -245,19 +257,18 @@ class Calls:
     def _others_pass(self, made: _Made, output: torch.Tensor, output_bits: Bits) -> bool:
         """True if the judge passes the rows that the screen does not pass, and these are few.
 
-        The screen passes no row with NaN or +inf, and the judge need not read all other rows for one of these.
+        A screen may pass no row with NaN or +inf, and the judge need not read all other rows for one of these.
         """
-        if not self._subject.setting.on_gpu:
+        if not self._screens:
             return False
-        passed = self._subject.setting.operation.passing(made.launched.placed.view, output, self._subject.setting.fmt)
-        others = ~passed.cpu().numpy()
+        others = ~self._passing(made.launched.placed.view, output).cpu().numpy()
         is_few = int(others.sum()) * made.bits.shape[1] <= _MANY_ELEMENTS and 2 * int(others.sum()) < len(others)
         return is_few and not self._judge(made, output_bits, others).violations
 
     def _wrong(self, made: _Made, output: torch.Tensor, output_bits: Bits) -> tuple[Violation, ...]:
         """Returns the judge's violations for an output that the screen does not pass."""
         setting, bits = self._subject.setting, made.bits
-        if bits.nbytes > ECHO_BYTES and self._others_pass(made, output, output_bits):
+        if bits.nbytes > self._echo_bytes and self._others_pass(made, output, output_bits):
             return ()
 
         def judge_bits(found: Bits) -> Measurement:

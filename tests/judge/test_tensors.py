@@ -124,6 +124,25 @@ def test_measures_every_family_as_the_numpy_judge_does(name, dtype, device):
     assert rejudged <= len(some_families(name, dtype, device)) * ROWS * share
 
 
+@pytest.mark.parametrize("seed", [5, 9, 19])
+def test_a_scale_that_rounding_puts_next_to_a_power_of_two_has_the_ulp_of_the_power(seed):
+    of, fmt = named("attention biased"), FORMATS["float32"]
+    x = rows_of("padding", 5, fmt, torch.device("cpu"), seed)
+    y = off_by(right(of, x), fmt, list(FILLERS).index("padding"))
+    found, ours, theirs = differences(x, y, fmt, of, Arithmetic())
+    assert found == [], (ours, theirs)
+
+
+def test_an_output_without_an_error_has_a_largest_one_of_zero():
+    of, fmt = named("cross_entropy ignoring"), FORMATS["float32"]
+    x = rows_of("special", 65, fmt, torch.device("cpu"), 52)
+    found, ours, _ = differences(x, right(of, x), fmt, of, Arithmetic(flush_to_zero=True))
+    assert found == []
+    assert ours.elements
+    assert ours.max_ulp is not None
+    assert ours.max_ulp.value == 0.0
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_exact_values_and_limits_are_the_formulas(name, dtype, device):
@@ -177,8 +196,18 @@ def test_the_screen_passes_nothing_that_the_judge_refuses_and_most_right_rows(na
     y = with_faults(near.to(x.dtype), 2)
     passed = of.passing(x, y, fmt)
     assert judge(to_bits(x[passed], fmt), to_bits(y[passed], fmt), fmt, operation=of).violations == ()
-    x[:, 0] = torch.nan
-    assert not of.passing(x, torch.full_like(right_output, torch.nan), fmt).any()
+    x[::3, 0], x[1::5], x[2::7, 1] = torch.nan, -torch.inf, torch.inf
+    for masked in ("nan", "zero"):
+        y = torch.full_like(right_output, torch.nan)
+        y[1::5] = 0.0
+        passed = of.passing(x, y, fmt, masked)
+        found = judge(to_bits(x[passed], fmt), to_bits(y[passed], fmt), fmt, operation=of, fully_masked=masked)
+        assert found.violations == ()
+        of_nan = passed[x.isnan().any(dim=1)]
+        if name in {"log_softmax", "logsumexp"}:
+            assert of_nan.all()
+        elif of.accelerator is not None:
+            assert not of_nan.any()
 
 
 def test_counts_what_the_numpy_judge_does_not_see():
