@@ -174,6 +174,14 @@ def softmax(x, num_warps=4):
         "a kernel that counts on its number of warps",
         "derive sizes from the block, or pin num_warps",
     ),
+    "torch_options": (
+        """
+def softmax(x, dim=-1):
+    return torch.softmax(x.transpose(dim, -1), -1).movedim(-1, dim).reshape(x.shape)  # swapped there, moved back
+""",
+        "a dimension that is not moved back as it was moved, an answer that is converted in place of the input, or an option that stays",
+        "move the dimension to the end and back, convert before computing, and keep no option of a call",
+    ),
     "volume": (
         """
 def softmax(x):

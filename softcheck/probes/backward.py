@@ -99,7 +99,7 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
     of_library = returned.of_cpu_library
     own = contract_of(subject.setting.declaration.arithmetic, of_cpu_library=of_library)
     arithmetic = msgspec.structs.replace(own, rescales=not of_library or own.rescales)
-    if of_library and not subject.setting.operation.answers_elements and _is_torchs_own(returned.output):
+    if of_library and not subject.setting.operation.answers_elements and is_torchs_own(returned.output):
         # torch's losses for CPUs are made of its log-softmax, which rounds differences and exponentials to 16 bits.
         arithmetic = msgspec.structs.replace(arithmetic, intermediate="input")
     varying = to_tensor(ordinary_rows(*shape, fmt, (seed + 2 * number + 1) % 2**32), fmt, subject.device)
@@ -107,8 +107,8 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
     return Forward(bits, placed.view, returned.output, found, words, varying, arithmetic)
 
 
-def _is_torchs_own(output: torch.Tensor) -> bool:
-    """True if torch has the backward of each operation behind an output, and no ``torch.autograd.Function`` has one."""
+def is_torchs_own(output: torch.Tensor) -> bool:
+    """Returns True if torch has the backward of each operation behind an output, and no ``torch.autograd.Function`` has one."""
     seen: set[Any] = set()
     left: list[Any] = [output.grad_fn]
     while left:
@@ -150,7 +150,16 @@ def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.T
     """Judges a gradient against the exact one for an output gradient. ``words`` say how the backward was called."""
     fmt = subject.setting.fmt
     found, grads = to_bits(gradient, fmt), decode(given := to_bits(grad, fmt), format_of(given, fmt))
+    is_special = np.logical_not(np.isfinite(grads).all(axis=1))
+    silent = np.flatnonzero(is_special & np.isfinite(decode(found, fmt)).all(axis=1))
+    if silent.size:
+        message = (
+            f"output gradient {one.words}, {words}: row {silent[0]}: it holds NaN or infinity, and the input's gradient is finite "
+            "throughout; expected one that is not, as a loss scaler looks for it"
+        )
+        return Violation(FindingKind.WRONG_GRADIENT, message, count=len(silent), row=int(silent[0]))
     rows = _worst_rows(subject.setting.operation, one.bits, found, grads, fmt)
+    rows = rows[~is_special[rows]]
     errors = _errors(subject, one.bits[rows], decode(found[rows], fmt), grads[rows], one.arithmetic)
     broken = ~(errors.errors <= errors.limits)
     if not broken.any():

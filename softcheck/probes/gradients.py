@@ -16,7 +16,16 @@ from oracles.formats import Bits
 from softcheck.calling.call import call_on_device, place, to_bits
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.backward import Forward, GradientRequest, backward, changed, forward, judged, rewritten
+from softcheck.probes.backward import (
+    Forward,
+    GradientRequest,
+    backward,
+    changed,
+    forward,
+    is_torchs_own,
+    judged,
+    rewritten,
+)
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows
 from softcheck.probes.layouts import strided_layouts
@@ -24,6 +33,27 @@ from softcheck.probes.operand_gradients import of_operands
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.second_derivative import of_second_derivative
+from softcheck.variants.source import source_of
+
+
+def _balanced(grad: torch.Tensor) -> torch.Tensor:
+    """Returns gradients that cancel exactly in each row, as those of a loss of pairs do; of one answer for each row the same."""
+    columns = grad.shape[1]
+    if columns < 2:
+        return grad
+    pair = torch.zeros(columns, dtype=grad.dtype, device=grad.device)
+    pair[columns // 3], pair[columns - 1] = 1.0, -1.0
+    return grad[:, :1] * pair
+
+
+def _special(grad: torch.Tensor) -> torch.Tensor:
+    """Returns gradients with a NaN in the second row, as an overflow before makes them; the same where there is one for each row."""
+    if grad.shape[1] < 2:
+        return grad
+    found = grad.clone()
+    found[1:2, 0] = torch.nan
+    return found
+
 
 _GRADS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "varying": lambda grad: grad,
@@ -32,12 +62,16 @@ _GRADS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "one row expanded to all": lambda grad: grad[:1].expand(grad.shape),
     "one number expanded to all": lambda grad: grad[:1, :1].expand(grad.shape),
     "one number for each row": lambda grad: grad[:, :1].expand(grad.shape),
+    "one column less another": _balanced,
+    "varying, with a NaN": _special,
 }
 """Output gradients in their layouts, made from varying ones."""
 
 
 _TALL = (4099, 1027, 259)
 """Rows of a tall matrix: the most that are done in time."""
+_WIDTHS, _WIDEST = (3, 129, 600, 1100, 2050, 4100, 8200), 16_385
+"""Columns of outputs that are asked whether they carry a gradient, and the most that a number of the source leads to."""
 _FEW = 16
 _SECONDS = 1.0
 """Time for the forward of a tall matrix, foretold by that of few rows."""
@@ -69,11 +103,14 @@ class _Gradients(GroupedProbe):
             "answer-overwritten-3x69": GradientRequest(rows=3, columns=69, answer_overwritten=True),
         }
         chosen = [Trial(label, asked) for label, asked in found.items() if setting.takes(asked.columns)]
-        return [*chosen, Trial("tall", 33 if setting.takes(33) else 1), Trial("second-derivative", None)]
+        others = [Trial("tall", 33 if setting.takes(33) else 1), Trial("second-derivative"), Trial("carried")]
+        return [*chosen, *others]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         if trial.label == "second-derivative":
             return of_second_derivative(subject)
+        if trial.label == "carried":
+            return _carried(subject)
         if trial.label.startswith("operands"):
             return of_operands(subject, *trial.parameters)
         if trial.label == "tall":
@@ -153,6 +190,39 @@ def _hidden(subject: Subject, asked: GradientRequest) -> Outcome:
     message = (
         "the output carries a gradient if the input is a leaf of the graph, and none, or wrong values, if another "
         "operation made the input; expected one wherever the input requires it"
+    )
+    return Outcome(violations=(Violation(FindingKind.WRONG_GRADIENT, message),))
+
+
+def _carried(subject: Subject) -> Outcome:
+    """Looks whether outputs of all widths carry a gradient, if those of some have a backward of the variant's own; calls none.
+
+    A path that leaves a width to torch carries one that nobody promises elsewhere.
+    """
+    setting = subject.setting
+    own = [n + 1 for n in source_of(subject.variant.function).sizes_for(setting.fmt.itemsize)]
+    carried: dict[int, bool] = {}
+    own_backward: int | None = None
+    for columns in sorted({*_WIDTHS, *(n for n in own if n <= _WIDEST)}):
+        if not setting.takes(columns):
+            continue
+        bits = ordinary_rows(1, columns, setting.fmt, setting.seed)
+        placed = place(bits, setting.fmt, PACKED, subject.device)
+        placed.view.requires_grad_()
+        with nan_filled():
+            returned = call_on_device(subject.variant.function, placed, setting.operation)
+        if returned.output is not None:
+            carried[columns] = returned.output.requires_grad
+            if carried[columns] and not is_torchs_own(returned.output):
+                own_backward = own_backward or columns
+        if returned.fatal:
+            return Outcome(fatal=True)
+    without = [columns for columns, is_carried in carried.items() if not is_carried]
+    if not without or own_backward is None:
+        return Outcome()
+    message = (
+        f"the output of 1 row of {without[0]} columns carries no gradient, and that of {own_backward} columns has a "
+        f"backward of its own (of {len(carried)} widths {len(without)} carry none); expected one wherever the input requires it"
     )
     return Outcome(violations=(Violation(FindingKind.WRONG_GRADIENT, message),))
 

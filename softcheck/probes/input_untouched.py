@@ -16,8 +16,9 @@ from softcheck.calling.call import Placed, call, call_on_device, place, to_bits
 from softcheck.calling.operands import held_by_nobody
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
+from softcheck.judge.by_contract import judge_call
 from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import GroupedProbe, differing, only, ordinary_rows, same_bits, stopped
+from softcheck.probes.helpers import GroupedProbe, differing, only, ordinary_rows, prefixed, same_bits, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -34,6 +35,8 @@ class _Way:
     needs_gradient: bool = False
     is_leaf: bool = True
     """False if another operation made the input, as in a model."""
+    is_made_there: bool = False
+    """True if the input is made in the context too, and the answer is judged: it may go another way."""
 
 
 _WAYS = {
@@ -41,6 +44,7 @@ _WAYS = {
     "no-grad": _Way(context=torch.no_grad),
     "no-grad-in-a-model": _Way(context=torch.no_grad, needs_gradient=True, is_leaf=False),
     "held-by-nobody": _Way(context=held_by_nobody),
+    "inference": _Way(context=torch.inference_mode, is_made_there=True),
 }
 _STRIDED_WAYS = {
     "padded-rows": _Way(layout=Layout(row_stride=_COLUMNS + 5)),
@@ -140,8 +144,9 @@ def _called(subject: Subject, way: _Way) -> Outcome:
     bits = ordinary_rows(_ROWS, _COLUMNS, fmt, subject.setting.seed)
     if way.layout.row_stride == 0:
         bits[:] = bits[0]
-    placed = place(bits, fmt, way.layout, subject.device)
-    placed.view.requires_grad_(way.needs_gradient)
+    with way.context() if way.is_made_there else nullcontext():
+        placed = place(bits, fmt, way.layout, subject.device)
+        placed.view.requires_grad_(way.needs_gradient)
     if not way.is_leaf:
         made = placed.view.clone()
         placed = Placed(made, made.detach().view(-1), fmt)
@@ -152,7 +157,12 @@ def _called(subject: Subject, way: _Way) -> Outcome:
         return Outcome(skipped="input that requires a gradient: the variant refuses it, and nothing promises it")
     if returned.output is None:
         return stopped(returned)
-    return Outcome(violations=only(returned.violations, FindingKind.INPUT_MODIFIED, FindingKind.OUT_OF_BOUNDS_WRITE))
+    changed = only(returned.violations, FindingKind.INPUT_MODIFIED, FindingKind.OUT_OF_BOUNDS_WRITE)
+    if changed or not way.is_made_there:
+        return Outcome(violations=changed)
+    output, of_library = to_bits(returned.output, fmt), returned.of_cpu_library
+    wrong = judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations
+    return Outcome(violations=prefixed(wrong, "with an input made in torch.inference_mode()"))
 
 
 PROBE = InputUntouched()

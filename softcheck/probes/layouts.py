@@ -166,6 +166,9 @@ class Layouts(GroupedProbe):
         for count in sorted({3, most}) if most > 2 else ():
             higher = _higher(count, columns, is_strided=is_strided)
             found += [Trial(f"dimensions/{count}-{name}", asked) for name, asked in higher.items()]
+            # Dimensions of size 1 may be lost together with others.
+            alone = _higher(count, 1, is_strided=False)["packed"]
+            found.append(Trial(f"dimensions/{count}-one-column", alone))
         return list({trial.label: trial for trial in found}.values())
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
@@ -217,7 +220,8 @@ def _filled(asked: _Input, subject: Subject, contents: str) -> tuple[Bits, Bits]
 
     Of "special" contents the first row has a NaN, the second one +inf, and the third is fully masked. Of "far" contents
     the first or the last logit of each row is far above the other logits, and far below zero: a maximum that misses it,
-    and one that takes padding with it, give no number.
+    and one that takes padding with it, give no number. The last row's last logit is as far above them again: a maximum of all rows gives no number
+    for the others.
     """
     fmt = subject.setting.fmt
     rows = math.prod(asked.shape[:-1])
@@ -231,6 +235,7 @@ def _filled(asked: _Input, subject: Subject, contents: str) -> tuple[Bits, Bits]
     if contents == "far":
         storage[used] = moved(storage[used], -2 * FAR, fmt)
         storage[[*where[::2, 0], *where[1::2, -1]]] = encode(np.array([-FAR]), fmt)
+        storage[where[-1, -1]] = encode(np.zeros(1), fmt)[0]
     if contents == "special":
         storage[where[0, where.shape[1] // 2]], masked = encode(np.array([np.nan, -np.inf]), fmt)
         if rows > 1:

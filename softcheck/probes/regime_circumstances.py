@@ -6,10 +6,10 @@ calls whose rows are all of one kind, and conditions on what a module keeps meet
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, combinations
+from itertools import chain, combinations, takewhile
 from typing import Any
 
 import msgspec
@@ -90,10 +90,11 @@ def try_circumstances(
                 for words, rows in _of_one_kind(source, fmt, rng)
             ]
         )
+    compiling: list[_Planned] = []
     if "compiling" in named and subject.setting.takes(_WIDTH):
         compiled = _Variation(COMPILED, mode=COMPILED)
         kinds = _of_one_kind(Source(), fmt, rng)
-        plans.append([_Planned(compiled, f"{COMPILED}, {words}", partial(encode, rows, fmt)) for words, rows in kinds])
+        compiling = [_Planned(compiled, f"{COMPILED}, {words}", partial(encode, rows, fmt)) for words, rows in kinds]
     calls = [number for number in source.sizes if number <= _MOST_IN_A_ROW]
     if "history" in named:
         count = max(calls, default=_CALLS_IN_A_ROW) + 2
@@ -101,8 +102,15 @@ def try_circumstances(
         shape = 2, min(17, space.most_columns)
         drawn = (2.0 * rng.standard_normal(shape) for _ in range(count))
         plans.append([_Planned(often, often.words, partial(encode, rows, fmt)) for rows in drawn])
-    end = subject.setting.now() + limits.seconds
-    return _judged(subject, (planned for planned in interleaved_by_way(plans) if subject.setting.now() < end))
+    # The first compiled call compiles for all, which takes longer than any other call.
+    in_time = partial(_in_time, subject.setting.now, limits.seconds)
+    return _judged(subject, chain(in_time(interleaved_by_way(plans)), compiling[:1], in_time(compiling[1:])))
+
+
+def _in_time(now: Callable[[], float], seconds: float, planned: Iterable[_Planned]) -> Iterator[_Planned]:
+    """Yields calls until these seconds have passed since the first was asked for."""
+    end = now() + seconds
+    yield from takewhile(lambda _: now() < end, planned)
 
 
 def interleaved_by_way(plans: Sequence[Sequence[_Planned]]) -> Iterator[_Planned]:

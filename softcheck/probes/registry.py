@@ -33,6 +33,7 @@ PROBES: dict[str, str] = {
     "head_shapes": "attention of other numbers of queries than keys, and of other head dimensions",
     "fusion": "kernels compiled with and without fused multiply and add",
     "launch_options": "num_warps from 1 to 16, and splits from 1 to 7, where they can be passed, and each configuration of autotuned kernels",
+    "torch_options": "dim= over other dimensions than the last, dtype= of a wider type, and calls after one with another option",
     "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",
     "volume": "every value in telling rows, and fresh random rows of every family: 10^10 elements on a GPU",
     "addresses": "offsets computed in 32 bits, beyond 2^31 elements",

@@ -102,6 +102,7 @@ _CONTENTS = {
     "nan": "[0, -1] = float('nan')",
     "infinity": "[0, -1] = float('inf')",
     "peak": "[0, -1] = 3e4",
+    "far-below": "[0] -= min(1e5, torch.finfo(new.dtype).max / 2)",
     "jumps": "[::4, -max(1, new.shape[1] // 4):] += 60.0; new[1::4] += 900.0; new[2::4, 0] += 90.0; new[3::4, -1] += 30.0",
 }
 """Contents, each with the assignment that makes them; of [rows, columns]."""

@@ -89,6 +89,9 @@ class Step:
             first = encode(np.array([np.nan if special is None else special]), fmt)[0]
             if self.contents == "jumps":
                 bits = _with_jumps(bits, fmt)
+            elif self.contents == "far-below":
+                # Below every number of float16, where another dtype has such numbers.
+                bits[0] = encode(decode(bits[0], fmt) - min(1e5, fmt.max / 2), fmt)
             elif self.contents == "masked-row":
                 bits[0] = first
             elif self.contents == "masked-columns":
@@ -188,7 +191,7 @@ def circumstances(
         _each("dtype", [dtype for dtype in declared.dtypes if dtype != base.dtype]),
         _each("layout", layouts),
         _each("layout", layouts[1:]),
-        _each("contents", ("masked-columns", "nan", "masked-row", "infinity", "peak")),
+        _each("contents", ("masked-columns", "nan", "masked-row", "infinity", "peak", "far-below")),
         [{"memory": "same"}],
         [{"memory": "same", "mode": PARAMETER}],
         # Masks change with what is hidden, and what is packed for a call may be kept.

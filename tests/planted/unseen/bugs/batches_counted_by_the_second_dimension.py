@@ -7,7 +7,7 @@ import torch
 
 from softcheck import variant
 
-EXPECTED = ("ulp_exceeds_bound", "sum_violation", "nan_mismatch", "unwritten_output")
+EXPECTED = ("ulp_exceeds_bound", "sum_violation", "nan_mismatch", "unwritten_output", "wrong_layout")
 SHOWN_BY = ("unseen",)
 DTYPES = ("float16", "float32")
 BACKENDS = ("interpreter", "cuda")

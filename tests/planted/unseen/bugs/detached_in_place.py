@@ -5,7 +5,7 @@ Wrong on: ``with torch.no_grad(): p = softmax(hidden)`` before ``hidden`` is use
 
 import torch
 
-EXPECTED = ("global_state_changed", "wrong_gradient", "raised")
+EXPECTED = ("global_state_changed", "wrong_gradient", "raised", "input_modified")
 SHOWN_BY = ("unseen",)
 DTYPES = ("float32", "bfloat16")
 BACKENDS = ("interpreter", "cuda")

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-EXPECTED = ("ulp_exceeds_bound", "wrong_layout", "sum_violation", "out_of_bounds_read", "raised")
+EXPECTED = ("ulp_exceeds_bound", "wrong_layout", "sum_violation", "out_of_bounds_read", "raised", "wrong_gradient")
 SHOWN_BY = ("unseen",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-EXPECTED = ("unwritten_output", "ulp_exceeds_bound", "sum_violation", "nan_mismatch", "crash")
+EXPECTED = ("unwritten_output", "ulp_exceeds_bound", "sum_violation", "nan_mismatch", "crash", "out_of_bounds_write")
 SHOWN_BY = ("unseen",)
 DTYPES = ("float16",)
 BACKENDS = ("cuda",)

@@ -2,7 +2,7 @@
 
 import torch
 
-EXPECTED = ("nan_mismatch",)
+EXPECTED = ("nan_mismatch", "wrong_layout")
 SHOWN_BY = ("unseen",)
 DTYPES = ("float16", "float32")
 BACKENDS = ("interpreter", "cuda")

@@ -1,0 +1,169 @@
+"""``dim=`` and ``dtype=`` as torch's own functions take them, where a function has such parameters; each answer is judged.
+
+A report calls a function over the last dimension and in the input's type. A wrapper that takes ``dim`` moves that dimension to the
+end and back, and one that takes ``dtype`` converts the input or, wrongly, the answer.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from oracles.formats import FORMATS, Format, decode, encode
+from softcheck.calling.call import TORCH_DTYPES, place, to_bits
+from softcheck.calling.state import preserved
+from softcheck.cases.case import PACKED
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.diagnose import differ_grossly
+from softcheck.probes.helpers import only, ordinary_rows, prefixed
+from softcheck.probes.judged import Judged, judged
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.poison import nan_filled
+from softcheck.probes.relations import RelationProbe
+
+_OF_DIMENSION = ("dim", "axis")
+_LEADING = (2, 3, 4)
+"""Sizes of the dimensions beside the row, chosen so that none can be taken for another."""
+_PLACES = {2: (0,), 3: (0, 1, -2), 4: (1,)}
+"""Places of the row's dimension, by the number of dimensions."""
+_COLUMNS = 65
+_NOTHING = "takes no dim and no dtype"
+_AFTERWARDS = "afterwards"
+"""The trial of calls without an option after one with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A function over one dimension of several, as a function of a matrix."""
+
+    function: Callable[..., Any]
+    option: str
+    count: int
+    place: int
+
+    def __call__(self, x: torch.Tensor) -> Any:
+        """Returns the answers in the matrix's shape, or what was returned if that has another shape than it should."""
+        leading = _LEADING[: self.count - 1]
+        given = x.reshape(*leading, x.shape[1]).movedim(-1, self.place).contiguous()
+        answer = self.function(given, **{self.option: self.place})
+        if not isinstance(answer, torch.Tensor):
+            return answer
+        if answer.shape == given.shape:
+            return answer.movedim(self.place, -1).reshape(x.shape)
+        kept = given.narrow(self.place, 0, 1).shape
+        return answer.reshape(len(x), 1) if answer.shape in {torch.Size(leading), kept} else answer
+
+
+class _TorchOptions(RelationProbe):
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        operation = setting.operation
+        is_of_rows = len(operation.operands) == 1 and operation.parts is None and not operation.parameters.get("causal")
+        if not is_of_rows or not setting.takes(_COLUMNS):
+            return []
+        moved = [Trial(f"dim/{count}-{place}", (count, place)) for count, places in _PLACES.items() for place in places]
+        wider = next((name for name in ("float32", "float64") if _is_wider(name, setting)), None)
+        return [*moved, *([] if wider is None else [Trial(f"dtype/{wider}", wider)]), Trial(_AFTERWARDS)]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        function = inspect.unwrap(subject.variant.function)
+        if trial.label == _AFTERWARDS:
+            return _afterwards(subject, function)
+        names = ("dtype",) if isinstance(trial.parameters, str) else _OF_DIMENSION
+        option = next((name for name in names if name in _parameters(function)), None)
+        if option is None:
+            return Outcome(skipped=_NOTHING)
+        if isinstance(trial.parameters, str):
+            return _in_a_wider_type(subject, function, option, FORMATS[trial.parameters])
+        return _over(subject, function, option, *trial.parameters)
+
+
+PROBE = _TorchOptions()
+
+
+def _in_a_wider_type(subject: Subject, function: Callable[..., Any], option: str, wider: Format) -> Outcome:
+    fmt = subject.setting.fmt
+    bits = encode(decode(ordinary_rows(4, _COLUMNS, fmt, subject.setting.seed), fmt), wider)
+    subject = replace(subject, setting=replace(subject.setting, dtype=wider.name))
+    found = judged(subject, bits, partial(_narrowed, function, option, TORCH_DTYPES[fmt.name]))
+    return _outcome(found, found.violations, f"with {option}=torch.{wider.name} for {fmt.name}")
+
+
+def _over(subject: Subject, function: Callable[..., Any], option: str, count: int, place: int) -> Outcome:
+    """Judges answers over one dimension of several, and keeps what is wrong there alone.
+
+    On a CPU torch computes 16-bit answers over other dimensions than the last in 16 bits, so that only other numbers count there.
+    """
+    setting = subject.setting
+    bits = ordinary_rows(math.prod(_LEADING[: count - 1]), _COLUMNS, setting.fmt, setting.seed)
+    found = judged(subject, bits, _Moved(function, option, count, place))
+    violations = found.violations
+    if found.output is not None and violations:
+        plain = judged(subject, bits)
+        known = {violation.kind for violation in plain.violations}
+        violations = tuple(violation for violation in violations if violation.kind not in known)
+        if plain.output is not None and setting.fmt.width == 16 and not setting.on_gpu:
+            sides = (decode(to_bits(each, setting.fmt), setting.fmt) for each in (found.output, plain.output))
+            violations = violations if differ_grossly(*sides) else ()
+    return _outcome(found, violations, f"with {option}={place} of {count} dimensions")
+
+
+def _afterwards(subject: Subject, function: Callable[..., Any]) -> Outcome:
+    """Calls with another value of each option that is a number, a flag or None, whatever that gives, and then without it."""
+    given = {name: value for name, value in _options(function).items() if name not in _OF_DIMENSION}
+    if not given:
+        return Outcome(skipped="takes no option that is a number, a flag or None")
+    setting = subject.setting
+    before, bits = (ordinary_rows(3, _COLUMNS, setting.fmt, setting.seed + number) for number in range(2))
+    if judged(subject, before).violations:
+        return Outcome()
+    for name, value in given.items():
+        other = place(before, setting.fmt, PACKED, subject.device).view
+        with preserved(), nan_filled(), suppress(Exception):
+            function(other, **{name: value})
+        found = judged(subject, bits)
+        if found.violations or found.fatal:
+            return Outcome(
+                violations=prefixed(found.violations, f"after a call with {name}={value}"), fatal=found.fatal
+            )
+    return Outcome()
+
+
+def _options(function: Callable[..., Any]) -> dict[str, Any]:
+    """Returns another value for each parameter whose default is None, a flag or a float."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return {}
+    named = [each for each in parameters[1:] if each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}]
+    found: dict[str, Any] = {each.name: not each.default for each in named if isinstance(each.default, bool)}
+    found |= {each.name: 0.5 for each in named if each.default is None}
+    return found | {each.name: 0.5 * (each.default or 1.0) for each in named if isinstance(each.default, float)}
+
+
+def _outcome(found: Judged, violations: tuple[Violation, ...], words: str) -> Outcome:
+    if found.output is None and not found.fatal and only(violations, FindingKind.RAISED) == violations:
+        return Outcome(skipped=f"{words}: refused, and nothing promises it")
+    return Outcome(violations=prefixed(violations, words), fatal=found.fatal)
+
+
+def _is_wider(dtype: str, setting: Setting) -> bool:
+    return dtype in setting.declaration.dtypes and FORMATS[dtype].width > setting.fmt.width
+
+
+def _narrowed(function: Callable[..., Any], option: str, dtype: torch.dtype, x: torch.Tensor) -> Any:
+    """Calls a function on numbers of a narrower type, which the matrix holds, and asks for an answer of the matrix's type."""
+    return function(x.to(dtype), **{option: x.dtype})
+
+
+def _parameters(function: Callable[..., Any]) -> Sequence[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        # Some callables written in C have no signature to read.
+        return []

@@ -1,0 +1,98 @@
+"""Functions that take dim= and dtype= as torch's own do are judged over other dimensions and in wider types."""
+
+import pytest
+import torch
+from probe_helpers import conclusion, kinds
+
+
+def right(x, dim=-1, dtype=None):
+    return torch.softmax(x, dim, dtype=dtype)
+
+
+def moved_back_where_it_was_swapped(x, dim=-1):
+    answer = torch.softmax(x.transpose(dim, -1).contiguous(), -1)
+    return answer.movedim(-1, dim).reshape(x.shape)
+
+
+def last_dimension_whatever_is_asked(x, axis=-1):
+    return torch.softmax(x, -1)
+
+
+def answer_converted(x, dim=-1, dtype=None):
+    answer = torch.softmax(x, dim)
+    return answer if dtype is None else answer.to(dtype)
+
+
+def dtype_ignored(x, dtype=None):
+    return torch.softmax(x, -1)
+
+
+def over_the_last_alone(x, dim=-1, dtype=None):
+    if dim not in {-1, x.dim() - 1} or dtype is not None:
+        raise ValueError("the last dimension, in the input's type")
+    return torch.softmax(x, -1)
+
+
+def without_options(x):
+    return torch.softmax(x, -1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("function", [right, over_the_last_alone, without_options])
+def test_right_functions_and_refusals_are_left_alone(function, dtype):
+    assert conclusion("torch_options", function, dtype).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "kind"),
+    [
+        (moved_back_where_it_was_swapped, "float32", "ulp_exceeds_bound"),
+        (last_dimension_whatever_is_asked, "float16", "ulp_exceeds_bound"),
+        (answer_converted, "float16", "ulp_exceeds_bound"),
+        (answer_converted, "bfloat16", "ulp_exceeds_bound"),
+        (dtype_ignored, "float16", "wrong_dtype"),
+    ],
+)
+def test_a_dimension_or_type_that_is_treated_wrongly_is_found(function, dtype, kind):
+    found = conclusion("torch_options", function, dtype)
+    assert kind in kinds(found)
+    assert all(shown.violation.message.startswith("with ") for shown in found.findings)
+
+
+_default = [1.0]
+
+
+def scale_that_stays(x, scale=None):
+    _default[0] = _default[0] if scale is None else scale
+    return torch.softmax(x * _default[0], -1)
+
+
+def scale_of_one_call(x, scale=None):
+    return torch.softmax(x * (1.0 if scale is None else scale), -1)
+
+
+def test_an_option_leaves_no_mark():
+    found = conclusion("torch_options", scale_that_stays)
+    assert any("after a call with scale=0.5" in shown.violation.message for shown in found.findings)
+    assert conclusion("torch_options", scale_of_one_call).findings == ()
+
+
+def test_what_is_not_taken_is_said():
+    assert conclusion("torch_options", without_options).trials == 0
+    assert {"takes no dim and no dtype", "takes no option that is a number, a flag or None"} == set(
+        conclusion("torch_options", without_options).skipped
+    )
+    assert any("refused" in reason for reason in conclusion("torch_options", over_the_last_alone).skipped)
+
+
+def test_a_log_sum_exp_over_a_dimension_is_judged():
+    from softcheck.variants.declaration import variant
+
+    def row_sums(x, dim=-1):
+        return torch.logsumexp(x, dim)
+
+    def sums_of_the_last(x, dim=-1):
+        return torch.logsumexp(x.transpose(0, dim), 0 if dim else -1) if dim in {0, -2} else torch.logsumexp(x, dim)
+
+    assert conclusion("torch_options", variant(operation="logsumexp")(row_sums)).findings == ()
+    assert kinds(conclusion("torch_options", variant(operation="logsumexp")(sums_of_the_last)))
