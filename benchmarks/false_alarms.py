@@ -220,6 +220,8 @@ class Sweep:
         self.seed = int(settings["seed"])
         self.first, self.most = LIMITS[self.device.type]
         self.size: dict[tuple[str, int], int] = {}
+        self.spent: dict[tuple[str, int], tuple[int, float]] = {}
+        """Elements and seconds of the last launch of each kind."""
         backend: Backend = "cuda" if settings["device"] == "cuda" else "interpreter"
         variants = [load(name) for name in settings["variants"]]
         correct = [v for v in variants if _is_correct(v.declaration, shard.dtype, backend)]
@@ -265,7 +267,9 @@ class Sweep:
             self.size[key] = self.most = max(self.first, rows * elements // 2)
             return
         if spent:
-            self.size[key] = _next_size(self.size[key], max(spent), self.most)
+            before = self.spent.get(key)
+            self.spent[key] = self.size[key], max(spent)
+            self.size[key] = _next_size(*self.spent[key], self.most, before)
 
     def _used(self, family: str, name: str) -> float:
         return sum(getattr(run.progress.families[family], name) for run in self.runs if family in run.progress.families)
@@ -341,10 +345,18 @@ class Sweep:
         }
 
 
-def _next_size(size: int, seconds: float, most: int) -> int:
-    if seconds > SLOW:
-        return max(1 << 10, size // 2)
-    return min(most, 4 * size) if seconds < QUICK else size
+def _next_size(size: int, seconds: float, most: int, before: tuple[int, float] | None) -> int:
+    """Returns the elements of the next launch of a kind: fewer after a slow launch, more after a quick one.
+
+    Where other processes share the device, a launch waits for its turns however small it is. A launch that took hardly longer
+    than one of half its size, or no less time than one of twice its size, is followed by a larger one.
+    """
+    waits = before is not None and (
+        (before[0] < size and seconds < 2 * before[1]) or (before[0] > size and seconds > 0.75 * before[1])
+    )
+    if seconds < QUICK or waits:
+        return min(most, 4 * size)
+    return max(1 << 10, size // 2) if seconds > SLOW else size
 
 
 def sweep(state: State, shard: Shard, path: Path, inputs: Path, until: float) -> None:

@@ -2,16 +2,19 @@
 
     python benchmarks/planted_score.py [--device auto] [--parallel N] [--whole] [--only NAME ...] [--seconds S]
                                        [--no-peers] [--stages] [--folder FOLDER ...] [--every] [--wrong | --right]
+                                       [--shown-first] [--one-dtype]
                                        [--output FOLDER]
 
 Every kernel gets a worker process of its own and runs the built-in corpora, largest cases first, and then every probe, as
 ``softcheck report`` does. A wrong kernel is caught by the first finding of a kind that its file expects, and its check ends
-there unless ``--whole`` is given (the first finding of any kind, which may come earlier, is timed too); a right one is accused by any finding and runs to the end. Probes that need the device to
-themselves run last, one kernel at a time, on the right kernels and on the wrong ones not caught by then. ``--seconds``
-limits each kernel's check; one that was cut off says so. The files are written anew after every kernel, so that a run that
-is ended early leaves what it has. Kernels that can't show their bug on this device are left out, and
-counted. ``--stages`` tells which stages catch a wrong kernel: the cases or, where no case does, each probe by its quick trials, and by
-all of its trials where no quick one does; the table then says what only one probe catches. Exits 1 where a wrong kernel was not caught or a right one accused.
+there unless ``--whole`` is given (the first finding of any kind, which may come earlier, is timed too); a right one is accused
+by any finding and runs to the end. Probes that need the device to themselves run last, one kernel at a time, on the right
+kernels and on the wrong ones not caught by then. ``--seconds`` limits each kernel's check; one that was cut off says so.
+``--shown-first`` begins with the probes that show the fault by the kernel's file, and ``--one-dtype`` checks a kernel in one of
+its dtypes, another one for each. The files are written anew after every kernel, so that a run that is ended early leaves what
+it has. Kernels that can't show their bug on this device are left out, and counted. ``--stages`` tells which stages catch a
+wrong kernel: the cases or, where no case does, each probe by its quick trials, and by all of its trials where no quick one
+does; the table then says what only one probe catches. Exits 1 where a wrong kernel was not caught or a right one accused.
 """
 # ruff: noqa: INP001 - a script, not a package
 
@@ -23,7 +26,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -80,6 +83,11 @@ class Score:
         return self.caught_after is not None
 
     @property
+    def is_open(self) -> bool:
+        """True if a check was cut off before it showed anything that counts."""
+        return self.cut_off and not self.is_done and not (self.is_right and self.found)
+
+    @property
     def is_good(self) -> bool:
         """Caught, or left alone to the end."""
         if self.error is not None or not self.is_checked:
@@ -119,6 +127,11 @@ class _Check:
         self._declaration = declaration
         results: list[CaseMeasurement] = []
         dtypes = self.planted.dtypes
+        first: list[str] = []
+        if self.options.shown_first:
+            first = [probe for probe in probes if f"probe/{probe}" in self.planted.shown_by]
+        if self._shows(session, first, dtypes):
+            return
         for shown in run_cases(session, spec, declaration, cases, dtypes, results):
             self.score.cases += 1
             self._note(one for one in shown if one.violation.refusal is None or not self.score.is_right)
@@ -133,11 +146,16 @@ class _Check:
         if self.options.stages and not self.score.is_right:
             self._run_stages(session, probes)
             return
-        for shown in run_probes(session, spec, dtypes, probes):
+        self._shows(session, [probe for probe in probes if probe not in first], dtypes)
+
+    def _shows(self, session: Session, probes: Iterable[str], dtypes: tuple[str, ...]) -> bool:
+        """Runs these probes; True if that ends the check."""
+        for shown in run_probes(session, self.planted.spec, dtypes, probes):
             self.score.probes += 1
             self._note(shown)
             if self._ends():
-                return
+                return True
+        return False
 
     def _run_stages(self, session: Session, probes: tuple[str, ...]) -> None:
         """Runs every probe by itself; by its quick trials, and by all if these show nothing in any probe."""
@@ -150,8 +168,7 @@ class _Check:
                     kinds |= {str(one.violation.kind) for one in shown}
                 if kinds & set(self.score.expected):
                     self.score.stages = (*self.score.stages, probe)
-                self.score.cut_off = time.monotonic() - self.begun > self.options.seconds
-                if self.score.cut_off:
+                if self._is_over():
                     return
             if self.score.stages:
                 return
@@ -176,7 +193,11 @@ class _Check:
     def _ends(self) -> bool:
         if self.score.is_done and not self.options.whole:
             return True
-        self.score.cut_off = time.monotonic() - self.begun > self.options.seconds
+        return self._is_over()
+
+    def _is_over(self) -> bool:
+        """True if the check has had its seconds; it stays cut off whatever is tried later."""
+        self.score.cut_off |= time.monotonic() - self.begun > self.options.seconds
         return self.score.cut_off
 
 
@@ -214,7 +235,7 @@ def run_all(chosen: list[Planted], options: argparse.Namespace, save: Callable[[
 
 def score_line(scores: list[Score]) -> str:
     """The score in one line."""
-    checked = [score for score in scores if score.is_checked]
+    checked = [score for score in scores if score.is_checked and not score.is_open]
     wrong = [score for score in checked if not score.is_right]
     right = [score for score in checked if score.is_right]
     caught, accused = sum(score.is_good for score in wrong), sum(not score.is_good for score in right)
@@ -305,6 +326,8 @@ def _options() -> argparse.Namespace:
     which.add_argument("--wrong", action="store_true", help="wrong kernels alone")
     which.add_argument("--right", action="store_true", help="right kernels alone")
     parser.add_argument("--seconds", type=float, default=240.0)
+    parser.add_argument("--shown-first", action="store_true")
+    parser.add_argument("--one-dtype", action="store_true")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--output", type=Path)
     return parser.parse_args()
@@ -324,6 +347,8 @@ def main() -> int:
     ]
     chosen = [one for one in planted if ready.backend in one.backends]
     left_out = len(planted) - len(chosen)
+    if options.one_dtype:
+        chosen = [replace(one, dtypes=(one.dtypes[i % len(one.dtypes)],)) for i, one in enumerate(chosen)]
 
     def save(scores: list[Score], peers: dict[str, dict[str, bool]] | None = None) -> None:
         if options.output is not None:

@@ -44,8 +44,8 @@ class Step:
     """Nothing else may use the GPU meanwhile: its seconds matter, or it fills the memory."""
 
 
-_APART = ("accuracy", "planted", "speed", "test_packaging.py")
-"""Tests with steps of their own, and those that need the tool that builds packages."""
+_APART = ("accuracy", "planted", "speed", "test_packaging.py", "test_ci_docs.py", "report/test_schema.py")
+"""Tests with steps of their own, and those that need tools which build packages or read schemas; none of these needs a GPU."""
 
 _APART_OF = ("softmax", "attention", "attention_logsumexp")
 """Operations with reports of their own, and one whose variant takes as long as an attention."""
@@ -68,11 +68,11 @@ STEPS = (
     *(
         Step(
             f"planted-{which}",
-            f"python benchmarks/planted_score.py --device cuda --every --{which} --no-peers --parallel 15 --seconds 60 "
-            f"--output planted-{which}",
-            540,
+            f"python benchmarks/planted_score.py --device cuda --every --{which} --no-peers --parallel 15 --seconds {seconds} "
+            f"--one-dtype --shown-first --output planted-{which}",
+            580,
         )
-        for which in ("right", "wrong")
+        for which, seconds in (("right", 100), ("wrong", 60))
     ),
     *(
         Step(
@@ -138,7 +138,7 @@ STEPS = (
     *(
         Step(
             f"false-alarms-{name.replace('_', '-')}",
-            f"python benchmarks/false_alarms.py --operation {name} --jobs 5 --elements 1.5e10 --seconds 75 "
+            f"python benchmarks/false_alarms.py --operation {name} --jobs 2 --elements 1.2e10 --seconds 75 "
             f"--output false-alarms-{name}.json",
             120,
         )
