@@ -1,8 +1,9 @@
 """Tensors that a call takes beside the matrix, such as masks and targets, which it must leave as they are."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from softcheck.contract import FindingKind, Violation
@@ -13,13 +14,14 @@ if TYPE_CHECKING:
 _MOST = 2**26
 """Elements of the largest operand of which a copy is kept."""
 
+Place = Callable[[str, "torch.Tensor"], "torch.Tensor"]
+"""Returns the tensor that a call gets in place of an operand of this name, with the same values and strides."""
+
 
 class _Lent(threading.local):
     def __init__(self) -> None:
-        self.kept: Kept | None = None
-        """Operands of earlier calls, where they are kept."""
-        self.rewrites = False
-        """True if calls get these tensors with new values."""
+        self.place: Place | None = None
+        """Says where the operands of calls lie; anywhere if None."""
         self.holds = True
         self.tensors: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         """Each operand of this thread's call by name, with a copy of it."""
@@ -47,14 +49,20 @@ Kept = dict[tuple[Any, ...], "torch.Tensor"]
 
 
 @contextmanager
-def keeping(kept: Kept, *, rewrites: bool) -> Iterator[None]:
-    """Keeps the operands of calls within; if it ``rewrites``, calls get those that are kept, with new values, where they have that shape."""
-    before = _lent.kept, _lent.rewrites
-    _lent.kept, _lent.rewrites = kept, rewrites
+def placing(place: Place) -> Iterator[None]:
+    """Gives calls within their operands where ``place`` says, and what stands in the matrix's place as "x"."""
+    before, _lent.place = _lent.place, place
     try:
         yield
     finally:
-        _lent.kept, _lent.rewrites = before
+        _lent.place = before
+
+
+@contextmanager
+def keeping(kept: Kept, *, rewrites: bool) -> Iterator[None]:
+    """Keeps the operands of calls within; if it ``rewrites``, calls get those that are kept, with new values, where they have that shape."""
+    with placing(partial(_in_kept, kept, rewrites)):
+        yield
 
 
 @contextmanager
@@ -72,20 +80,17 @@ def are_held() -> bool:
     return _lent.holds
 
 
-def placed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of a call, its tensors in those of earlier calls where ``keeping`` asks for that."""
-    kept = _lent.kept
-    if kept is None:
-        return dict(values)
-    return {
-        name: _in_kept(kept, name, value) if hasattr(value, "data_ptr") else value for name, value in values.items()
-    }
+def placed(name: str, value: Any) -> Any:
+    """Returns an operand of a call where ``placing`` asks it to lie; what is no tensor is returned as it is."""
+    if _lent.place is None or not hasattr(value, "data_ptr"):
+        return value
+    return _lent.place(name, value)
 
 
-def _in_kept(kept: Kept, name: str, value: "torch.Tensor") -> "torch.Tensor":
+def _in_kept(kept: Kept, rewrites: bool, name: str, value: "torch.Tensor") -> "torch.Tensor":  # noqa: FBT001 - a Place
     key = name, tuple(value.shape), value.stride(), value.dtype
     found = kept.setdefault(key, value)
-    if found is value or not _lent.rewrites or 0 in value.stride() or found.is_inference():
+    if found is value or not rewrites or 0 in value.stride() or found.is_inference():
         kept[key] = value
         return value
     # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.

@@ -58,7 +58,7 @@ def _passing(original: Callable[..., Any], *, initialised: bool) -> Callable[...
         if torch.compiler.is_compiling() or _policy is None or not _has_memory_of_its_own(result, options):
             return result
         policy = _policy
-        with handing_out(_as_it_is):
+        with handing_out(as_it_is):
             return policy(result, initialised)
 
     return hand_out
@@ -79,7 +79,8 @@ def _has_memory_of_its_own(result: Any, options: dict[str, Any]) -> bool:
     )
 
 
-def _as_it_is(tensor: torch.Tensor, _initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+def as_it_is(tensor: torch.Tensor, _initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+    """The policy that changes nothing, for softcheck's own tensors within another policy."""
     return tensor
 
 

@@ -7,7 +7,7 @@ import torch
 from oracles.formats import Bits, Format
 from softcheck.calling.call import TORCH_DTYPES, Placed, is_out_of_memory, to_tensor
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.allocation import bytes_of
+from softcheck.probes.allocation import as_it_is, bytes_of, handing_out
 
 MARGIN = 1 << 16
 """Least bytes on either side: several tiles of any kernel, and a multiple of every alignment that kernels ask for."""
@@ -41,18 +41,28 @@ class Bands:
     canary: int
     margin: int
     """Bytes on either side."""
-    _placed: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
-    """Each tensor with the whole of its storage as bytes."""
+    _placed: list[tuple[torch.Tensor, torch.Tensor, str]] = field(default_factory=list)
+    """Each tensor with the whole of its storage as bytes, and whose it is."""
 
     def __call__(self, tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
         """Returns the same tensor between canaries, with its contents if they are promised, and with NaN otherwise.
 
         Returns the tensor itself if memory does not suffice for another.
         """
+        return self._between_canaries(tensor, "a tensor that torch handed out", initialised=initialised)
+
+    def operand(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns an operand of a call between canaries, for ``operands.placing``; the matrix has margins of its own."""
+        if name == "x":
+            return tensor
+        with handing_out(as_it_is):
+            return self._between_canaries(tensor, f"the caller's {name}", initialised=True)
+
+    def _between_canaries(self, tensor: torch.Tensor, whose: str, *, initialised: bool) -> torch.Tensor:
         size = tensor.untyped_storage().nbytes()
         body = -(-size // MARGIN) * MARGIN
         try:
-            whole = torch.full((2 * self.margin + body,), self.canary, dtype=torch.uint8, device=tensor.device)
+            whole = torch.full((2 * self.margin + body,), self._byte(tensor), dtype=torch.uint8, device=tensor.device)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -61,35 +71,41 @@ class Bands:
         begin = self.margin // tensor.element_size() + tensor.storage_offset()
         inside = whole.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), begin)
         if initialised:
-            inside.copy_(tensor)
+            # Elements that share memory are written once.
+            once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
+            inside[once].copy_(tensor[once])
         else:
             inside.fill_(float("nan") if tensor.is_floating_point() else 0)
         inside.requires_grad_(tensor.requires_grad)
-        self._placed.append((inside.detach(), whole))
+        self._placed.append((inside.detach(), whole, whose))
         return inside
+
+    def _byte(self, tensor: torch.Tensor) -> int:
+        """The byte of a tensor's margins; of booleans true for one canary, and false for the other."""
+        return self.canary >> 7 if tensor.dtype == torch.bool else self.canary
 
     def holds(self, output: torch.Tensor) -> bool:
         """True if an output lies in memory that was handed out between canaries."""
         pointer = output.untyped_storage().data_ptr()
-        return any(whole.untyped_storage().data_ptr() == pointer for _, whole in self._placed)
+        return any(whole.untyped_storage().data_ptr() == pointer for _, whole, _ in self._placed)
 
     def overrun(self) -> Violation | None:
         """Returns a violation if a byte outside the tensors changed.
 
         The byte lies in a margin, or between the elements of a strided tensor.
         """
-        for inside, whole in self._placed:
-            seen = whole.clone()
+        for inside, whole, whose in self._placed:
+            seen, canary = whole.clone(), self._byte(inside)
             item = inside.element_size()
             # As bytes, since some byte patterns are no valid number of some types.
             strides = (*(item * stride for stride in inside.stride()), 1)
-            seen.as_strided((*inside.shape, item), strides, item * inside.storage_offset()).fill_(self.canary)
-            changed = torch.nonzero(seen != self.canary).flatten()
+            seen.as_strided((*inside.shape, item), strides, item * inside.storage_offset()).fill_(canary)
+            changed = torch.nonzero(seen != canary).flatten()
             if changed.numel():
-                return self._described(inside, whole, changed)
+                return self._described(inside, whole, whose, changed)
         return None
 
-    def _described(self, inside: torch.Tensor, whole: torch.Tensor, changed: torch.Tensor) -> Violation:
+    def _described(self, inside: torch.Tensor, whole: torch.Tensor, whose: str, changed: torch.Tensor) -> Violation:
         item = inside.element_size()
         first, last = (int(changed[i]) // item for i in (0, -1))
         begin = inside.storage_offset()
@@ -102,7 +118,7 @@ class Bands:
         value = bytes(bytes_of(whole)[first * item : (first + 1) * item].tolist()).hex()
         return Violation(
             FindingKind.OUT_OF_BOUNDS_WRITE,
-            f"wrote outside a tensor of shape {shape} that torch handed out, {changed.numel()} bytes from {where} "
-            f"to element {last - begin}: bytes {value} at the first; expected the canary {self.canary:#x} to be left alone",
+            f"wrote outside {whose}, of shape {shape}, {changed.numel()} bytes from {where} "
+            f"to element {last - begin}: bytes {value} at the first; expected the canary {self._byte(inside):#x} to be left alone",
             count=len({int(i) // item for i in changed[:4096].tolist()}),
         )

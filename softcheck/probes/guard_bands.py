@@ -1,4 +1,4 @@
-"""Input and output inside larger buffers whose margins hold canaries and poison.
+"""Input, operands and output inside larger buffers whose margins hold canaries and poison.
 
 A changed canary is an ``out_of_bounds_write``. An output whose bits depend on the poison is an ``out_of_bounds_read``.
 The probe sees dependence, not access: a kernel may read beyond its rows and discard the values, and a read beyond the
@@ -6,11 +6,14 @@ buffers is not seen. Outputs and workspaces are put in bands if Python code asks
 C++ asked for may be caught on a GPU (see ``hole``). Otherwise the trial is skipped, with the reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import torch
 
 from oracles.formats import Bits
+from softcheck.calling import operands
 from softcheck.calling.call import Called, Returned, all_to_bits, call, call_on_device, to_bits
 from softcheck.contract import FindingKind
 from softcheck.probes.allocation import handing_out
@@ -30,23 +33,37 @@ _NO_BANDS = (
 )
 
 
+class _InBands(NamedTuple):
+    where: str
+    rows: int
+    columns: int
+
+
 class GuardBands(GroupedProbe):
-    """Checks that nothing outside input and output is written, and that nothing outside the input matters."""
+    """Checks that nothing outside input, operands and output is written, and that nothing outside input and operands matters."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Bands around torch's allocations, around the input, and between its rows if strided layouts are declared."""
-        found = [Trial(f"output/{rows}x{columns}", (rows, columns, None)) for rows, columns in shapes(setting)]
-        found += [Trial(f"input/{rows}x{columns}", (rows, columns, 0)) for rows, columns in shapes(setting)]
+        """Bands around torch's allocations, around the input and operands, and between its rows if strided layouts are declared."""
+        wanted = {"output": shapes(setting), "input": shapes(setting)}
         if "strided" in setting.declaration.layouts:
-            asked = shapes(setting) if setting.on_gpu else shapes(setting)[:1]
-            found += [Trial(f"gaps/{rows}x{columns}", (rows, columns, _GAP)) for rows, columns in asked]
-        return found
+            wanted["gaps"] = shapes(setting) if setting.on_gpu else shapes(setting)[:1]
+        if setting.operation.arguments is not None:
+            wanted["operands"] = shapes(setting)
+        return [
+            Trial(f"{where}/{rows}x{columns}", _InBands(where, rows, columns))
+            for where, asked in wanted.items()
+            for rows, columns in asked
+        ]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Makes one trial; two or three calls if all is well."""
-        rows, columns, gap = trial.parameters
-        bits = ordinary_rows(rows, columns, subject.setting.fmt, subject.setting.seed)
-        return _around_outputs(subject, bits) if gap is None else _around_input(subject, bits, gap)
+        asked: _InBands = trial.parameters
+        bits = ordinary_rows(asked.rows, asked.columns, subject.setting.fmt, subject.setting.seed)
+        if asked.where == "output":
+            return _around_outputs(subject, bits)
+        if asked.where == "operands":
+            return _around_operands(subject, bits)
+        return _around_input(subject, bits, _GAP if asked.where == "gaps" else 0)
 
 
 def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
@@ -95,23 +112,54 @@ def _repeats(first: Called, again: Called, subject: Subject) -> bool:
 
 
 def _around_outputs(subject: Subject, bits: Bits) -> Outcome:
+    # Workspaces lie between margins too: a value read beyond one changes with the canary.
+    ended, first, bands = _compared(subject, bits, partial(_banded, subject, bits), "the tensors that torch handed out")
+    if ended is not None:
+        return ended
+    return Outcome() if first is not None and bands.holds(first) else _in_a_hole(subject, bits)
+
+
+def _around_operands(subject: Subject, bits: Bits) -> Outcome:
+    ended, *_ = _compared(subject, bits, partial(_with_operands_in_bands, subject, bits), "the operands")
+    return Outcome() if ended is None else ended
+
+
+def _compared(
+    subject: Subject, bits: Bits, banded: Callable[[int], tuple[Returned, Bands]], around: str
+) -> tuple[Outcome | None, torch.Tensor | None, Bands]:
+    """Calls between one canary and between another; returns what ends the trial, if anything does, and the first output with its bands.
+
+    Outputs that differ are a read only if equal calls repeat theirs.
+    """
     fmt = subject.setting.fmt
-    first, bands = _banded(subject, bits, CANARIES[0])
+    first, bands = banded(CANARIES[0])
     if first.output is None:
-        return stopped(first)
+        return stopped(first), None, bands
     overrun = bands.overrun()
     if overrun is not None:
-        return Outcome(violations=(overrun,))
-    # Workspaces lie between margins too: a value read beyond one changes with the canary.
-    second, _ = _banded(subject, bits, CANARIES[1])
+        return Outcome(violations=(overrun,)), first.output, bands
+    second, _ = banded(CANARIES[1])
     if second.output is None:
-        return stopped(second)
-    message = "the output changes with what lies around the tensors that torch handed out"
+        return stopped(second), first.output, bands
     one, other = all_to_bits([first.output, second.output], fmt)
-    read = differing(FindingKind.OUT_OF_BOUNDS_READ, one, other, fmt, message, bits)
-    if read is not None and _canary_decides(subject, bits, first.output, second.output):
-        return Outcome(violations=(read,))
-    return Outcome() if bands.holds(first.output) else _in_a_hole(subject, bits)
+    read = differing(
+        FindingKind.OUT_OF_BOUNDS_READ, one, other, fmt, f"the output changes with what lies around {around}", bits
+    )
+    if read is None:
+        return None, first.output, bands
+    for canary, seen in zip(CANARIES, (one, other), strict=True):
+        again, _ = banded(canary)
+        if again.output is None or not same_bits(seen, to_bits(again.output, fmt), fmt).all():
+            return None, first.output, bands
+    return Outcome(violations=(read,)), first.output, bands
+
+
+def _with_operands_in_bands(subject: Subject, bits: Bits, canary: int) -> tuple[Returned, Bands]:
+    fmt = subject.setting.fmt
+    bands = Bands(canary, margin_bytes(bits.shape[1], fmt.itemsize))
+    placed = place_in_bands(bits, fmt, _ORDINARY, subject.device)
+    with nan_filled(), operands.placing(bands.operand):
+        return call_on_device(subject.variant.function, placed, subject.setting.operation), bands
 
 
 def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:
@@ -126,15 +174,6 @@ def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:
         return Outcome(skipped=_NO_BANDS)
     overrun = hole.overrun()
     return Outcome() if overrun is None else Outcome(violations=(overrun,))
-
-
-def _canary_decides(subject: Subject, bits: Bits, first: torch.Tensor, second: torch.Tensor) -> bool:
-    fmt = subject.setting.fmt
-    for canary, seen in zip(CANARIES, (first, second), strict=True):
-        again, _ = _banded(subject, bits, canary)
-        if again.output is None or not same_bits(to_bits(seen, fmt), to_bits(again.output, fmt), fmt).all():
-            return False
-    return True
 
 
 def _banded(subject: Subject, bits: Bits, canary: int) -> tuple[Returned, Bands]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from oracles.formats import Bits, decode, format_of
 from softcheck.calling.call import Called, call
+from softcheck.calling.operands import placing
 from softcheck.contract import FindingKind
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.bands import CANARIES, Bands, margin_bytes, place_in_bands
@@ -25,13 +26,14 @@ PROPERTY = "invalid_targets_show"
 
 _ROWS, _COLUMNS = 3, 129
 _BEFORE, _BEHIND = "before-the-first-row", "behind-the-last-row"
-_ORDINARY = -0.5
+_ONE = -0.5, CANARIES[0]
+"""What lies around the logits, and around other operands, in one of two calls."""
 _ASSERTED = "device-side assert"
 """In the message of a CUDA error after a kernel's assertion has failed."""
 
 
 class InvalidTargets(Probe):
-    """Calls a loss with one wrong target, on logits whose memory before and behind them holds one number or another."""
+    """Calls a loss with one wrong target, with one number or another in the memory around its logits and its other operands."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """The target -1 in the first row, and the number of columns in the last, unless that is declared or ignored."""
@@ -54,25 +56,25 @@ class InvalidTargets(Probe):
         function = subject.variant.of(operation).function
         words = f"with the target {wrong} in row {row} of {columns} columns (if callers check their targets, invalid_target=undefined says so)"
 
-        def called(poison: float) -> Called:
+        def called(poison: float, canary: int) -> Called:
             placed = place_in_bands(bits, fmt, poison, subject.device)
-            bands = Bands(CANARIES[0], margin_bytes(columns, fmt.itemsize))
-            with nan_filled(), handing_out(bands):
+            margin = margin_bytes(columns, fmt.itemsize)
+            with nan_filled(), handing_out(Bands(CANARIES[0], margin)), placing(Bands(canary, margin).operand):
                 return call(function, placed, operation)
 
-        first = called(_ORDINARY)
+        first = called(*_ONE)
         if first.output is None:
             return _without_output(first, words)
         written = tuple(v for v in first.violations if v.kind is FindingKind.OUT_OF_BOUNDS_WRITE)
         outputs: list[Bits] = []
-        for poison in (_ORDINARY, fmt.max, fmt.max):
-            if (output := called(poison).output) is None:
+        for around in (_ONE, (fmt.max, CANARIES[1]), (fmt.max, CANARIES[1])):
+            if (output := called(*around).output) is None:
                 return Outcome(violations=prefixed(written, words), fatal=True)
             outputs.append(output)
         violations = list(written)
         again, other, last = outputs
         if same_bits(first.output, again, fmt).all() and same_bits(other, last, fmt).all():
-            message = f"the losses change when the memory around the logits holds the largest finite value in place of {_ORDINARY}"
+            message = "the losses change with what the memory around the logits and the other operands holds"
             read = differing(FindingKind.OUT_OF_BOUNDS_READ, again, other, fmt, message)
             violations += [] if read is None else [read]
         shows = bool(np.isnan(decode(first.output[row], format_of(first.output, fmt))).all())

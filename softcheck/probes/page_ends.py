@@ -1,16 +1,19 @@
-"""Inputs at the first and the last mapped address: a read beyond them faults, whatever becomes of the value.
+"""Inputs and operands at the first and the last mapped address: a read beyond them faults, whatever becomes of the value.
 
-``guard_bands`` sees that an output depends on what lies beyond the input. A kernel that reads there and drops the value,
+``guard_bands`` sees that an output depends on what lies beyond them. A kernel that reads there and drops the value,
 as behind a mask that is one column too wide, gives right answers until its input is the last tensor of a page. Then
 the process ends, or a GPU reports an illegal access.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 import msgspec
+import torch
 
 from softcheck.calling.call import TORCH_DTYPES, Placed, call_on_device, place, to_tensor
+from softcheck.calling.operands import placing
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Setting, Subject, Trial
@@ -33,31 +36,43 @@ class _EdgeInput(NamedTuple):
     edge: _Edge
     is_transposed: bool
     """True if the columns lie packed one behind the other, so that the rows that a tile has too many end the memory."""
+    is_of_operands: bool = False
+    """True if each other operand of the call lies there in place of the input."""
 
 
 class PageEnds(GroupedProbe):
-    """Checks that nothing beyond the input is read."""
+    """Checks that nothing beyond the input and the other operands is read."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Two shapes, one under the interpreter, packed and transposed: in ordinary memory, where it ends, and where it begins."""
+        """Two shapes, one under the interpreter, packed and transposed: in ordinary memory, where it ends, and where it begins.
+
+        Other operands of a call are packed.
+        """
         wanted = _SHAPES if setting.on_gpu and not setting.quick else _SHAPES[:1]
         chosen = [(rows, columns) for rows, columns in wanted if setting.takes(columns)] or [(3, 1)]
         layouts = (False, True) if "strided" in setting.declaration.layouts else (False,)
-        return [
+        found = [
             Trial(f"{edge}/{'transposed-' * turned}{rows}x{columns}", _EdgeInput(rows, columns, edge, turned))
             for turned in layouts
             for edge in _EDGES
             for rows, columns in chosen
         ]
+        if setting.operation.arguments is not None:
+            found += [
+                Trial(f"{edge}/operands-{rows}x{columns}", _EdgeInput(rows, columns, edge, False, True))
+                for edge in _EDGES
+                for rows, columns in chosen
+            ]
+        return found
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Calls the variant once. On a CPU a read beyond the input ends the process."""
         try:
             placed = _placed(subject, trial.parameters)
+            with nan_filled(), placing(partial(_at_an_edge, trial.parameters)):
+                called = call_on_device(subject.variant.function, placed, subject.setting.operation)
         except UnmappedError as error:
             return Outcome(skipped=f"inputs beside unmapped memory: {error}")
-        with nan_filled():
-            called = call_on_device(subject.variant.function, placed, subject.setting.operation)
         return Outcome(violations=only(called.violations, FindingKind.CRASH), fatal=called.fatal)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
@@ -78,7 +93,10 @@ def _whole(trial: Trial) -> _EdgeInput:
 def _placed(subject: Subject, asked: _EdgeInput) -> Placed:
     fmt = subject.setting.fmt
     bits = ordinary_rows(asked.rows, asked.columns, fmt, subject.setting.seed)
-    if asked.edge == "inside":
+    if asked.is_of_operands and asked.edge != "inside":
+        # Raises here what would be taken for the variant's own exception in the call.
+        bytes_at_an_edge(1, subject.device, at_end=True)
+    if asked.edge == "inside" or asked.is_of_operands:
         transposed = Layout(row_stride=1, column_stride=asked.rows)
         return place(bits, fmt, transposed if asked.is_transposed else PACKED, subject.device)
     held = bytes_at_an_edge(bits.nbytes, subject.device, at_end=asked.edge == "end")
@@ -88,8 +106,18 @@ def _placed(subject: Subject, asked: _EdgeInput) -> Placed:
     return Placed(view, storage, fmt)
 
 
+def _at_an_edge(asked: _EdgeInput, name: str, operand: torch.Tensor) -> torch.Tensor:
+    """Returns an operand at the edge, or what stands in the matrix's place if that was asked for; others where they are."""
+    if asked.edge == "inside" or (name == "x") is asked.is_of_operands or not operand.is_contiguous():
+        return operand
+    held = bytes_at_an_edge(operand.nbytes, operand.device, at_end=asked.edge == "end")
+    return held.view(operand.dtype).view(operand.shape).copy_(operand)
+
+
 def _as_read(trial: Trial, outcome: Outcome) -> Outcome:
-    words = f"no memory lies {_EDGES[trial.parameters.edge]} the input, and the call reached there"
+    asked: _EdgeInput = trial.parameters
+    whose = "the operands beside the input" if asked.is_of_operands else "the input"
+    words = f"no memory lies {_EDGES[asked.edge]} {whose}, and the call reached there"
     found = prefixed(outcome.violations, words)
     read = tuple(msgspec.structs.replace(violation, kind=FindingKind.OUT_OF_BOUNDS_READ) for violation in found)
     return msgspec.structs.replace(outcome, violations=read)

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from softcheck.probes.base import Probe
 
 PROBES: dict[str, str] = {
-    "guard_bands": "reads and writes outside input, output and workspace",
-    "page_ends": "reads beyond an input that begins or ends where mapped memory does: they fault",
+    "guard_bands": "reads and writes outside input, operands, output and workspace",
+    "page_ends": "reads beyond an input or operand that begins or ends where mapped memory does: they fault",
     "unwritten": "results that change with what uninitialised memory held",
     "neighbours": "rows that change when other rows hold NaN, infinities or huge values",
     "input_untouched": "inputs that are written to, and outputs that are not memory of their own",

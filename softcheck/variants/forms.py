@@ -263,7 +263,7 @@ class Form:
             made = dict(self._operation.arguments.make(x, self.names))
         other: torch.Tensor | None = made.pop("x", None)
         with _disable_current_modes():
-            made = operands.placed(made)
+            made = {name: operands.placed(name, value) for name, value in made.items()}
         dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())
         for name, value in made.items():
             is_like_it = isinstance(value, torch.Tensor) and value.dim() == x.dim()

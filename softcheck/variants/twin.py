@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from softcheck.calling import operands
+
 if TYPE_CHECKING:
     import torch
 
@@ -26,7 +28,8 @@ class Twin:
         integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
         whole = torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
         is_dense = whole.numel() <= x.numel() + _BETWEEN
-        copy = whole.clone() if is_dense else _around(whole, int(x.storage_offset()), x.numel())
+        first = int(x.storage_offset())
+        copy = operands.placed("x", whole.clone()) if is_dense else _around(whole, first, x.numel())
         self.view = copy.as_strided(x.shape, x.stride(), x.storage_offset())
         # Elements that share memory are written once.
         once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())

@@ -4,6 +4,7 @@ import torch
 
 from softcheck.probes import registry
 from softcheck.probes.base import Setting, Subject
+from softcheck.variants.adapt import adapted
 from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import LoadedVariant
 
@@ -13,7 +14,9 @@ def conclusion(probe, function, dtype="float32", *, quick=False, seed=0, labels=
     found = registry.load(probe)
     declaration = declaration_of(function)
     setting = Setting(declaration=declaration, dtype=dtype, backend="interpreter", quick=quick, seed=seed)
-    subject = Subject(LoadedVariant(function.__name__, function, declaration), setting, torch.device("cpu"))
+    name = function.__name__
+    called = adapted(function, name, declaration.call, declaration.computed) if declaration.call else function
+    subject = Subject(LoadedVariant(name, called, declaration), setting, torch.device("cpu"))
     trials = [trial for trial in found.trials(setting) if labels is None or trial.label in labels]
     return found.conclude([(trial, found.run(subject, trial)) for trial in trials])
 

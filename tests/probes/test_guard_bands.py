@@ -200,3 +200,40 @@ def test_functions_that_act_on_a_device_context_are_torchs_own_even_if_first_ask
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["meta", "meta"]
+
+
+def masked(function):
+    return variant(call="f(x, mask)")(function)
+
+
+@masked
+def takes_a_mask(x, mask):
+    return torch.softmax(x.masked_fill(mask, -float("inf")), dim=-1)
+
+
+@masked
+def takes_a_mask_that_is_one_too_wide(x, mask):
+    wider = torch.cat([x, x[:, :1]], dim=1).masked_fill(beyond(mask, 0, 1), -float("inf"))
+    return torch.softmax(wider[:, :-1], dim=-1) * (1.0 - 1e-3 * (wider[:, -1:] == -float("inf")).to(x.dtype))
+
+
+@masked
+def writes_behind_a_mask(x, mask):
+    mask.as_strided((1,), (1,), mask.storage_offset() + mask.numel())[0] ^= True
+    return takes_a_mask(x, mask)
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (takes_a_mask, set()),
+        (takes_a_mask_that_is_one_too_wide, {"out_of_bounds_read"}),
+        (writes_behind_a_mask, {"out_of_bounds_write"}),
+    ],
+)
+def test_memory_around_an_operand_is_left_alone_and_does_not_matter(function, found):
+    seen = conclusion("guard_bands", function, labels={"operands/3x129", "operands/2x600"})
+    assert (kinds(seen), seen.trials) == (found, 2)
+    assert (
+        found != {"out_of_bounds_write"} or "the caller's mask, of shape [3, 129]" in seen.findings[0].violation.message
+    )

@@ -2,28 +2,23 @@
 
 import pytest
 import torch
+from probe_helpers import conclusion as concluded
 from probe_helpers import kinds
 
 import softcheck
-from softcheck.probes.base import Setting, Subject
-from softcheck.probes.invalid_targets import PROBE, PROPERTY
-from softcheck.variants.adapt import adapted
-from softcheck.variants.declaration import declaration_of
-from softcheck.variants.registry import LoadedVariant
+from softcheck.probes.invalid_targets import PROPERTY
 
 LOSS = torch.nn.functional.cross_entropy
 
 
-def loss(function, **parameters):
-    return softcheck.variant(operation="cross_entropy", call="f(x, target)", parameters=parameters)(function)
+def loss(function=None, **parameters):
+    call = "f(x, target, weight)" if "weight" in parameters else "f(x, target)"
+    marked = softcheck.variant(operation="cross_entropy", call=call, parameters=parameters)
+    return marked if function is None else marked(function)
 
 
 def conclusion(function):
-    declaration = declaration_of(function)
-    called = adapted(function, "f", declaration.call, declaration.computed)
-    setting = Setting(declaration=declaration, dtype="float32", backend="interpreter")
-    subject = Subject(LoadedVariant("f", called, declaration), setting, torch.device("cpu"))
-    return PROBE.conclude([(trial, PROBE.run(subject, trial)) for trial in PROBE.trials(setting)])
+    return concluded("invalid_targets", function)
 
 
 def taking(x, target, missing):
@@ -65,6 +60,13 @@ def writes_elsewhere(x, target):
     return LOSS(x, target.clamp(0, x.shape[1] - 1), reduction="none")
 
 
+@loss(weight=1)
+def reads_weights_elsewhere(x, target, weight):
+    every = weight.as_strided((weight.untyped_storage().nbytes() // weight.element_size(),), (1,), 0)
+    missing = taking(x, target, lambda every, _: torch.full((), 0.0, dtype=every.dtype))
+    return missing * every[(weight.storage_offset() + target).clamp(0, len(every) - 1)]
+
+
 @pytest.mark.parametrize(
     ("function", "found", "shows"),
     [
@@ -72,17 +74,16 @@ def writes_elsewhere(x, target):
         (gives_nan, set(), True),
         (counts_from_the_end, set(), False),
         (reads_elsewhere, {"out_of_bounds_read"}, False),
+        (reads_weights_elsewhere, {"out_of_bounds_read"}, False),
         (writes_elsewhere, {"out_of_bounds_write"}, False),
     ],
 )
 def test_what_becomes_of_a_target_that_is_no_column(function, found, shows):
-    concluded = conclusion(function)
-    assert kinds(concluded) == found
-    assert concluded.properties == {PROPERTY: shows}
-    assert concluded.trials == 2
-    assert [shown.label for shown in concluded.findings] == ["before-the-first-row", "behind-the-last-row"][
-        : 2 * len(found)
-    ]
+    seen = conclusion(function)
+    assert kinds(seen) == found
+    assert seen.properties == {PROPERTY: shows}
+    assert seen.trials == 2
+    assert [shown.label for shown in seen.findings] == ["before-the-first-row", "behind-the-last-row"][: 2 * len(found)]
 
 
 def test_an_assertion_of_the_device_shows_a_target_and_an_illegal_access_is_found():

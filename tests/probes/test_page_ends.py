@@ -41,6 +41,27 @@ def test_the_next_byte_faults(at_end, beyond):
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGSEGV
 
 
+@pytest.mark.parametrize(("end", "crashes"), [("mask.numel()", False), ("mask.numel() + 1", True)])
+def test_what_reads_beyond_an_operand_ends_and_what_reads_it_alone_goes_on(tmp_path, end, crashes):
+    # Bytes by their address: a kernel's load of the operand, whose value it drops.
+    kernel = tmp_path / "reading.py"
+    kernel.write_text(
+        "import ctypes, torch\n\ndef softmax(x, mask):\n"
+        f"    ctypes.string_at(mask.data_ptr(), {end})\n"
+        "    return torch.softmax(x.masked_fill(mask, -float('inf')), dim=-1)\n"
+    )
+    script = (
+        "import torch\nfrom softcheck.probes.base import Setting, Subject\nfrom softcheck.probes.page_ends import PROBE\n"
+        f"from softcheck.variants.registry import load\nvariant = load({f'{kernel}:softmax'!r})\n"
+        "setting = Setting(declaration=variant.declaration, dtype='float32', backend='interpreter')\n"
+        "subject = Subject(variant, setting, torch.device('cpu'))\n"
+        "[trial] = [trial for trial in PROBE.trials(setting) if trial.label == 'end/operands-3x129']\n"
+        "assert PROBE.run(subject, trial).violations == ()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert done.returncode == (-signal.SIGSEGV if crashes else 0), done.stderr
+
+
 def concluded(*crashed):
     """The conclusion of a run whose trials of these labels ended their process."""
     trials = PROBE.trials(SETTING)
@@ -53,7 +74,7 @@ def concluded(*crashed):
 
 def test_only_an_end_beside_unmapped_memory_is_a_read():
     assert concluded() == []
-    for label in ("end/3x129", "begin/3x129", "end/transposed-3x129"):
+    for label in ("end/3x129", "begin/3x129", "end/transposed-3x129", "end/operands-3x129"):
         assert concluded(label) == [(label, FindingKind.OUT_OF_BOUNDS_READ)]
 
 

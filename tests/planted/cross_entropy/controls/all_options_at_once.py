@@ -50,7 +50,8 @@ def cross_entropy_kernel(
         total = total * tl.exp(maximum - larger) + tl.sum(tl.exp(logits - larger), axis=0)
         maximum = larger
     lse = maximum + tl.log(total)
-    of_target = tl.load(weight + chosen * weight_stride).to(tl.float32)
+    is_column = (chosen >= 0) & (chosen < n_cols)
+    of_target = tl.load(weight + chosen * weight_stride, mask=is_column, other=0.0).to(tl.float32)
     loss = (1 - smoothing) * of_target * (lse - at_target)
     loss += smoothing / n_cols * (weights_total * lse - weighted)
     tl.store(out + row, loss + z_loss * lse * lse)
