@@ -15,7 +15,7 @@ from softcheck.judge.departure import departure
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.helpers import call_on, ordinary_rows
-from softcheck.probes.outcome import Conclusion, KernelArithmetic, Outcome, Shown
+from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, KernelArithmetic, Outcome, Shown
 from softcheck.toolchain.ptx import (
     Compiled,
     ObservedArithmetic,
@@ -66,7 +66,7 @@ class _Arithmetic(Probe):
             return Outcome(skipped=str(error), fatal=error.fatal, arithmetic=_read(reading, [], None))
         found = _read(reading, kernels, _target(kernels) if subject.setting.on_gpu else TARGET)
         if found is None or found.observed is None:
-            return Outcome(skipped="it launches no Triton kernel with PTX of its own", arithmetic=found)
+            return Outcome(skipped=f"{NOTHING_TO_TRY}launches no Triton kernel with PTX of its own", arithmetic=found)
         return Outcome(arithmetic=found)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:

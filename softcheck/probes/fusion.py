@@ -15,7 +15,7 @@ from softcheck.contract import Violation
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows, prefixed, same_bits
 from softcheck.probes.judged import Judged, judged
-from softcheck.probes.outcome import Outcome
+from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.probes.relations import RelationProbe
 
 PROPERTY = "fusion_invariant"
@@ -26,8 +26,8 @@ _ROWS = 64
 _LARGE = {"float16": 6e4, "bfloat16": 1e14, "float32": 1e14, "float64": 1e30}
 """Logits so large that a product recomputed without rounding differs from the stored maximum by many units."""
 
-_UNAVAILABLE = "the interpreter never fuses: fusion is judged on a GPU alone"
-_NO_KERNEL = "launches no Triton kernel of its own, so that there is no fusion to choose"
+_UNAVAILABLE = f"{NOTHING_TO_TRY}is judged on a GPU alone, since the interpreter never fuses"
+_NO_KERNEL = f"{NOTHING_TO_TRY}launches no Triton kernel of its own, so that there is no fusion to choose"
 
 
 class _Fusion(RelationProbe):

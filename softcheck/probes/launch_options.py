@@ -16,7 +16,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import only, ordinary_rows, prefixed
 from softcheck.probes.judged import judged
-from softcheck.probes.outcome import Outcome
+from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.probes.relations import RelationProbe
 from softcheck.probes.tuning import watching
 
@@ -31,7 +31,7 @@ _LEFT_OUT = ("OutOfResources:", "CompileTimeAssertionFailure:", "PTXASError:")
 """Exceptions for which Triton's tuning leaves a configuration out: it asks for more than this device has, and never
 runs."""
 
-_NOTHING = "takes no num_warps and no splits and launches no autotuned kernel"
+_NOTHING = f"{NOTHING_TO_TRY}takes no num_warps and no splits and launches no autotuned kernel"
 
 
 class _LaunchOptions(RelationProbe):

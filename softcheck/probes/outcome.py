@@ -10,6 +10,9 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.toolchain.ptx import ObservedArithmetic
 from softcheck.variants.coverage import Arc, Branch, CodeLine, Line, never_run, one_sided
 
+NOTHING_TO_TRY = "nothing to try: "
+"""Begins the reason of a trial that no variant of this kind has; every other reason names a trial that was left out."""
+
 
 class KernelArithmetic(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A variant's arithmetic in one dtype, as the PTX of its Triton kernels shows it and as it is declared."""

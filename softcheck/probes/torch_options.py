@@ -23,7 +23,7 @@ from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.diagnose import differ_grossly
 from softcheck.probes.helpers import only, ordinary_rows, prefixed
 from softcheck.probes.judged import Judged, judged
-from softcheck.probes.outcome import Outcome
+from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.relations import RelationProbe
 
@@ -33,7 +33,7 @@ _LEADING = (2, 3, 4)
 _PLACES = {2: (0,), 3: (0, 1, -2), 4: (1,)}
 """Places of the row's dimension, by the number of dimensions."""
 _COLUMNS = 65
-_NOTHING = "takes no dim and no dtype"
+_NOTHING = f"{NOTHING_TO_TRY}takes no dim and no dtype"
 _AFTERWARDS = "afterwards"
 """The trial of calls without an option after one with it."""
 
@@ -117,7 +117,7 @@ def _afterwards(subject: Subject, function: Callable[..., Any]) -> Outcome:
     """Calls with another value of each option that is a number, a flag or None, whatever that gives, and then without it."""
     given = {name: value for name, value in _options(function).items() if name not in _OF_DIMENSION}
     if not given:
-        return Outcome(skipped="takes no option that is a number, a flag or None")
+        return Outcome(skipped=f"{NOTHING_TO_TRY}takes no option that is a number, a flag or None")
     setting = subject.setting
     before, bits = (ordinary_rows(3, _COLUMNS, setting.fmt, setting.seed + number) for number in range(2))
     if judged(subject, before).violations:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from softcheck.contract import Violation
-from softcheck.probes.outcome import KernelArithmetic, RandomRows, SeenRegime
+from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic, RandomRows, SeenRegime
 from softcheck.probes.registry import PROBES
 from softcheck.report.findings import finding_of
 from softcheck.report.model import Finding
@@ -105,13 +105,21 @@ def had_their_chance(defect: KnownDefect, probed: Sequence[ProbeResult], *, quic
 
 
 def skip_notes(run: Run) -> list[str]:
-    """Lines per probe and reason for trials that could not be made, with the number of variants and dtypes."""
+    """Lines per probe and reason for trials that could not be made, with the number of variants and dtypes.
+
+    The last line names the probes that had nothing to try.
+    """
     concerned: dict[tuple[str, str], list[str]] = {}
     for result in run.probed:
         for reason in result.conclusion.skipped:
             where = f"{result.task.variant} {result.task.dtype}"
             concerned.setdefault((result.task.probe, reason), []).append(where)
-    return [
-        f"probe {probe}: trials skipped: {reason} ({where[0]}{f' and {len(where) - 1} more' if where[1:] else ''})"
-        for (probe, reason), where in concerned.items()
-    ]
+    left_out: list[str] = []
+    without: list[str] = []
+    for (probe, reason), places in concerned.items():
+        of_all = f"({places[0]}{f' and {len(places) - 1} more' if places[1:] else ''})"
+        if reason.startswith(NOTHING_TO_TRY):
+            without.append(f"{probe} {reason.removeprefix(NOTHING_TO_TRY)} {of_all}")
+        else:
+            left_out.append(f"probe {probe}: trials skipped: {reason} {of_all}")
+    return [*left_out, *([NOTHING_TO_TRY + "; ".join(without)] if without else [])]

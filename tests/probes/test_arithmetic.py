@@ -101,7 +101,7 @@ def test_no_kernel_of_its_own_is_no_guess(name):
     assert found.findings == ()
     assert found.arithmetic is None
     assert found.trials == 0
-    assert found.skipped == ("it launches no Triton kernel with PTX of its own",)
+    assert found.skipped == ("nothing to try: launches no Triton kernel with PTX of its own",)
 
 
 def test_a_declaration_needs_no_kernel():

@@ -91,7 +91,7 @@ def test_nothing_to_choose_is_said():
 
     found = conclusion("launch_options", plain)
     assert found.trials == 0
-    assert found.skipped == ("takes no num_warps and no splits and launches no autotuned kernel",)
+    assert found.skipped == ("nothing to try: takes no num_warps and no splits and launches no autotuned kernel",)
     assert kinds(found) == set()
 
 
@@ -101,4 +101,4 @@ def test_fusion_needs_a_gpu():
 
     found = conclusion("fusion", plain)
     assert found.trials == 0
-    assert found.skipped == ("the interpreter never fuses: fusion is judged on a GPU alone",)
+    assert found.skipped == ("nothing to try: is judged on a GPU alone, since the interpreter never fuses",)

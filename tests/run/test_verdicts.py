@@ -307,6 +307,15 @@ def test_probe_none_of_whose_trials_could_be_made_is_nothing_run_with_the_reason
     assert exit_code(report) == 3
 
 
+def test_probes_that_have_nothing_to_try_share_the_last_note():
+    reasons = ("nothing to try: takes no dim", "needs 17 GB")
+    report = probed_report(Declaration(), probed(skipped=reasons))
+    assert report.notes == (
+        "probe empties: trials skipped: needs 17 GB (v float16)",
+        "nothing to try: empties takes no dim (v float16)",
+    )
+
+
 def probe_defect(*globs):
     return Declaration(known_defects=(KnownDefect(kinds=(FindingKind.RAISED,), reason="r", cases=globs),))
 
