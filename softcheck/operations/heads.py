@@ -2,7 +2,8 @@
 
 A key holds its logit in its first element, and a query a power of two there, so that scale * (q . k) is the logit times a
 power of two over 1/scale. The other elements are drawn from the row's bits, and are 0 in some queries. A logit of -inf hides
-its key. A bias, numbers that are added to the scores, is drawn from the row's bits too.
+its key from all queries. What else a mask hides from one query or another is drawn from the row's first logit, and a bias, numbers
+that are added to the scores, from the row's bits.
 """
 
 import math
@@ -17,7 +18,6 @@ from oracles.attention import Heads
 from oracles.formats import Format, Values
 from softcheck.operations.causal import BOTTOM_RIGHT
 from softcheck.operations.drawn import of_elements, of_rows
-from softcheck.operations.ulp import Flags
 
 if TYPE_CHECKING:
     import torch
@@ -69,11 +69,39 @@ class Attending:
         """Queries that share a row's keys, and numbers of a query's answer."""
         return self.groups * (self.queries or keys), self.head_dim
 
-    def seen(self, keys: int) -> Flags:
-        """True where a query sees a key by its place, [queries of all groups, keys]."""
+    def visible(self, x: "torch.Tensor", queries: "torch.Tensor") -> "torch.Tensor":
+        """True where queries, [count] by number, see a key by its place and by the mask, bool [rows, count, keys]."""
+        x = x.detach()
+        found = self.sees(queries, x.shape[1]) & (x != float("-inf"))[:, None]
+        return found & self._shown(x, queries) if self.masked else found
+
+    def _shown(self, x: "torch.Tensor", queries: "torch.Tensor") -> "torch.Tensor":
+        """True for keys that a mask does not hide from one of the queries alone, bool [rows, count, keys].
+
+        Of four heads one hides none so. One has three documents, whose queries see their own document's keys. In one each query sees
+        a range of keys, perhaps an empty one. In one each query sees all, or three, two or one of four keys. Heads with equal first logits
+        have equal masks.
+        """
         import torch
 
-        found: Flags = self.sees(torch.arange(self.parts(keys)[0]), keys).numpy()
+        (rows, keys), of_head = x.shape, self.queries or x.shape[1]
+        drawn = of_rows(x[:, :1]) ^ 2
+        of_queries = of_elements(drawn, self.parts(keys)[0])[:, queries]
+        key, kind = torch.arange(keys, device=x.device), ((drawn >> 40) & 3)[:, None, None]
+        place = (queries % of_head + keys - of_head).clamp(min=0)
+        documents = torch.ones((rows, len(queries), keys), dtype=torch.bool, device=x.device)
+        for digits in (8, 24):
+            boundary = ((drawn >> digits) % (keys + 1))[:, None]
+            documents &= (place >= boundary)[..., None] == (key >= boundary)[:, None]
+        first, length = (
+            ((of_queries >> digits) % size)[..., None] for digits, size in ((8, max(1, keys)), (32, keys + 1))
+        )
+        found = torch.where(kind == 1, documents, (kind != 2) | ((key >= first) & (key < first + length)))
+        is_free, step = kind == 3, max(1, _AT_ONCE // max(1, rows * keys))
+        for begin in range(0, len(queries), step) if bool(is_free.any()) else ():
+            some, part = of_queries[:, begin : begin + step], found[:, begin : begin + step]
+            bits = of_elements(some.flatten(), keys).reshape(part.shape)
+            part &= ~is_free | (((bits >> 20) & 3) >= ((some >> 5) & 3)[..., None])
         return found
 
     def sees(self, queries: "torch.Tensor", keys: int) -> "torch.Tensor":
@@ -200,8 +228,7 @@ class Attending:
             makers |= _laid_out(name, tensor, self.groups if name == "q" else 1, is_packed=x.is_contiguous())
         if masks:
             queries = torch.arange(q.shape[1], device=x.device)
-            seen = self.sees(queries, x.shape[-1])
-            hiding = ~seen | (rows.detach() == float("-inf"))[:, None]
+            hiding = ~self.visible(rows, queries)
             of_masks = {
                 "mask": lambda: hiding,
                 "keep": lambda: ~hiding,
@@ -262,7 +289,7 @@ def _heads(values: bytes, shape: tuple[int, int], dtype: str, attending: Attendi
     x = matrix.to(getattr(torch, dtype))
     q, k, v = (part.to(torch.float64).numpy() for part in attending.operands(x))
     bias = attending.bias(x, torch.arange(q.shape[1])).to(torch.float64).numpy() if attending.biased else None
-    visible = attending.seen(shape[1]) & ~np.isneginf(matrix.numpy())[:, None]
+    visible = attending.visible(x, torch.arange(q.shape[1])).numpy()
     return Heads(
         q,
         np.nan_to_num(k, nan=0.0, posinf=0.0, neginf=0.0),

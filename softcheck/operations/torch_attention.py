@@ -42,7 +42,7 @@ class _Tile:
         self.attending, self.whole = whole.attending, whole
         self.q = whole.q[:, first:end]
         numbers = torch.arange(first, end, device=self.q.device)
-        self.visible = whole.attending.sees(numbers, whole.k.shape[1]) & ~whole.masked[:, None]
+        self.visible = whole.attending.visible(whole.given, numbers)
         self.bias = whole.attending.bias(whole.given, numbers).to(torch.float64) if whole.attending.biased else None
         self.sizes = self.q.abs() @ whole.k.abs().mT
         """|q| . |k|."""
@@ -127,6 +127,20 @@ class _Tile:
         if math.isfinite(self.attending.sink):
             units = units + 8 * (size + abs(self.attending.sink) + 1)
         return units * _UNIT
+
+    @property
+    def range_of_values(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same as ``_Whole.range_of_values`` for these queries, whatever a mask hides from each."""
+        found = []
+        for sign in (-1.0, 1.0):
+            values = (sign * self.whole.v).unbind(dim=2)
+            # One number of all values at a time, since a tile has as many scores as memory holds.
+            largest = torch.stack(
+                [torch.where(self.visible, each[:, None], -math.inf).amax(dim=2) for each in values], dim=2
+            )
+            most = torch.where(largest == -math.inf, 0.0, sign * largest)
+            found.append(sign * (sign * most).clamp(min=0.0) if math.isfinite(self.attending.sink) else most)
+        return found[0], found[1]
 
     def log_errors(self, model: Model) -> tuple[torch.Tensor, torch.Tensor]:
         """Largest errors of the weights' logarithms, and of that of their sum, [heads, queries, 1]; the former without meaning where unseen."""
@@ -223,7 +237,7 @@ def attention_limits(
     """Returns exact values, and limits by an arithmetic, of the attention of heads, [rows * queries, dimension]."""
     whole, tiles = _Whole(attending, x), []
     keys = x.shape[1]
-    lowest, highest = whole.range_of_values
+    ranges = None if attending.masked else whole.range_of_values
     at = 0
     for tile in whole.tiles():
         exact, size = tile.weights @ whole.v, tile.weights @ whole.sizes_of_v
@@ -247,7 +261,7 @@ def attention_limits(
                 error = with_rounding(error, exact, fmt)
             found["limits"] = error.mul_(per_ulp).clamp_(min=_LEAST, max=_LARGEST)
             end = at + exact.shape[1]
-            least, most = lowest[:, at:end], highest[:, at:end]
+            least, most = tile.range_of_values if ranges is None else tuple(part[:, at:end] for part in ranges)
             largest = torch.maximum(least.abs(), most.abs())
             allowed = of_sums * largest + lost
             allowed = allowed + half_ulp(largest + allowed, fmt)

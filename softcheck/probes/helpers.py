@@ -17,13 +17,16 @@ from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.poison import nan_filled
 
 _INTERPRETED_SHAPES = ((3, 129), (2, 600))
+_INTERPRETED_HEADS = ((3, 129), (1, 260))
+"""Of heads, whose programs grow with the square of the columns."""
 _DEVICE_SHAPES = ((3, 129), (7, 513), (5, 1), (2, 1025), (33, 4097), (2, 32768))
 """Shapes for many probes: kernels that are specialised on the shape are then compiled once for all of them."""
 
 
 def shapes(setting: Setting) -> list[tuple[int, int]]:
     """Rows and columns for a probe without shapes of its own, as far as the declaration takes them."""
-    chosen = _DEVICE_SHAPES[: 2 if setting.quick else None] if setting.on_gpu else _INTERPRETED_SHAPES
+    interpreted = _INTERPRETED_SHAPES if setting.operation.parts is None else _INTERPRETED_HEADS
+    chosen = _DEVICE_SHAPES[: 2 if setting.quick else None] if setting.on_gpu else interpreted
     return [(rows, columns) for rows, columns in chosen if setting.takes(columns)]
 
 

@@ -28,6 +28,24 @@ def logits(rows=6, columns=9, seed=0, dtype=torch.float32):
     return (torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)) * 3).to(dtype)
 
 
+def test_a_mask_hides_other_keys_from_each_query():
+    masked, queries = Attending(masked=True), torch.arange(20)
+    x = logits(rows=64, columns=20)
+    x[:, 7] = -torch.inf
+    seen = masked.visible(x, queries)
+    assert not seen[..., 7].any()
+    varies = (seen != seen[:, :1]).any(dim=2).any(dim=1)
+    assert 32 < int(varies.sum()) < 64
+    # Of heads that hide nothing by themselves all queries see all other keys; elsewhere one query or another may see none.
+    assert seen[~varies].any(dim=2).all()
+    assert not seen[varies].any(dim=2).all()
+    equal = x.clone()
+    equal[:, 1:7] += 1
+    assert torch.equal(masked.visible(equal, queries), seen)
+    assert torch.equal(masked.visible(x, queries[3:5]), seen[:, 3:5])
+    assert Attending().visible(logits(columns=20), queries).all()
+
+
 @pytest.fixture(scope="module")
 def session():
     opened = Session("auto", jobs=1)

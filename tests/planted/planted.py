@@ -21,6 +21,8 @@ class Planted:
     """One file of ``bugs/`` or ``controls/``: a softmax, and what a checker must say of it."""
 
     path: Path
+    function: str
+    """The function's name, which is that of an operation."""
     summary: str
     """The fault (of a control: the unusual feature), in one line."""
     reports: str
@@ -40,7 +42,7 @@ class Planted:
     @property
     def spec(self) -> str:
         """The variant, as ``softcheck report --variant`` takes it."""
-        return f"{self.path}:{self.path.parents[1].name if self.path.parents[1].name in OPERATIONS else 'softmax'}"
+        return f"{self.path}:{self.function}"
 
     @property
     def is_control(self) -> bool:
@@ -101,6 +103,14 @@ def saved_cases() -> dict[str, Case]:
     return {case.id: case for case in load(builtin_names())}
 
 
+def _function(module: ast.Module, folder: str) -> str:
+    """Returns the operation that a folder names, or else the one that the file defines a function of."""
+    if folder in OPERATIONS:
+        return folder
+    defined = {node.name for node in module.body if isinstance(node, ast.FunctionDef)} - {"softmax"}
+    return next((name for name in OPERATIONS if name in defined), "softmax")
+
+
 def read(path: Path) -> Planted:
     """A file's own words. Raises ValueError that says which constant is missing or not one of the known words."""
     module = ast.parse(path.read_text(encoding="utf-8"))
@@ -117,6 +127,7 @@ def read(path: Path) -> Planted:
         raise ValueError(f"{path}: expected a docstring and EXPECTED, SHOWN_BY, DTYPES, BACKENDS; missing {missing}")
     planted = Planted(
         path=path,
+        function=_function(module, path.parents[1].name),
         summary=summary,
         reports=" ".join(rest.split()),
         expected=frozenset(FindingKind(kind) for kind in constants["EXPECTED"]),
