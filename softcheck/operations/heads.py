@@ -84,24 +84,40 @@ class Attending:
         """
         import torch
 
-        (rows, keys), of_head = x.shape, self.queries or x.shape[1]
+        rows, keys = x.shape
         drawn = of_rows(x[:, :1]) ^ 2
         of_queries = of_elements(drawn, self.parts(keys)[0])[:, queries]
-        key, kind = torch.arange(keys, device=x.device), ((drawn >> 40) & 3)[:, None, None]
-        place = (queries % of_head + keys - of_head).clamp(min=0)
-        documents = torch.ones((rows, len(queries), keys), dtype=torch.bool, device=x.device)
+        found = torch.empty((rows, len(queries), keys), dtype=torch.bool, device=x.device)
+        step = max(1, _AT_ONCE // max(1, rows * keys))
+        for first in range(0, len(queries), step):
+            part = slice(first, first + step)
+            found[:, part] = self._shown_by(drawn, of_queries[:, part], queries[part], keys)
+        return found
+
+    def _shown_by(
+        self, drawn: "torch.Tensor", of_queries: "torch.Tensor", queries: "torch.Tensor", keys: int
+    ) -> "torch.Tensor":
+        """The same by the bits of heads, [rows], and of their queries, [rows, count]."""
+        import torch
+
+        key, kind = torch.arange(keys, device=drawn.device), ((drawn >> 40) & 3)[:, None, None]
+        place = (queries % (self.queries or keys) + keys - (self.queries or keys)).clamp(min=0)
+        document, of_keys = torch.zeros_like(place), torch.zeros_like(key)
         for digits in (8, 24):
             boundary = ((drawn >> digits) % (keys + 1))[:, None]
-            documents &= (place >= boundary)[..., None] == (key >= boundary)[:, None]
+            document, of_keys = document + (place >= boundary), of_keys + (key >= boundary)
         first, length = (
             ((of_queries >> digits) % size)[..., None] for digits, size in ((8, max(1, keys)), (32, keys + 1))
         )
-        found = torch.where(kind == 1, documents, (kind != 2) | ((key >= first) & (key < first + length)))
-        is_free, step = kind == 3, max(1, _AT_ONCE // max(1, rows * keys))
-        for begin in range(0, len(queries), step) if bool(is_free.any()) else ():
-            some, part = of_queries[:, begin : begin + step], found[:, begin : begin + step]
-            bits = of_elements(some.flatten(), keys).reshape(part.shape)
-            part &= ~is_free | (((bits >> 20) & 3) >= ((some >> 5) & 3)[..., None])
+        bits = of_elements(of_queries.flatten(), keys).view(*of_queries.shape, keys)
+        by_kind = {
+            1: document[..., None] == of_keys[:, None],
+            2: (key >= first) & (key < first + length),
+            3: ((bits >> 20) & 3) >= ((of_queries >> 5) & 3)[..., None],
+        }
+        found = torch.ones_like(bits, dtype=torch.bool)
+        for number, shown in by_kind.items():
+            found &= (kind != number) | shown
         return found
 
     def sees(self, queries: "torch.Tensor", keys: int) -> "torch.Tensor":

@@ -174,7 +174,7 @@ def _rows(setting: Setting, of_one_mask: int = _ROWS) -> Bits:
     if hides:
         rows, columns = np.indices(bits.shape)
         # What a mask hides from single queries depends on the first logit.
-        bits[:, 0] = bits[rows[:, 0] // of_one_mask * of_one_mask, 0]
+        bits[:, 0] = bits[np.arange(_ROWS) // of_one_mask * of_one_mask, 0]
         bits[(columns + rows // of_one_mask) % 3 == 0] = encode(np.array([-np.inf]), setting.fmt)[0]
     return bits
 

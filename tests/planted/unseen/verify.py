@@ -2,11 +2,14 @@
 
     TRITON_INTERPRET=1 python tests/planted/unseen/verify.py [NAME ...]
 
+Ordinary and odd calls are those of a softmax of one matrix; of other operations a wrong kernel demonstrates its fault alone.
+
 ``demonstrate()`` of a wrong kernel returns what it gave and what is right in float64, and, where only the judge can tell
 the difference, the input. Right kernels run on odd calls. Every file runs in a process of its own. Exits 1 where a wrong
 kernel is not wrong, or a right one is.
 """
 
+import ast
 import importlib.util
 import multiprocessing
 import os
@@ -44,8 +47,9 @@ def main() -> int:
     tasks: list[tuple[Planted, Callable[[Planted], str]]] = []
     for one in wrong:
         if "interpreter" in one.backends:
-            tasks += [(one, is_right_on_an_ordinary_call), (one, is_wrong)]
-    tasks += [(one, is_right_on_odd_calls) for one in right if "interpreter" in one.backends]
+            tasks += [(one, is_right_on_an_ordinary_call)] if _takes_one_matrix(one) else []
+            tasks.append((one, is_wrong))
+    tasks += [(one, is_right_on_odd_calls) for one in right if "interpreter" in one.backends and _takes_one_matrix(one)]
     names = sys.argv[1:]
     tasks = [task for task in tasks if not names or task[0].name in names]
     failed = 0
@@ -56,6 +60,15 @@ def main() -> int:
             sys.stdout.write(f"{one.name}: {check.__name__}: {said}\n")
     sys.stdout.write(f"{len(wrong)} wrong and {len(right)} right files, {len(tasks)} checks, {failed} failed\n")
     return 1 if failed or not tasks else 0
+
+
+def _takes_one_matrix(planted: Planted) -> bool:
+    """True for a softmax without parameters, by its source."""
+    for node in ast.parse(planted.path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == planted.function == "softmax":
+            required = len(node.args.args) - len(node.args.defaults)
+            return required == 1 and not any("parameters" in ast.unparse(each) for each in node.decorator_list)
+    return planted.function == "softmax"
 
 
 def is_right_on_an_ordinary_call(planted: Planted) -> str:
