@@ -96,3 +96,21 @@ def test_a_function_of_one_matrix_has_no_operands():
     variant = load("torch")
     subject = Subject(variant, setting, torch.device("cpu"))
     assert all(not PROBE.run(subject, trial).violations for trial in PROBE.trials(setting))
+
+
+OUT = """@softcheck.variant({call})
+def softmax(x, *, out=None):
+    if out is None:
+        out = torch.empty_like(x)
+    {write}
+    return out
+"""
+RIGHT = "out.copy_(torch.softmax(x, -1))"
+PACKED = "out.as_strided(x.shape, (x.shape[1], 1)).copy_(torch.softmax(x, -1))"
+
+
+@pytest.mark.parametrize("call", ["", 'call="f(x, out=out)"'])
+@pytest.mark.parametrize(("write", "label"), [(RIGHT, []), (PACKED, ["out/row-step"])])
+def test_memory_for_the_answer_may_have_strides_whoever_calls_with_it(tmp_path, call, write, label):
+    found = concluded(tmp_path, SOFTMAX.format(source=OUT.format(call=call, write=write)), "softmax")
+    assert {shown.label for shown in found.findings} == set(label)
