@@ -93,6 +93,8 @@ def attending_of(parameters: Mapping[str, Parameter]) -> tuple[Attending, dict[s
     head_dim = float(parameters.get("head_dim", _DEFAULTS["head_dim"]))
     found: dict[str, Any] = {**_DEFAULTS, "scale": 1 / math.sqrt(max(1.0, head_dim)), **parameters}
     _checked(*(found[name] for name in ("head_dim", "queries", "groups", "scale", "causal", "window", "softcap")))
+    if found["key_padding"] and not found["masked"]:
+        raise UsageError("key_padding=1 says what a mask hides; declare masked=1 beside it")
     kinds: dict[str, Any] = {field.name: field.type for field in fields(Attending)}
     return Attending(**{name: kinds[name](value) for name, value in found.items() if name in kinds}), found
 

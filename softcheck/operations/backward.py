@@ -47,7 +47,8 @@ def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     """An output gradient for each row, in the matrix's dtype.
 
     Of eight rows three vary, and one each is 1 throughout, is another number throughout, has alternating signs and large numbers,
-    is 0 but in one column, and is 0 but for 1 in a column and -1 in the next one, as a loss of pairs has it. A row of equal logits has one number throughout, which is 1 in every second of them.
+    is 0 but in one column, and is 0 but for 1 in a column and -1 in the next one, as a loss of pairs has it. A row of equal logits
+    has one number throughout, which is 1 in every second of them.
     """
     import torch
 

@@ -53,6 +53,8 @@ class Attending:
     sink: float = -math.inf
     masked: bool = False
     """True if keys may be hidden by a mask."""
+    key_padding: bool = False
+    """True if a mask hides keys from all queries of a head alone, as PyTorch's ``key_padding_mask`` does."""
     ignores_nan: bool = False
     """True if NaN and infinities may stand behind masks."""
     square: bool = False
@@ -73,7 +75,7 @@ class Attending:
         """True where queries, [count] by number, see a key by its place and by the mask, bool [rows, count, keys]."""
         x = x.detach()
         found = self.sees(queries, x.shape[1]) & (x != float("-inf"))[:, None]
-        return found & self._shown(x, queries) if self.masked else found
+        return found & self._shown(x, queries) if self.masked and not self.key_padding else found
 
     def _shown(self, x: "torch.Tensor", queries: "torch.Tensor") -> "torch.Tensor":
         """True for keys that a mask does not hide from one of the queries alone, bool [rows, count, keys].

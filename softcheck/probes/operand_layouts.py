@@ -9,6 +9,7 @@ takes for its answer, as ``out=``, may have strides of its own too.
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,12 +18,16 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, encode
+from softcheck.calling.call import place
+from softcheck.calling.state import preserved
+from softcheck.cases.case import PACKED
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.operations.operation import Operation, without_layout
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
 from softcheck.probes.judged import Judged, judged
 from softcheck.probes.outcome import Outcome
+from softcheck.probes.poison import nan_filled
 from softcheck.variants.adapt import Adapted, operands_of
 
 _ROWS, _HEADS, _COLUMNS = 6, 3, 40
@@ -108,6 +113,9 @@ _SHARED: Mapping[str, Move] = {
 _INPUT = "the input"
 _OUTS = ("out", "output")
 """Parameters for the answer's memory."""
+_PACKED, _SLICE, _REFUSED = "packed", "column-slice", "refused"
+_BESIDE = 4, 9
+"""Columns before and behind those that are given for the answer, in a wider tensor."""
 
 
 class OperandLayouts(GroupedProbe):
@@ -118,8 +126,8 @@ class OperandLayouts(GroupedProbe):
         operation, is_strided = setting.operation, "strided" in setting.declaration.layouts
         if not setting.takes(_COLUMNS):
             return []
-        outs = {"packed": 1, "row-step": 2} if is_strided else {"packed": 1}
-        given = [Trial(f"out/{name}", step) for name, step in outs.items()] if operation.answers_elements else []
+        outs = (_PACKED, _REFUSED, _SLICE) if is_strided else (_PACKED, _REFUSED)
+        given = [Trial(f"out/{memory}", memory) for memory in outs] if operation.answers_elements else []
         if operation.arguments is None or operation.matrix is not None:
             return given
         moves = {**OFFSET, **(LAYOUTS if is_strided else {})}
@@ -131,8 +139,9 @@ class OperandLayouts(GroupedProbe):
         """Judges a call for each operand that has rows, or for each way to share a mask."""
         operation = subject.setting.operation
         bits = _rows(subject.setting)
-        if isinstance(trial.parameters, int):
-            return _with_out(subject, bits, trial.parameters)
+        if isinstance(trial.parameters, str):
+            # Rows that end in the middle of a vector.
+            return _with_out(subject, bits[:, : _COLUMNS - 3], trial.parameters)
         # The first call tells how the function is called.
         before = judged(subject, bits)
         names = [
@@ -210,11 +219,8 @@ def _call(subject: Subject, bits: Bits, moved: str, move: Move) -> Judged | None
     return after if is_moved else None
 
 
-def _with_out(subject: Subject, bits: Bits, step: int) -> Outcome:
-    """Judges memory that a call is given for its answer, where a function takes some and need not.
-
-    ``step`` times as many elements as it has columns lie between its rows.
-    """
+def _with_out(subject: Subject, bits: Bits, memory: str) -> Outcome:
+    """Judges memory that a call is given for its answer, where a function takes some and need not."""
     function = subject.variant.function
     if isinstance(function, Adapted) and re.search(r"\bout\b", function.call):
         # Its call gives memory of its own, in place of what is given here.
@@ -226,15 +232,32 @@ def _with_out(subject: Subject, bits: Bits, step: int) -> Outcome:
     names = [name for name in _OUTS if name in parameters and parameters[name].default is None]
     if not names or judged(subject, bits).violations:
         return Outcome()
+    (rows, columns), given = bits.shape, []
 
     def called(x: torch.Tensor) -> torch.Tensor:
-        out = x.new_full((x.shape[0], step * x.shape[1]), float("nan"))[:, : x.shape[1]]
+        before, behind = _BESIDE if memory == _SLICE else (0, 0)
+        whole = x.new_full((rows, before + columns + behind), float("nan"))
+        out = whole[:, before : before + columns]
         function(x, **{names[0]: out})
+        given.append(whole)
         return out
 
+    if memory == _REFUSED:
+        x = place(bits, subject.setting.fmt, PACKED, subject.device).view
+        with preserved(), nan_filled(), suppress(Exception):
+            function(x, **{names[0]: x.new_empty(rows, columns - 1)})
+        after = judged(subject, bits)
+        words = f"after a call whose memory for the answer, {names[0]}=, has a column too few, and right before it"
+        return Outcome(violations=prefixed(after.violations, words), fatal=after.fatal)
     after = judged(subject, bits, called)
-    caused = after.violations if after.fatal else [v for v in after.violations if v.kind in WRONG_KINDS]
-    words = f"in the memory given as {names[0]}= with strides ({step * bits.shape[1]}, 1), and right without it"
+    caused = list(after.violations) if after.fatal else [v for v in after.violations if v.kind in WRONG_KINDS]
+    if memory == _SLICE and not after.fatal:
+        kept = sum(int(whole.isnan().sum()) for whole in given)
+        written = len(given) * rows * sum(_BESIDE) - kept
+        if written > 0:
+            message = f"{written} elements beside a slice of columns are written; expected them to be left alone"
+            caused.append(Violation(FindingKind.OUT_OF_BOUNDS_WRITE, message, count=written))
+    words = f"in the memory given as {names[0]}=, {memory}, and right without it"
     return Outcome(violations=prefixed(caused, words), fatal=after.fatal)
 
 

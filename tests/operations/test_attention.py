@@ -44,6 +44,14 @@ def test_a_mask_hides_other_keys_from_each_query():
     assert torch.equal(masked.visible(equal, queries), seen)
     assert torch.equal(masked.visible(x, queries[3:5]), seen[:, 3:5])
     assert Attending().visible(logits(columns=20), queries).all()
+    of_padding = Attending(masked=True, key_padding=True).visible(x, queries)
+    assert torch.equal(of_padding, (x != -torch.inf)[:, None].expand_as(of_padding))
+
+
+def test_a_kind_of_mask_without_a_mask_is_refused():
+    with pytest.raises(UsageError, match="declare masked=1"):
+        operation("attention", {"key_padding": 1.0})
+    assert operation("attention", {"key_padding": 1.0, "masked": 1.0}).parameters["key_padding"] == 1.0
 
 
 @pytest.fixture(scope="module")

@@ -107,10 +107,21 @@ def softmax(x, *, out=None):
 """
 RIGHT = "out.copy_(torch.softmax(x, -1))"
 PACKED = "out.as_strided(x.shape, (x.shape[1], 1)).copy_(torch.softmax(x, -1))"
+WHOLE_VECTORS = RIGHT + "\n    if out.stride(0) > 40: out.as_strided((len(x), 40), out.stride())[:, 37:] = 0"
+DIRTY = "workspace[0] += 1\n    out.copy_(torch.softmax(x, -1) * workspace[0])\n    workspace[0] = 0"
 
 
 @pytest.mark.parametrize("call", ["", 'call="f(x, out=out)"'])
-@pytest.mark.parametrize(("write", "label"), [(RIGHT, []), (PACKED, ["out/row-step"])])
-def test_memory_for_the_answer_may_have_strides_whoever_calls_with_it(tmp_path, call, write, label):
-    found = concluded(tmp_path, SOFTMAX.format(source=OUT.format(call=call, write=write)), "softmax")
+@pytest.mark.parametrize(
+    ("write", "label"),
+    [
+        (RIGHT, []),
+        (PACKED, ["out/column-slice"]),
+        (WHOLE_VECTORS, ["out/column-slice"]),
+        (DIRTY, ["out/refused"]),
+    ],
+)
+def test_memory_for_the_answer_is_filled_wherever_it_lies_and_nothing_else(tmp_path, call, write, label):
+    text = "workspace = [0]\n" + OUT.format(call=call, write=write)
+    found = concluded(tmp_path, SOFTMAX.format(source=text), "softmax")
     assert {shown.label for shown in found.findings} == set(label)
