@@ -1,7 +1,8 @@
-"""Keys of attention in another order with their values, and other numbers in keys that a query does not see.
+"""Keys of attention in another order with their values, other numbers in keys that a query does not see, and sinks of other heads.
 
 Where no key is hidden by its place, every order of the keys has the same answer and the same bound. A query's answer keeps its bits
-whatever stands in keys and values that it does not see: NaN and infinities too, where the declaration promises that.
+whatever stands in keys and values that it does not see: NaN and infinities too, where the declaration promises that. It keeps them
+whatever sinks other heads have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +13,9 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, decode, encode
+from softcheck.calling.call import Called
 from softcheck.contract import FindingKind
-from softcheck.operations.heads import heads_first
+from softcheck.operations.heads import heads_first, split
 from softcheck.operations.operation import without_layout
 from softcheck.operations.ulp import Flags
 from softcheck.probes.base import Setting, Subject, Trial
@@ -24,6 +26,10 @@ from softcheck.probes.relations import ChangeProbe
 from softcheck.variants.adapt import Adapted
 
 PROPERTY = "key_order_invariant"
+
+_SINKS = "sinks"
+_HIGHER = 2.0
+"""Distance between the sinks of heads that follow each other."""
 
 _COLUMNS = 130
 _COLUMNS_ON_GPU = 600
@@ -46,7 +52,12 @@ class _Keys(ChangeProbe):
         orders = [] if known["causal"] else _ORDERS[: 2 if setting.quick else None]
         hides = known["causal"] or known["masked"]
         contents = [name for name in _CONTENTS if name != "special" or known["ignores_nan"]] if hides else []
-        return [Trial(f"order-{name}", name) for name in orders] + [Trial(f"hidden-{name}", name) for name in contents]
+        sinks = [Trial(_SINKS)] if np.isfinite(known["sink"]) else []
+        return [
+            *(Trial(f"order-{name}", name) for name in orders),
+            *(Trial(f"hidden-{name}", name) for name in contents),
+            *sinks,
+        ]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         if not isinstance(subject.variant.function, Adapted):
@@ -55,6 +66,8 @@ class _Keys(ChangeProbe):
         before = call_on(subject, bits)
         if before.output is None:
             return stopped(before)
+        if trial.label == _SINKS:
+            return _with_sinks_of_others(subject, bits)
         if trial.label.startswith("order"):
             return _in_order(subject, bits, before.output, trial.parameters)
         return _with_others_hidden(subject, bits, before.output, trial.parameters)
@@ -78,10 +91,6 @@ def _rows(setting: Setting) -> Bits:
 
 def _on(subject: Subject, change: Change) -> Adapted:
     """Returns the variant for operands with other keys."""
-    function, operation = subject.variant.function, subject.variant.operation
-    assert isinstance(function, Adapted)
-    assert operation.arguments is not None
-    make = operation.arguments.make
 
     def other(name: str, operand: Any, rows: int) -> Any:
         kind = without_layout(name)
@@ -91,6 +100,16 @@ def _on(subject: Subject, change: Change) -> Adapted:
         view = heads_first(name, found, rows)
         view.copy_(change(kind, view))
         return found
+
+    return _given(subject, other)
+
+
+def _given(subject: Subject, other: Callable[[str, Any, int], Any]) -> Adapted:
+    """Returns the variant for other operands, made from an operand's name, the operand, and the number of rows."""
+    function, operation = subject.variant.function, subject.variant.operation
+    assert isinstance(function, Adapted)
+    assert operation.arguments is not None
+    make = operation.arguments.make
 
     def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
         return {name: other(name, operand, x.shape[0]) for name, operand in make(x, names).items()}
@@ -137,6 +156,34 @@ def _with_others_hidden(subject: Subject, bits: Bits, before: Bits, name: str) -
         if found is not None and again is not None and same_bits(before, again, fmt).all():
             return Outcome(violations=(found,))
     return Outcome()
+
+
+def _with_sinks_of_others(subject: Subject, bits: Bits) -> Outcome:
+    """Compares the answers of heads whose sinks alternate with those of heads that all have one sink or the other."""
+    fmt, rows, groups = subject.setting.fmt, len(bits), int(subject.variant.operation.parameters["groups"])
+
+    def answers(steps: Callable[[torch.Tensor], torch.Tensor]) -> Called:
+        def other(name: str, operand: Any, _rows: int) -> Any:
+            return operand + _HIGHER * steps(operand) if name == "sinks" else operand
+
+        changed = replace(subject, variant=replace(subject.variant, function=_given(subject, other)))
+        return call_on(changed, bits)
+
+    def in_turn(sinks: torch.Tensor) -> torch.Tensor:
+        return torch.arange(len(sinks), device=sinks.device) % 2
+
+    low, high, mixed = (answers(steps) for steps in (torch.zeros_like, torch.ones_like, in_turn))
+    if low.output is None or high.output is None or mixed.output is None:
+        return stopped(next(each for each in (low, high, mixed) if each.output is None))
+    of_query_heads = (np.arange(rows) % split(rows)[1])[:, None] * groups + np.arange(groups)
+    is_high = np.repeat(of_query_heads % 2 == 1, low.output.shape[1] // groups, axis=1)
+    expected = np.where(is_high, high.output, low.output)
+    message = "answers of heads change with the sinks of other heads"
+    found = differing(FindingKind.ROW_DEPENDENCE, expected, mixed.output, fmt, message)
+    again = None if found is None else answers(in_turn).output
+    # A kernel that varies by itself is not accused.
+    repeats = again is not None and bool(same_bits(mixed.output, again, fmt).all())
+    return Outcome(violations=(found,) if found is not None and repeats else ())
 
 
 def _changed(unseen: Flags) -> list[tuple[str, Flags]]:

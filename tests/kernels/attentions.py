@@ -96,6 +96,11 @@ def with_shared_keys(q, k, v, is_causal, window):
 
 
 @variant(operation="attention", parameters={**SMALL, "softcap": 5.0, "sink": 0.5})
+def with_one_sink_for_all(q, k, v, softcap, sinks):
+    return capped_with_sinks(q, k, v, softcap, sinks[:1].expand(len(sinks)))
+
+
+@variant(operation="attention", parameters={**SMALL, "softcap": 5.0, "sink": 0.5})
 def capped_with_sinks(q, k, v, softcap, sinks):
     scores = softcap * torch.tanh((q.float() @ k.float().mT) / math.sqrt(q.shape[-1]) / softcap)
     sink = sinks.float()[None, :, None, None].expand(*scores.shape[:-1], 1)

@@ -38,6 +38,7 @@ def conclude(probe, function, dtype="float32"):
         ("by_length", 2),
         ("with_shared_keys", 2),
         ("logarithms", 4),
+        ("capped_with_sinks", 5),
     ],
 )
 def test_right_functions_are_left_alone(function, trials):
@@ -53,6 +54,7 @@ def test_right_functions_are_left_alone(function, trials):
         ("bounded_by_the_first_key", "ulp_exceeds_bound"),
         ("masked_after_the_maximum", "row_dependence"),
         ("weighted_by_zero", "row_dependence"),
+        ("with_one_sink_for_all", "row_dependence"),
     ],
 )
 def test_wrong_functions_are_found(function, kind):
@@ -102,7 +104,7 @@ def test_exact_gradients_are_those_of_autograd(parameters):
     known = computed.arguments.make.__self__
     leaves = [part.double().requires_grad_() for part in known.operands(x)]
     scores = (leaves[0] @ leaves[1].mT) * known.scale
-    hidden = ~torch.from_numpy(known.seen(9))
+    hidden = ~known.visible(x, torch.arange(known.parts(9)[0]))
     y = torch.softmax(scores.masked_fill(hidden, -torch.inf), dim=-1) @ leaves[2]
     grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(2)).double()
     due = torch.autograd.grad(y, leaves, grad)
