@@ -87,6 +87,11 @@ def placed(name: str, value: Any) -> Any:
     return _lent.place(name, value)
 
 
+def once(tensor: "torch.Tensor") -> tuple[slice, ...]:
+    """Returns the elements of a tensor that share no memory, to write each once: of an expanded dimension the first."""
+    return tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
+
+
 def _in_kept(kept: Kept, rewrites: bool, name: str, value: "torch.Tensor") -> "torch.Tensor":  # noqa: FBT001 - a Place
     key = name, tuple(value.shape), value.stride(), value.dtype
     found = kept.setdefault(key, value)

@@ -63,6 +63,11 @@ class Attending:
     """True if a bias is added to the scores, after a soft cap."""
 
     @property
+    def hides_by_query(self) -> bool:
+        """True if a mask hides keys from one query or another."""
+        return self.masked and not self.key_padding
+
+    @property
     def known_to_torch(self) -> bool:
         """True if torch's attention takes all parameters: it has no soft cap and no sinks."""
         return self.softcap == 0 and not math.isfinite(self.sink)
@@ -75,7 +80,7 @@ class Attending:
         """True where queries, [count] by number, see a key by its place and by the mask, bool [rows, count, keys]."""
         x = x.detach()
         found = self.sees(queries, x.shape[1]) & (x != float("-inf"))[:, None]
-        return found & self._shown(x, queries) if self.masked and not self.key_padding else found
+        return found & self._shown(x, queries) if self.hides_by_query else found
 
     def _shown(self, x: "torch.Tensor", queries: "torch.Tensor") -> "torch.Tensor":
         """True for keys that a mask does not hide from one of the queries alone, bool [rows, count, keys].

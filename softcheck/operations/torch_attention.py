@@ -39,8 +39,8 @@ class _Tile:
     """Some queries of each head and what they see; tensors of scores are float64 [heads, queries, keys]."""
 
     def __init__(self, whole: "_Whole", first: int, end: int) -> None:
-        self.attending, self.whole = whole.attending, whole
-        self.q = whole.q[:, first:end]
+        self.attending, self.whole, self.place = whole.attending, whole, slice(first, end)
+        self.q = whole.q[:, self.place]
         numbers = torch.arange(first, end, device=self.q.device)
         self.visible = whole.attending.visible(whole.given, numbers)
         self.bias = whole.attending.bias(whole.given, numbers).to(torch.float64) if whole.attending.biased else None
@@ -131,6 +131,9 @@ class _Tile:
     @property
     def range_of_values(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The same as ``_Whole.range_of_values`` for these queries, whatever a mask hides from each."""
+        if not self.attending.hides_by_query:
+            least, most = self.whole.range_of_values
+            return least[:, self.place], most[:, self.place]
         found = []
         for sign in (-1.0, 1.0):
             values = (sign * self.whole.v).unbind(dim=2)
@@ -138,8 +141,7 @@ class _Tile:
             largest = torch.stack(
                 [torch.where(self.visible, each[:, None], -math.inf).amax(dim=2) for each in values], dim=2
             )
-            most = torch.where(largest == -math.inf, 0.0, sign * largest)
-            found.append(sign * (sign * most).clamp(min=0.0) if math.isfinite(self.attending.sink) else most)
+            found.append(_of_seen(largest, sign, self.attending.sink))
         return found[0], found[1]
 
     def log_errors(self, model: Model) -> tuple[torch.Tensor, torch.Tensor]:
@@ -216,9 +218,14 @@ class _Whole:
                 largest = largest[:, last.clamp(min=0)].masked_fill_((last < 0)[:, None], -math.inf)
             else:
                 largest = largest.amax(dim=1, keepdim=True).expand(-1, len(queries), -1)
-            most = torch.where(largest == -math.inf, 0.0, sign * largest)
-            found.append(sign * (sign * most).clamp(min=0.0) if math.isfinite(self.attending.sink) else most)
+            found.append(_of_seen(largest, sign, self.attending.sink))
         return found[0], found[1]
+
+
+def _of_seen(largest: torch.Tensor, sign: float, sink: float) -> torch.Tensor:
+    """The least (sign -1) or the largest value seen, from the largest of ``sign`` times the values, -inf where none is seen."""
+    found = torch.where(largest == -math.inf, 0.0, sign * largest)
+    return sign * (sign * found).clamp(min=0.0) if math.isfinite(sink) else found
 
 
 def _running_maximum(values: torch.Tensor, width: int) -> torch.Tensor:
@@ -237,8 +244,6 @@ def attention_limits(
     """Returns exact values, and limits by an arithmetic, of the attention of heads, [rows * queries, dimension]."""
     whole, tiles = _Whole(attending, x), []
     keys = x.shape[1]
-    ranges = None if attending.masked else whole.range_of_values
-    at = 0
     for tile in whole.tiles():
         exact, size = tile.weights @ whole.v, tile.weights @ whole.sizes_of_v
         off = torch.expm1((2 * tile.uncertainty + (keys + 8) * _UNIT).clamp(max=LARGEST_EXPONENT)) + (keys + 4) * _UNIT
@@ -260,12 +265,11 @@ def attention_limits(
             if model.rounds_result:
                 error = with_rounding(error, exact, fmt)
             found["limits"] = error.mul_(per_ulp).clamp_(min=_LEAST, max=_LARGEST)
-            end = at + exact.shape[1]
-            least, most = tile.range_of_values if ranges is None else tuple(part[:, at:end] for part in ranges)
+            least, most = tile.range_of_values
             largest = torch.maximum(least.abs(), most.abs())
             allowed = of_sums * largest + lost
             allowed = allowed + half_ulp(largest + allowed, fmt)
-            found["least"], found["most"], at = least - allowed, most + allowed, end
+            found["least"], found["most"] = least - allowed, most + allowed
         exact.masked_fill_(~tile.peak.isfinite(), math.nan)
         tiles.append(found)
     return _joined(tiles)

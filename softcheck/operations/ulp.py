@@ -121,8 +121,8 @@ def floor_log2(reference: Reference) -> NDArray[np.int64]:
 def scaled(reference: Reference, fmt: Format, least_scale: Values | None = None) -> Scaled:
     """The reference in units of ulp(r) = 2^(max(floor(log2 |r|), emin) - p + 1).
 
-    Where |r| is below ``least_scale``, [rows, columns], the unit is the ULP of that instead (``counts_as_power``). Multiplying by powers of two is
-    exact, except that a result more than 2^1000 times smaller than the least subnormal may become 0.
+    Where |r| is below ``least_scale``, [rows, columns], the unit is the ULP of that instead (``counts_as_power``). Multiplying
+    by powers of two is exact, except that a result more than 2^1000 times smaller than the least subnormal may become 0.
     """
     floor = np.where(reference.high == 0, fmt.min_exponent, floor_log2(reference))
     least: int | NDArray[np.int64] = fmt.min_exponent

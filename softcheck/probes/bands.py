@@ -6,6 +6,7 @@ import torch
 
 from oracles.formats import Bits, Format
 from softcheck.calling.call import TORCH_DTYPES, Placed, is_out_of_memory, to_tensor
+from softcheck.calling.operands import once
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.allocation import as_it_is, bytes_of, handing_out
 
@@ -71,9 +72,8 @@ class Bands:
         begin = self.margin // tensor.element_size() + tensor.storage_offset()
         inside = whole.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), begin)
         if initialised:
-            # Elements that share memory are written once.
-            once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
-            inside[once].copy_(tensor[once])
+            place = once(tensor)
+            inside[place].copy_(tensor[place])
         else:
             inside.fill_(float("nan") if tensor.is_floating_point() else 0)
         inside.requires_grad_(tensor.requires_grad)

@@ -7,20 +7,19 @@ C++ asked for may be caught on a GPU (see ``hole``). Otherwise the trial is skip
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import NamedTuple
 
-import torch
-
 from oracles.formats import Bits
-from softcheck.calling import operands
 from softcheck.calling.call import Called, Returned, all_to_bits, call, call_on_device, to_bits
+from softcheck.calling.operands import placing
 from softcheck.contract import FindingKind
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.bands import CANARIES, Bands, margin_bytes, place_in_bands
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.freed_block import Hole
-from softcheck.probes.helpers import GroupedProbe, differing, only, ordinary_rows, same_bits, shapes, stopped
+from softcheck.probes.helpers import GroupedProbe, differing, only, ordinary_rows, repeats, shapes, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -96,70 +95,61 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
         found = differing(FindingKind.OUT_OF_BOUNDS_READ, first.output, other.output, fmt, message, bits)
         if (
             found is not None
-            and _repeats(first, called(_ORDINARY), subject)
-            and _repeats(other, called(poison), subject)
+            and repeats(first.output, called(_ORDINARY).output, fmt)
+            and repeats(other.output, called(poison).output, fmt)
         ):
             violations.append(found)
             break
     return Outcome(violations=tuple(violations))
 
 
-def _repeats(first: Called, again: Called, subject: Subject) -> bool:
-    """True if an equal call gave equal bits. A kernel that varies by itself is not accused of reading."""
-    if first.output is None or again.output is None:
-        return False
-    return bool(same_bits(first.output, again.output, subject.setting.fmt).all())
-
-
 def _around_outputs(subject: Subject, bits: Bits) -> Outcome:
     # Workspaces lie between margins too: a value read beyond one changes with the canary.
-    ended, first, bands = _compared(subject, bits, partial(_banded, subject, bits), "the tensors that torch handed out")
-    if ended is not None:
-        return ended
-    return Outcome() if first is not None and bands.holds(first) else _in_a_hole(subject, bits)
+    banded = partial(_banded, subject, bits, handing_out)
+    first, bands = banded(CANARIES[0])
+    ended = _compared(subject, bits, first, bands, banded, "the tensors that torch handed out")
+    if ended is not None or first.output is None or bands.holds(first.output):
+        return Outcome() if ended is None else ended
+    return _in_a_hole(subject, bits)
 
 
 def _around_operands(subject: Subject, bits: Bits) -> Outcome:
-    ended, *_ = _compared(subject, bits, partial(_with_operands_in_bands, subject, bits), "the operands")
+    banded = partial(_banded, subject, bits, lambda bands: placing(bands.operand))
+    ended = _compared(subject, bits, *banded(CANARIES[0]), banded, "the operands")
     return Outcome() if ended is None else ended
 
 
 def _compared(
-    subject: Subject, bits: Bits, banded: Callable[[int], tuple[Returned, Bands]], around: str
-) -> tuple[Outcome | None, torch.Tensor | None, Bands]:
-    """Calls between one canary and between another; returns what ends the trial, if anything does, and the first output with its bands.
+    subject: Subject,
+    bits: Bits,
+    first: Returned,
+    bands: Bands,
+    banded: Callable[[int], tuple[Returned, Bands]],
+    around: str,
+) -> Outcome | None:
+    """Compares the first call with one between other canaries; returns what ends the trial, if anything does.
 
     Outputs that differ are a read only if equal calls repeat theirs.
     """
     fmt = subject.setting.fmt
-    first, bands = banded(CANARIES[0])
     if first.output is None:
-        return stopped(first), None, bands
+        return stopped(first)
     overrun = bands.overrun()
     if overrun is not None:
-        return Outcome(violations=(overrun,)), first.output, bands
+        return Outcome(violations=(overrun,))
     second, _ = banded(CANARIES[1])
     if second.output is None:
-        return stopped(second), first.output, bands
+        return stopped(second)
     one, other = all_to_bits([first.output, second.output], fmt)
-    read = differing(
-        FindingKind.OUT_OF_BOUNDS_READ, one, other, fmt, f"the output changes with what lies around {around}", bits
-    )
+    message = f"the output changes with what lies around {around}"
+    read = differing(FindingKind.OUT_OF_BOUNDS_READ, one, other, fmt, message, bits)
     if read is None:
-        return None, first.output, bands
+        return None
     for canary, seen in zip(CANARIES, (one, other), strict=True):
-        again, _ = banded(canary)
-        if again.output is None or not same_bits(seen, to_bits(again.output, fmt), fmt).all():
-            return None, first.output, bands
-    return Outcome(violations=(read,)), first.output, bands
-
-
-def _with_operands_in_bands(subject: Subject, bits: Bits, canary: int) -> tuple[Returned, Bands]:
-    fmt = subject.setting.fmt
-    bands = Bands(canary, margin_bytes(bits.shape[1], fmt.itemsize))
-    placed = place_in_bands(bits, fmt, _ORDINARY, subject.device)
-    with nan_filled(), operands.placing(bands.operand):
-        return call_on_device(subject.variant.function, placed, subject.setting.operation), bands
+        again = banded(canary)[0].output
+        if not repeats(seen, None if again is None else to_bits(again, fmt), fmt):
+            return None
+    return Outcome(violations=(read,))
 
 
 def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:
@@ -176,12 +166,14 @@ def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:
     return Outcome() if overrun is None else Outcome(violations=(overrun,))
 
 
-def _banded(subject: Subject, bits: Bits, canary: int) -> tuple[Returned, Bands]:
+def _banded(
+    subject: Subject, bits: Bits, within: Callable[[Bands], AbstractContextManager[None]], canary: int
+) -> tuple[Returned, Bands]:
+    """Calls within what puts tensors between canaries, and returns these with what the call returned."""
     fmt = subject.setting.fmt
-    _, columns = bits.shape
-    bands = Bands(canary, margin_bytes(columns, fmt.itemsize))
+    bands = Bands(canary, margin_bytes(bits.shape[1], fmt.itemsize))
     placed = place_in_bands(bits, fmt, _ORDINARY, subject.device)
-    with nan_filled(), handing_out(bands):
+    with nan_filled(), within(bands):
         return call_on_device(subject.variant.function, placed, subject.setting.operation), bands
 
 

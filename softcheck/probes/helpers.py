@@ -1,6 +1,8 @@
 """Helpers for most probes: ordinary rows, calls that never raise, comparison bit for bit, and merging of findings."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -28,6 +30,14 @@ def shapes(setting: Setting) -> list[tuple[int, int]]:
     interpreted = _INTERPRETED_SHAPES if setting.operation.parts is None else _INTERPRETED_HEADS
     chosen = _DEVICE_SHAPES[: 2 if setting.quick else None] if setting.on_gpu else interpreted
     return [(rows, columns) for rows, columns in chosen if setting.takes(columns)]
+
+
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Returns a function's parameters by name; none of a callable written in C that has no signature to read."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
 
 
 FAR = 800.0
@@ -102,6 +112,11 @@ def same_bits(first: Bits, second: Bits, fmt: Format) -> np.ndarray:
     same: np.ndarray = first == second
     # Most outputs are equal throughout, and a test for NaN must decode every element.
     return same if same.all() else same | (_is_nan(first, fmt) & _is_nan(second, fmt))
+
+
+def repeats(first: Bits | None, again: Bits | None, fmt: Format) -> bool:
+    """True if equal calls gave equal bits. A kernel that varies by itself is not accused of what changes its answer."""
+    return first is not None and again is not None and bool(same_bits(first, again, fmt).all())
 
 
 def prefixed(violations: Sequence[Violation], words: str) -> tuple[Violation, ...]:

@@ -27,7 +27,7 @@ PROPERTY = "invalid_targets_show"
 _ROWS, _COLUMNS = 3, 129
 _BEFORE, _BEHIND = "before-the-first-row", "behind-the-last-row"
 _ONE = -0.5, CANARIES[0]
-"""What lies around the logits, and around other operands, in one of two calls."""
+"""The number around the logits, and the byte around other operands, in one of two calls."""
 _ASSERTED = "device-side assert"
 """In the message of a CUDA error after a kernel's assertion has failed."""
 

@@ -1,6 +1,7 @@
 """Calls together with the judgement of their outputs, which is made on the device as far as that is quicker."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from softcheck.calling.call import (
     to_bits,
     to_tensor,
 )
+from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import by_contract, judge_call, judge_in_place
@@ -316,3 +318,10 @@ def judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any]
     calls.make(bits)
     [(_, found)] = calls.settle()
     return found
+
+
+def judged_after(subject: Subject, bits: Bits, attempt: Callable[[], object]) -> Judged:
+    """Judges a call after another one, of which nothing is promised: it may raise."""
+    with preserved(), nan_filled(), suppress(Exception):
+        attempt()
+    return judged(subject, bits)

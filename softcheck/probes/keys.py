@@ -19,7 +19,7 @@ from softcheck.operations.heads import heads_first, split
 from softcheck.operations.operation import without_layout
 from softcheck.operations.ulp import Flags
 from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import call_on, differing, prefixed, same_bits, stopped
+from softcheck.probes.helpers import call_on, differing, prefixed, repeats, same_bits, stopped
 from softcheck.probes.judged import judged
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.relations import ChangeProbe
@@ -151,9 +151,7 @@ def _with_others_hidden(subject: Subject, bits: Bits, before: Bits, name: str) -
         message = f"queries' answers change with {_CONTENTS[name]} in {where} that they do not see"
         expected = np.where(numbers, before, after.output)
         found = differing(FindingKind.ROW_DEPENDENCE, expected, after.output, fmt, message)
-        again = None if found is None else call_on(subject, bits).output
-        # A kernel that varies by itself is not accused.
-        if found is not None and again is not None and same_bits(before, again, fmt).all():
+        if found is not None and repeats(before, call_on(subject, bits).output, fmt):
             return Outcome(violations=(found,))
     return Outcome()
 
@@ -180,10 +178,9 @@ def _with_sinks_of_others(subject: Subject, bits: Bits) -> Outcome:
     expected = np.where(is_high, high.output, low.output)
     message = "answers of heads change with the sinks of other heads"
     found = differing(FindingKind.ROW_DEPENDENCE, expected, mixed.output, fmt, message)
-    again = None if found is None else answers(in_turn).output
-    # A kernel that varies by itself is not accused.
-    repeats = again is not None and bool(same_bits(mixed.output, again, fmt).all())
-    return Outcome(violations=(found,) if found is not None and repeats else ())
+    if found is not None and repeats(mixed.output, answers(in_turn).output, fmt):
+        return Outcome(violations=(found,))
+    return Outcome()
 
 
 def _changed(unseen: Flags) -> list[tuple[str, Flags]]:

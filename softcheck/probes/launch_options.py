@@ -4,8 +4,7 @@ A wrong configuration may hide behind the winner of the tuning, or behind output
 their shared buffer. Here each configuration has poisoned memory to itself.
 """
 
-import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ import msgspec
 from oracles.formats import Bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import only, ordinary_rows, prefixed
+from softcheck.probes.helpers import only, ordinary_rows, parameters_of, prefixed
 from softcheck.probes.judged import judged
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.probes.relations import RelationProbe
@@ -50,7 +49,7 @@ class _LaunchOptions(RelationProbe):
             return _autotuned(subject, trial.parameters)
         function, value = subject.variant.function, trial.parameters
         names = _OF_SPLITS if trial.label.startswith("splits") else ("num_warps",)
-        option = next((name for name in names if name in _parameters(function)), None)
+        option = next((name for name in names if name in parameters_of(function)), None)
         if option is None:
             return Outcome(skipped=_NOTHING)
         columns = _COLUMNS[-1] if subject.setting.takes(_COLUMNS[-1]) else _COLUMNS[0]
@@ -61,14 +60,6 @@ class _LaunchOptions(RelationProbe):
 
 
 PROBE = _LaunchOptions()
-
-
-def _parameters(function: Callable[..., Any]) -> Collection[str]:
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        # Some callables written in C have no signature to read.
-        return ()
 
 
 def _logits(setting: Setting, columns: int) -> Bits:

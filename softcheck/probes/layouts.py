@@ -220,8 +220,8 @@ def _filled(asked: _Input, subject: Subject, contents: str) -> tuple[Bits, Bits]
 
     Of "special" contents the first row has a NaN, the second one +inf, and the third is fully masked. Of "far" contents
     the first or the last logit of each row is far above the other logits, and far below zero: a maximum that misses it,
-    and one that takes padding with it, give no number. The last row's last logit is as far above them again: a maximum of all rows gives no number
-    for the others.
+    and one that takes padding with it, give no number. The last row's last logit is as far above them again: a maximum of
+    all rows gives no number for the others.
     """
     fmt = subject.setting.fmt
     rows = math.prod(asked.shape[:-1])

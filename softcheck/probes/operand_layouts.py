@@ -9,7 +9,6 @@ takes for its answer, as ``out=``, may have strides of its own too.
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,15 +18,13 @@ import torch
 
 from oracles.formats import Bits, encode
 from softcheck.calling.call import place
-from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.operations.operation import Operation, without_layout
 from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
-from softcheck.probes.judged import Judged, judged
+from softcheck.probes.helpers import GroupedProbe, ordinary_rows, parameters_of, prefixed
+from softcheck.probes.judged import Judged, judged, judged_after
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.poison import nan_filled
 from softcheck.variants.adapt import Adapted, operands_of
 
 _ROWS, _HEADS, _COLUMNS = 6, 3, 40
@@ -225,39 +222,32 @@ def _with_out(subject: Subject, bits: Bits, memory: str) -> Outcome:
     if isinstance(function, Adapted) and re.search(r"\bout\b", function.call):
         # Its call gives memory of its own, in place of what is given here.
         function = inspect.unwrap(function)
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
+    parameters = parameters_of(function)
+    name = next((name for name in _OUTS if name in parameters and parameters[name].default is None), None)
+    if name is None or judged(subject, bits).violations:
         return Outcome()
-    names = [name for name in _OUTS if name in parameters and parameters[name].default is None]
-    if not names or judged(subject, bits).violations:
-        return Outcome()
-    (rows, columns), given = bits.shape, []
-
-    def called(x: torch.Tensor) -> torch.Tensor:
-        before, behind = _BESIDE if memory == _SLICE else (0, 0)
-        whole = x.new_full((rows, before + columns + behind), float("nan"))
-        out = whole[:, before : before + columns]
-        function(x, **{names[0]: out})
-        given.append(whole)
-        return out
-
     if memory == _REFUSED:
         x = place(bits, subject.setting.fmt, PACKED, subject.device).view
-        with preserved(), nan_filled(), suppress(Exception):
-            function(x, **{names[0]: x.new_empty(rows, columns - 1)})
-        after = judged(subject, bits)
-        words = f"after a call whose memory for the answer, {names[0]}=, has a column too few, and right before it"
+        after = judged_after(subject, bits, partial(function, x, **{name: torch.empty_like(x[:, 1:])}))
+        words = f"after a call whose memory for the answer, {name}=, has a column too few, and right before it"
         return Outcome(violations=prefixed(after.violations, words), fatal=after.fatal)
+    before, behind = _BESIDE if memory == _SLICE else (0, 0)
+    beside: list[torch.Tensor] = []
+
+    def called(x: torch.Tensor) -> torch.Tensor:
+        whole = x.new_full((x.shape[0], before + x.shape[1] + behind), float("nan"))
+        out = whole[:, before : before + x.shape[1]]
+        beside.extend((whole[:, :before], whole[:, before + x.shape[1] :]))
+        function(x, **{name: out})
+        return out
+
     after = judged(subject, bits, called)
     caused = list(after.violations) if after.fatal else [v for v in after.violations if v.kind in WRONG_KINDS]
-    if memory == _SLICE and not after.fatal:
-        kept = sum(int(whole.isnan().sum()) for whole in given)
-        written = len(given) * rows * sum(_BESIDE) - kept
-        if written > 0:
-            message = f"{written} elements beside a slice of columns are written; expected them to be left alone"
-            caused.append(Violation(FindingKind.OUT_OF_BOUNDS_WRITE, message, count=written))
-    words = f"in the memory given as {names[0]}=, {memory}, and right without it"
+    written = 0 if after.fatal else sum(int((~part.isnan()).sum()) for part in beside)
+    if written:
+        message = f"{written} elements beside a slice of columns are written; expected them to be left alone"
+        caused.append(Violation(FindingKind.OUT_OF_BOUNDS_WRITE, message, count=written))
+    words = f"in the memory given as {name}=, {memory}, and right without it"
     return Outcome(violations=prefixed(caused, words), fatal=after.fatal)
 
 

@@ -50,29 +50,26 @@ class PageEnds(GroupedProbe):
         """
         wanted = _SHAPES if setting.on_gpu and not setting.quick else _SHAPES[:1]
         chosen = [(rows, columns) for rows, columns in wanted if setting.takes(columns)] or [(3, 1)]
-        layouts = (False, True) if "strided" in setting.declaration.layouts else (False,)
-        found = [
-            Trial(f"{edge}/{'transposed-' * turned}{rows}x{columns}", _EdgeInput(rows, columns, edge, turned))
-            for turned in layouts
+        ways = {"": (False, False)}
+        if "strided" in setting.declaration.layouts:
+            ways["transposed-"] = (True, False)
+        if setting.operation.arguments is not None:
+            ways["operands-"] = (False, True)
+        return [
+            Trial(f"{edge}/{name}{rows}x{columns}", _EdgeInput(rows, columns, edge, *way))
+            for name, way in ways.items()
             for edge in _EDGES
             for rows, columns in chosen
         ]
-        if setting.operation.arguments is not None:
-            found += [
-                Trial(f"{edge}/operands-{rows}x{columns}", _EdgeInput(rows, columns, edge, False, True))
-                for edge in _EDGES
-                for rows, columns in chosen
-            ]
-        return found
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Calls the variant once. On a CPU a read beyond the input ends the process."""
         try:
             placed = _placed(subject, trial.parameters)
-            with nan_filled(), placing(partial(_at_an_edge, trial.parameters)):
-                called = call_on_device(subject.variant.function, placed, subject.setting.operation)
         except UnmappedError as error:
             return Outcome(skipped=f"inputs beside unmapped memory: {error}")
+        with nan_filled(), placing(partial(_at_an_edge, trial.parameters)):
+            called = call_on_device(subject.variant.function, placed, subject.setting.operation)
         return Outcome(violations=only(called.violations, FindingKind.CRASH), fatal=called.fatal)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:

@@ -7,7 +7,6 @@ end and back, and one that takes ``dtype`` converts the input or, wrongly, the a
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,15 +15,13 @@ import torch
 
 from oracles.formats import FORMATS, Format, decode, encode
 from softcheck.calling.call import TORCH_DTYPES, place, to_bits
-from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.diagnose import differ_grossly
-from softcheck.probes.helpers import only, ordinary_rows, prefixed
-from softcheck.probes.judged import Judged, judged
+from softcheck.probes.helpers import only, ordinary_rows, parameters_of, prefixed
+from softcheck.probes.judged import Judged, judged, judged_after
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
-from softcheck.probes.poison import nan_filled
 from softcheck.probes.relations import RelationProbe
 
 _OF_DIMENSION = ("dim", "axis")
@@ -75,7 +72,7 @@ class _TorchOptions(RelationProbe):
         if trial.label == _AFTERWARDS:
             return _afterwards(subject, function)
         names = ("dtype",) if isinstance(trial.parameters, str) else _OF_DIMENSION
-        option = next((name for name in names if name in _parameters(function)), None)
+        option = next((name for name in names if name in parameters_of(function)), None)
         if option is None:
             return Outcome(skipped=_NOTHING)
         if isinstance(trial.parameters, str):
@@ -124,9 +121,7 @@ def _afterwards(subject: Subject, function: Callable[..., Any]) -> Outcome:
         return Outcome()
     for name, value in given.items():
         other = place(before, setting.fmt, PACKED, subject.device).view
-        with preserved(), nan_filled(), suppress(Exception):
-            function(other, **{name: value})
-        found = judged(subject, bits)
+        found = judged_after(subject, bits, partial(function, other, **{name: value}))
         if found.violations or found.fatal:
             return Outcome(
                 violations=prefixed(found.violations, f"after a call with {name}={value}"), fatal=found.fatal
@@ -136,11 +131,11 @@ def _afterwards(subject: Subject, function: Callable[..., Any]) -> Outcome:
 
 def _options(function: Callable[..., Any]) -> dict[str, Any]:
     """Returns another value for each parameter whose default is None, a flag or a float."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return {}
-    named = [each for each in parameters[1:] if each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}]
+    named = [
+        each
+        for each in list(parameters_of(function).values())[1:]
+        if each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}
+    ]
     found: dict[str, Any] = {each.name: not each.default for each in named if isinstance(each.default, bool)}
     found |= {each.name: 0.5 for each in named if each.default is None}
     return found | {each.name: 0.5 * (each.default or 1.0) for each in named if isinstance(each.default, float)}
@@ -159,11 +154,3 @@ def _is_wider(dtype: str, setting: Setting) -> bool:
 def _narrowed(function: Callable[..., Any], option: str, dtype: torch.dtype, x: torch.Tensor) -> Any:
     """Calls a function on numbers of a narrower type, which the matrix holds, and asks for an answer of the matrix's type."""
     return function(x.to(dtype), **{option: x.dtype})
-
-
-def _parameters(function: Callable[..., Any]) -> Sequence[str]:
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        # Some callables written in C have no signature to read.
-        return []

@@ -31,8 +31,7 @@ class Twin:
         first = int(x.storage_offset())
         copy = operands.placed("x", whole.clone()) if is_dense else _around(whole, first, x.numel())
         self.view = copy.as_strided(x.shape, x.stride(), x.storage_offset())
-        # Elements that share memory are written once.
-        once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())
+        once = operands.once(x)
         self.view[once].copy_(values[once])
         watched = (copy, whole) if is_dense else (self.view[once], x[once])
         after, own = (tensor.view(integers) for tensor in watched)

@@ -57,6 +57,14 @@ _MERGED_BY_LOGARITHMS = KnownDefect(
     reason="FlashAttention-2 splits the keys of few heads and merges the parts by float32 log-sum-exps, whose rounding is worth 0.2 % at "
     "scores of some 10^5",
 )
+_OF_FLASH_ATTENTION = (
+    _ZERO_FOR_NAN,
+    _CASTS,
+    _SUMS_IN_SIXTEEN_BITS,
+    _ENDS_WITHOUT_HEADS,
+    _MANY_HEADS,
+    _MERGED_BY_LOGARITHMS,
+)
 _HIDDEN_VALUES_AVERAGED = KnownDefect(
     kinds=(FindingKind.MASKED_NOT_ZERO,),
     backends=("cuda",),
@@ -134,10 +142,7 @@ def torch_sdpa_biased(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: t
     dtypes=NARROW_DTYPES,
     description="torch's scaled_dot_product_attention with is_causal, by the backend that torch chooses",
     provenance="PyTorch",
-    known_defects=(
-        *(_ZERO_FOR_NAN, _CASTS, _SUMS_IN_SIXTEEN_BITS, _ENDS_WITHOUT_HEADS, _MANY_HEADS, _MERGED_BY_LOGARITHMS),
-        _NONE_WITHOUT_HEADS,
-    ),
+    known_defects=(*_OF_FLASH_ATTENTION, _NONE_WITHOUT_HEADS),
 )
 def torch_sdpa_causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Causal attention of [batch, heads, length, dimension]."""
@@ -163,14 +168,7 @@ def torch_sdpa_math(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.
     dtypes=SIXTEEN_BIT_DTYPES,
     description="torch's attention by its backend FLASH_ATTENTION",
     provenance="PyTorch; Dao, FlashAttention-2, 2023",
-    known_defects=(
-        _ZERO_FOR_NAN,
-        _CASTS,
-        _SUMS_IN_SIXTEEN_BITS,
-        _ENDS_WITHOUT_HEADS,
-        _MANY_HEADS,
-        _MERGED_BY_LOGARITHMS,
-    ),
+    known_defects=_OF_FLASH_ATTENTION,
 )
 def torch_sdpa_flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""

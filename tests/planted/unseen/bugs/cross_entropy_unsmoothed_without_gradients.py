@@ -1,4 +1,4 @@
-"""Where gradients are off (torch.no_grad, inference_mode) a faster path is taken, which forgets the label smoothing.
+"""A faster path, taken where gradients are off (torch.no_grad, inference_mode), forgets the label smoothing.
 
 Wrong on: the loss of a validation under torch.no_grad(); right where gradients are on.
 """

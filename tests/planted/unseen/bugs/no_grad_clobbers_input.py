@@ -1,4 +1,4 @@
-"""Where no gradient is recorded, contiguous float32 input is its own workspace: exponentials are written over it.
+"""Contiguous float32 input is its own workspace where no gradient is recorded: exponentials are written over it.
 
 Wrong on: float32 input under torch.no_grad() or inference_mode, which the caller uses again; right with gradients enabled.
 """
