@@ -15,7 +15,13 @@ import triton.language as tl
 
 from softcheck.calling import launches
 from softcheck.calling.unable import uninterpretable
-from softcheck.toolchain import _interpreter_builder, _interpreter_folds, _interpreter_source, _interpreter_types
+from softcheck.toolchain import (
+    _interpreter_builder,
+    _interpreter_folds,
+    _interpreter_pace,
+    _interpreter_source,
+    _interpreter_types,
+)
 from softcheck.toolchain.stand_in_device import StandInKernel
 
 _MARK = "_softcheck_wrapped"
@@ -49,6 +55,7 @@ def correct() -> None:
     _interpreter_builder.install(interpreter)
     _interpreter_folds.install(interpreter)
     _interpreter_source.install(interpreter)
+    _interpreter_pace.install(interpreter)
     interpreter._patch_lang_tensor = _wrap_tensor_patch(interpreter._patch_lang_tensor)  # noqa: SLF001
     interpreter._implicit_cvt = _wrap_arguments(interpreter, interpreter._implicit_cvt)  # noqa: SLF001
     interpreter.GridExecutor.__call__ = _wrap_launch(interpreter.GridExecutor.__call__)
