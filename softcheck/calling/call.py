@@ -13,6 +13,7 @@ import torch
 
 from oracles.formats import Bits, Format
 from softcheck.calling import activity, launches, operands
+from softcheck.calling.memory import refuse_lack
 from softcheck.calling.refusals import refusal_behind
 from softcheck.calling.state import Snapshot
 from softcheck.calling.unable import limit_behind
@@ -180,7 +181,7 @@ def launch(
     that a variant leaves on a stream of its own, unordered with the caller's, may come after them.
 
     Raises UninterpretableError if the call ended because Triton's interpreter, or a machine without a GPU, can't do an
-    operation. Such an end shows nothing about the variant.
+    operation, and torch.OutOfMemoryError if other processes had taken a GPU's memory. Such an end shows nothing about the variant.
     """
     device = placed.view.device
     before, described = _stored(placed).clone(), _described(placed.view)
@@ -298,8 +299,9 @@ def raised(error: Exception, device: torch.device) -> tuple[Violation, bool]:
     """Returns the violation that an exception shows, and True if the device can't be used any more.
 
     A ruined device is a ``crash``. Other kinds are recognised by the type's name, since Triton's error classes move
-    between releases.
+    between releases. Raises torch.OutOfMemoryError as ``refuse_lack`` does.
     """
+    refuse_lack(error, device)
     fatal = not is_usable(device)
     name = type(error).__name__
     if fatal:

@@ -16,7 +16,7 @@ from oracles.float64 import summation_depth
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.operations.bounds import Bounds, Model, depth
-from softcheck.operations.drawn import of_elements, of_rows
+from softcheck.operations.drawn import by_blocks, of_elements, of_rows
 from softcheck.operations.logsumexp import bounds_of
 from softcheck.operations.operation import Arguments, Limits, Named, Operand, Operation, beside, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
@@ -106,8 +106,8 @@ class _Backward:
 
     def make(self, x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
         makers: dict[str, Callable[[], Any]] = {
-            "y": lambda: self.output(x),
-            "grad": lambda: grads_of(x),
+            "y": lambda: by_blocks(self.output, x),
+            "grad": lambda: by_blocks(grads_of, x),
         }
         given = {name: of_matrix(self.named, name, x) for name in makers if name in names}
         return {name: makers[name]() if operand is None else operand for name, operand in given.items()}

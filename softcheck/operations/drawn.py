@@ -3,6 +3,7 @@
 Operands of a row are made of them, so that the row keeps them wherever it stands and whoever judges it.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 
 _ODD = 0x9E3779B97F4A7C15 - (1 << 64)
 """The golden ratio in 64 bits (Knuth, TAOCP 3, 6.4), as a signed number."""
+_BLOCK, _ALIGNED = 1 << 23, 16
 
 
 def finite(x: "torch.Tensor") -> "torch.Tensor":
@@ -20,8 +22,24 @@ def finite(x: "torch.Tensor") -> "torch.Tensor":
     return torch.nan_to_num(x.detach().to(torch.float64), nan=0.0, posinf=infinity, neginf=-infinity)
 
 
+def by_blocks(make: Callable[["torch.Tensor"], "torch.Tensor"], x: "torch.Tensor") -> "torch.Tensor":
+    """Returns ``make(x)``, whose rows hang on those of the matrix alone, made of some rows at a time.
+
+    What is made of numbers of 64 bits on the way takes many times the memory of a large matrix of 16 bits.
+    """
+    import torch
+
+    # torch adds up a row by its place in memory.
+    rows = max(1, _BLOCK // max(1, x.shape[1]) // _ALIGNED) * _ALIGNED
+    return make(x) if len(x) <= rows else torch.cat([make(part) for part in torch.split(x, rows)])
+
+
 def of_rows(x: "torch.Tensor") -> "torch.Tensor":
     """63 random bits for each row of a matrix, int64 [rows]; equal rows of any format have equal ones."""
+    return by_blocks(_of_rows, x)
+
+
+def _of_rows(x: "torch.Tensor") -> "torch.Tensor":
     import torch
 
     weights = (2 * torch.arange(x.shape[1], device=x.device) + 1) * _ODD

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from oracles.formats import Bits, Format, Values, bits_hex, decode, encode, format_of
 from softcheck.calling import activity
 from softcheck.calling.call import Placed, call_on_device, is_usable, place, synchronize, to_bits, to_tensor
+from softcheck.calling.memory import refuse_lack
 from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
@@ -141,6 +142,7 @@ def backward(subject: Subject, one: Forward, grad: torch.Tensor, *, keeps: bool)
             (gradient,) = torch.autograd.grad(one.output, one.x, grad, retain_graph=keeps)
             synchronize(subject.device)
     except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
+        refuse_lack(error, subject.device)
         said = f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return _not_asked(subject, FindingKind.RAISED, said, not is_usable(subject.device))
     return gradient

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 
 from softcheck.calling.call import describe, is_usable, place, returned_wrongly, to_bits
+from softcheck.calling.memory import refuse_lack
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Subject
@@ -76,6 +77,7 @@ def _other_stream(subject: Subject, columns: int) -> Outcome:
 
 
 def _raised(subject: Subject, error: Exception) -> Outcome:
+    refuse_lack(error, subject.device)
     fatal = not is_usable(subject.device)
     kind = FindingKind.CRASH if fatal else FindingKind.RAISED
     return Outcome(

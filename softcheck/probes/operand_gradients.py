@@ -11,6 +11,7 @@ import torch
 from oracles.formats import Bits, Values, decode
 from softcheck.calling import activity
 from softcheck.calling.call import call_on_device, is_usable, place, synchronize, to_bits, to_tensor
+from softcheck.calling.memory import refuse_lack
 from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
@@ -70,6 +71,7 @@ def _asked(subject: Subject, rows: int, columns: int, names: Sequence[str]) -> O
             found = torch.autograd.grad(made.output, list(made.leaves.values()), grad)
             synchronize(subject.device)
     except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
+        refuse_lack(error, subject.device)
         said = f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return msgspec.structs.replace(_none(subject, said), fatal=not is_usable(subject.device))
     return Outcome(

@@ -71,7 +71,9 @@ class _Shapes(GroupedProbe):
         layouts = ["packed", "offset", *(_LAYOUTS if "strided" in setting.declaration.layouts else ())]
         tried = [rows for number, layout in enumerate(layouts) for rows in _in_layout(setting, layout, number)]
         if setting.on_gpu and setting.dtype != "float64" and not setting.quick:
-            tried += [_Rows("packed", columns, (_ELEMENTS // columns,)) for columns in range(1, 9)]
+            tried += [
+                _Rows("packed", columns, (setting.fewer(_ELEMENTS // columns, columns),)) for columns in range(1, 9)
+            ]
         return [Trial(rows.label, rows) for rows in tried if setting.takes(rows.columns)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:

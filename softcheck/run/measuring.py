@@ -21,6 +21,7 @@ from softcheck.calling.call import (
     to_bits,
     to_tensor,
 )
+from softcheck.calling.memory import patiently
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain, ascending_patterns
 from softcheck.contract import Violation
@@ -57,8 +58,11 @@ class Measuring:
             return rows_on(request.domain, request.start, request.count, self._device)
 
     def of_rows(self, variant: LoadedVariant, rows: torch.Tensor, fmt: Format) -> tuple[Measurement, bool]:
-        """Calls a variant on packed rows, [rows, columns], and judges its output on the device if that is a GPU."""
-        with nan_filled():
+        """Calls a variant on packed rows, [rows, columns], and judges its output on the device if that is a GPU.
+
+        Raises TooLittleMemoryError if other processes have the device's memory.
+        """
+        with nan_filled(), _memory_needed(f"the device has no memory left for a call on {len(rows)} rows"):
             returned = call_on_device(variant.function, Placed(rows, rows.view(-1), fmt), variant.operation)
         if returned.output is None:
             return unmeasured(rows.shape, returned.violations), returned.fatal
@@ -78,11 +82,12 @@ class Measuring:
     ) -> tuple[Measurement, bool]:
         """Calls a variant on the case's rows ``bits``, of which ``exact`` holds the answers, and explains what is wrong.
 
-        With ``peers``, the verdicts of usual rules are measured too. Raises TooLittleMemoryError if the input can't be placed, and UninterpretableError as ``launch`` does.
+        With ``peers``, the verdicts of usual rules are measured too. Raises TooLittleMemoryError if the input can't be placed,
+        and torch.OutOfMemoryError and UninterpretableError as ``launch`` does.
         """
         fmt = case.format
         with _memory_needed("the input can't be placed in the device's memory"):
-            placed = place(bits, fmt, case.layout, self._device)
+            placed = patiently(lambda: place(bits, fmt, case.layout, self._device), self._device)
         with nan_filled():
             called = call(variant.function, placed, variant.operation)
         if called.output is None:
@@ -190,7 +195,7 @@ def _said_by_peers(operation: Operation, placed: Placed, output: Bits, exact: Re
 
 @contextmanager
 def _memory_needed(complaint: str) -> Iterator[None]:
-    """Raises TooLittleMemoryError if an input gets no memory: no variant has run yet, so none is to blame."""
+    """Raises TooLittleMemoryError if a device has too little memory, for which no variant is to blame."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

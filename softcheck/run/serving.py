@@ -11,6 +11,7 @@ from oracles.formats import FORMATS, Bits, decode
 from oracles.reference import Reference
 from softcheck.calling import activity, launches
 from softcheck.calling.call import is_usable, place, returned_wrongly
+from softcheck.calling.memory import give_back, patiently
 from softcheck.calling.state import Snapshot, is_lost, preserved
 from softcheck.cases.case import PACKED, Case
 from softcheck.cases.check import check_layout
@@ -86,6 +87,7 @@ class Server:
             functions = {name: variant.function for name, variant in zip(request.variants, variants, strict=True)}
             with preserved():
                 yield from timing.measure(functions, request, self.device, variants[0].operation)
+        give_back(self.device)
 
     def _settle(self) -> None:
         """Puts back what changed since the process began, without blaming a variant.
@@ -180,9 +182,14 @@ class Server:
         """Runs a variant, whose calls get what the case names, on the first rows of a case and judges its output."""
         bits, exact = answers.of(variant, rows)
         try:
-            return self._measuring.of_case(variant, answers.case, bits, exact, peers=peers)
+            return patiently(
+                lambda: self._measuring.of_case(variant, answers.case, bits, exact, peers=peers), self.device
+            )
         except UninterpretableError as error:
             return msgspec.structs.replace(unmeasured(bits.shape, ()), skipped=str(error)), False
+        except torch.OutOfMemoryError as error:
+            why = f"too little memory: {' '.join(str(error).split())[:200]}"
+            return msgspec.structs.replace(unmeasured(bits.shape, ()), skipped=why), False
 
     def _trace(self, request: RunTrace) -> Traced:
         # Importing it imports Triton's interpreter, which no other request of a GPU's worker needs.

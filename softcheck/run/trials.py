@@ -1,6 +1,5 @@
 """A probe's trials as the worker makes them, one by one. Each outcome is sent before the next trial begins."""
 
-import gc
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,6 +8,7 @@ import msgspec
 import torch
 
 from softcheck.calling.call import describe, is_out_of_memory, is_usable
+from softcheck.calling.memory import give_back, patiently
 from softcheck.calling.state import is_lost
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UninterpretableError
@@ -20,9 +20,6 @@ from softcheck.run.slowness import slowness
 from softcheck.variants import executed
 from softcheck.variants.registry import LoadedVariant
 from softcheck.variants.source import source_of
-
-_CACHED_BYTES = 2**30
-"""Device memory that torch may keep for itself between trials. If it kept more, other workers would find too little."""
 
 _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT})
 
@@ -60,7 +57,7 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
         if outcome.fatal:
             return
         outcomes.append(outcome)
-        _release(device)
+        give_back(device)
     yield Done() if request.only is not None else Probed(_concluded(request.probe, probe, trials, outcomes))
 
 
@@ -99,11 +96,11 @@ def _planned(name: str, setting: Setting) -> tuple[Probe, list[Trial]]:
 def _outcome(name: str, probe: Probe, subject: Subject, trial: Trial) -> Outcome:
     """Makes a trial and returns its outcome.
 
-    The trial is skipped if the probe itself asks for memory and does not get it, or if it needs an operation that
+    The trial is skipped if the device has too little memory, at later attempts too, or if it needs an operation that
     Triton's interpreter can't run.
     """
     try:
-        outcome = probe.run(subject, trial)
+        outcome = patiently(lambda: probe.run(subject, trial), subject.device)
     except UninterpretableError as error:
         outcome = Outcome(skipped=str(error))
     except SoftcheckError:
@@ -146,10 +143,3 @@ def _concluded(name: str, probe: Probe, trials: Sequence[Trial], outcomes: Seque
     return msgspec.structs.replace(
         said, findings=(*said.findings, *untold.values()), lines=tuple(sorted(run)), arcs=tuple(sorted(arcs))
     )
-
-
-def _release(device: torch.device) -> None:
-    """Gives large memory back between trials; small blocks stay, since collecting takes longer than most trials."""
-    if device.type == "cuda" and torch.cuda.memory_reserved(device) > _CACHED_BYTES:
-        gc.collect()
-        torch.cuda.empty_cache()

@@ -32,6 +32,12 @@ def asks_for_everything(x):
     return torch.softmax(x, dim=-1)
 
 
+def asks_for_a_third(x):
+    total = torch.cuda.get_device_properties(x.device).total_memory
+    torch.empty(total // 3, dtype=torch.uint8, device=x.device)
+    return torch.softmax(x, dim=-1)
+
+
 @triton.jit
 def _odd_block(output, x, BLOCK: tl.constexpr):
     index = tl.arange(0, BLOCK)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from oracles.formats import FLOAT16, FLOAT32, FLOAT64, FORMATS
 from softcheck.cli.main import cli
+from softcheck.operations import drawn
 from softcheck.operations.backward import grads_of
 from softcheck.operations.registry import operation
 from softcheck.variants.registry import load
@@ -159,3 +160,15 @@ def test_a_known_answer():
     assert [float(a * (b - total)) for a, b in zip(y, g, strict=True)] == [
         pytest.approx(float(one)) for one in exact_row("softmax_backward", (0.25, 0.75), (1.0, 0.0))
     ]
+
+
+@pytest.mark.parametrize("name", ["softmax_backward", "log_softmax_backward"])
+def test_operands_of_a_large_matrix_are_those_of_its_parts(name, monkeypatch):
+    x = torch.randn(70, 129, dtype=torch.float32).to(torch.bfloat16)
+    make = operation(name).arguments.make
+    whole = make(x, frozenset({"y", "grad"}))
+    monkeypatch.setattr(drawn, "_BLOCK", 129 * 20)
+    parts = make(x, frozenset({"y", "grad"}))
+    for key, operand in whole.items():
+        assert torch.equal(operand, parts[key])
+        assert torch.equal(operand[16:32], make(x[16:32], frozenset({key}))[key])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind
@@ -37,6 +38,22 @@ def test_device_out_of_memory_is_a_finding_and_the_rest_goes_on(session):
     order = [f"{KERNELS}:asks_for_everything", "one_block"]
     results = {r.variant: {v.kind for v in r.measurement.violations} for r in session.run_case(case_of(64), order)}
     assert results == {order[0]: {FindingKind.OUT_OF_MEMORY}, "one_block": set()}
+
+
+def test_memory_that_others_hold_is_no_finding(session):
+    order = [f"{KERNELS}:asks_for_a_third", "one_block"]
+    for kinds in (result.measurement.violations for result in session.run_case(case_of(64), order)):
+        assert kinds == ()
+    free, total = torch.cuda.mem_get_info()
+    held = torch.empty(free - total // 5, dtype=torch.uint8, device="cuda")
+    try:
+        lacking, other = session.run_case(case_of(64), order)
+    finally:
+        del held
+        torch.cuda.empty_cache()
+    assert lacking.measurement.skipped.startswith("too little memory: CUDA out of memory. Tried to allocate")
+    assert lacking.measurement.violations == other.measurement.violations == ()
+    assert other.measurement.skipped is None
 
 
 def test_kernel_that_does_not_compile_is_a_compile_error(session):
