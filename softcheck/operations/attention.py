@@ -152,7 +152,7 @@ class Attention:
     def operand_gradients(
         self, values: Values, grads: Values, fmt: Format, model: Model
     ) -> Mapping[str, tuple[Values, Values]]:
-        """Exact gradients by q, k and v, and the largest errors."""
+        """Exact gradients by q, k, v and a bias, and the largest errors. Each query of the heads sees a key."""
         from softcheck.operations.attention_gradient import gradients
 
         heads = self.heads(values, fmt)
@@ -160,8 +160,8 @@ class Attention:
 
     @property
     def is_differentiated(self) -> bool:
-        """True if gradients are judged: not those of soft caps, sinks, masks and biases."""
-        return self.attending.known_to_torch and not self.attending.masked and not self.attending.biased
+        """True if gradients are judged: not where NaN may stand behind a mask, of which a backward may make another one."""
+        return not self.attending.ignores_nan
 
     def flops(self, heads: int, keys: int) -> float:
         """4 Lq Lk d for each head, of both products; half of that with a causal mask, whatever its alignment, as flash-attention counts."""

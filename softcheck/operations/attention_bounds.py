@@ -51,8 +51,16 @@ def lost(heads: Heads, model: Model, fmt: Format) -> Values:
     return found + 0.5 * fmt.least_subnormal * (heads.visible.astype(np.float64) @ sizes) if fmt.width == 16 else found
 
 
-def _of_weights(heads: Heads, model: Model) -> tuple[Values, Values]:
-    """Largest errors of the weights' logarithms, [heads, queries, keys], and of that of their sum, [heads, queries, 1]."""
+def error_of_slope(heads: Heads, model: Model) -> Values:
+    """Largest error of 1 - tanh^2, the derivative of a soft cap's scores, [heads, queries, keys]."""
+    tangent = np.abs(np.tanh(heads.products * heads.scale / heads.softcap))
+    off = _of_scores(heads, model) / heads.softcap
+    found: Values = (2 * tangent + off) * off + SCALED * model.roundoff
+    return found
+
+
+def _of_scores(heads: Heads, model: Model) -> Values:
+    """Largest error of a score, [heads, queries, keys]."""
     products = TRUNCATED * model.roundoff * (heads.terms + (heads.terms > 0)) + 2 * model.products
     of_product = products * heads.scale * heads.sizes
     raw = np.abs(heads.products) * heads.scale
@@ -60,7 +68,12 @@ def _of_weights(heads: Heads, model: Model) -> tuple[Values, Values]:
     rounded = (SCALED if heads.bias is None else BIASED) * model.roundoff * (1 + model.exponent)
     size = np.minimum(raw, heads.softcap) if heads.softcap else raw
     scaled = rounded * (size if heads.bias is None else size + np.abs(heads.bias))
-    of_score = np.where(heads.visible, of_product + scaled + capped, 0.0)
+    return np.where(heads.visible, of_product + scaled + capped, 0.0)
+
+
+def _of_weights(heads: Heads, model: Model) -> tuple[Values, Values]:
+    """Largest errors of the weights' logarithms, [heads, queries, keys], and of that of their sum, [heads, queries, 1]."""
+    of_score = _of_scores(heads, model)
     at_top = of_score.max(axis=2, keepdims=True, initial=0.0)
     distance = np.where(heads.visible, np.minimum(heads.top - heads.scores, VANISHED), 0.0)
     log_errors = of_score + at_top + model.exponent * distance + model.exponential

@@ -9,7 +9,7 @@ import numpy as np
 
 from oracles.attention import Heads
 from oracles.formats import Format, Values
-from softcheck.operations.attention_bounds import error_of_logarithm_and_weights, errors
+from softcheck.operations.attention_bounds import error_of_logarithm_and_weights, error_of_slope, errors
 from softcheck.operations.bounds import LARGEST_EXPONENT, Model
 from softcheck.operations.log_softmax import half_ulp
 
@@ -29,7 +29,10 @@ class OperandGradient(NamedTuple):
 
 
 def gradients(heads: Heads, grad: Values, model: Model, fmt: Format) -> dict[str, OperandGradient]:
-    """Returns the gradients of sum(grad * o) by q, k and v, ``grad`` being [heads, queries, dimension], in base e without a soft cap."""
+    """Returns the gradients of sum(grad * o) by q, k, v and a bias, ``grad`` being [heads, queries, dimension], in base e.
+
+    Each query sees a key.
+    """
     unit, stored = model.roundoff, fmt.unit_roundoff if fmt.width == 16 else 0.0
     queries, dimension = grad.shape[1:]
     keys = heads.k.shape[1]
@@ -55,6 +58,12 @@ def gradients(heads: Heads, grad: Values, model: Model, fmt: Format) -> dict[str
     of_scores = of_weight * terms + weights * (1 + of_weight) * (gamma(dimension) * sizes + of_mean)
     of_scores = of_scores + (stored + _ROUNDINGS * unit) * (np.abs(scores) + of_scores)
 
+    of_bias, off_bias = scores, of_scores
+    if heads.softcap:
+        slope = 1.0 - np.tanh(heads.products * heads.scale / heads.softcap) ** 2
+        of_scores = slope * of_scores + error_of_slope(heads, model) * (np.abs(scores) + of_scores)
+        scores = slope * scores
+
     def judged(exact: Values, allowed: Values) -> OperandGradient:
         least = fmt.least_normal * max(queries, keys) * float(max(1.0, np.abs(heads.q).max(), np.abs(heads.k).max()))
         allowed = allowed + least
@@ -67,7 +76,8 @@ def gradients(heads: Heads, grad: Values, model: Model, fmt: Format) -> dict[str
         "k": (scale * transposed, scale * of_transposed, heads.q, gamma(queries)),
         "v": (weights.transpose(0, 2, 1), (of_weight * weights).transpose(0, 2, 1), grad, gamma(queries)),
     }
-    return {
+    found = {
         name: judged(left @ right, (off_left + added * (np.abs(left) + off_left)) @ np.abs(right))
         for name, (left, off_left, right, added) in sums.items()
     }
+    return found if heads.bias is None else found | {"bias": judged(of_bias, off_bias)}

@@ -16,6 +16,7 @@ from oracles.formats import Bits
 from softcheck.calling.call import call_on_device, place, to_bits
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
+from softcheck.probes import operand_gradients
 from softcheck.probes.backward import (
     Forward,
     GradientRequest,
@@ -29,7 +30,6 @@ from softcheck.probes.backward import (
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows
 from softcheck.probes.layouts import strided_layouts
-from softcheck.probes.operand_gradients import of_operands
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.second_derivative import of_second_derivative
@@ -82,8 +82,8 @@ class _Gradients(GroupedProbe):
         if setting.declaration.backward is False:
             return []
         if setting.operation.operand_gradients is not None:
-            sizes = ((2, 130), (4, 600)) if setting.on_gpu else ((2, 33), (2, 130))
-            return [Trial(f"operands-{rows}x{keys}", (rows, keys)) for rows, keys in sizes if setting.takes(keys)]
+            asked = operand_gradients.trials(on_gpu=setting.on_gpu)
+            return [Trial(label, each) for label, each in asked.items() if setting.takes(each.keys)]
         if setting.operation.gradient is None:
             return []
         shapes = [(3, 129), (2, 1100)] if not setting.on_gpu else [(3, 129), (33, 64), (2, 2050)]
@@ -112,7 +112,7 @@ class _Gradients(GroupedProbe):
         if trial.label == "carried":
             return _carried(subject)
         if trial.label.startswith("operands"):
-            return of_operands(subject, *trial.parameters)
+            return operand_gradients.of_operands(subject, trial.parameters)
         if trial.label == "tall":
             return _tall(subject, trial.parameters)
         if not trial.parameters.is_leaf:

@@ -1,14 +1,15 @@
-"""Gradients of attention by its queries, keys and values, against the exact backward: a part of the probe ``gradients``."""
+"""Gradients of attention by its operands, against the exact backward: a part of the probe ``gradients``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import torch
 
 from oracles.formats import Bits, Values, decode
+from oracles.reference import RowClass, classify
 from softcheck.calling import activity
 from softcheck.calling.call import call_on_device, is_usable, place, synchronize, to_bits, to_tensor
 from softcheck.calling.memory import refuse_lack
@@ -26,6 +27,20 @@ from softcheck.probes.poison import nan_filled
 from softcheck.variants.adapt import Adapted
 
 OPERANDS = ("q", "k", "v")
+_CANDIDATES = 16
+"""Rows for each head, some of which have queries that no mask leaves without keys."""
+_PAD = 8
+"""Elements of NaN between the rows of an output gradient that is not packed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A way to ask for the gradients of heads."""
+
+    heads: int
+    keys: int
+    kind: Literal["alone", "expanded", "apart", "twice", "in turn"]
+    """By each operand alone too; with an output gradient of 1 expanded, or of rows that lie apart; twice by one graph; of two forwards in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,45 +53,108 @@ class _Carried:
     of_cpu_library: bool
 
 
-def of_operands(subject: Subject, rows: int, columns: int) -> Outcome:
-    """Judges the gradients of one call by all operands, and of one call by each alone, as where the other ones are frozen.
+_WORDS = {
+    "expanded": "for the gradient of a sum, 1 expanded",
+    "apart": "for an output gradient whose rows lie apart",
+    "twice": "with retain_graph=True, twice",
+    "in turn": "of two forwards, whose backwards come after both",
+}
+
+
+def trials(*, on_gpu: bool) -> dict[str, Asked]:
+    """Returns the ways to ask by name."""
+    sizes = ((2, 130), (4, 600)) if on_gpu else ((2, 33), (2, 130))
+    alone = {f"operands-{heads}x{keys}": Asked(heads, keys, "alone") for heads, keys in sizes}
+    kinds: tuple[Literal["expanded", "apart", "twice", "in turn"], ...] = ("expanded", "apart", "twice", "in turn")
+    return alone | {f"operands-{kind.replace(' ', '-')}-3x35": Asked(3, 35, kind) for kind in kinds}
+
+
+def of_operands(subject: Subject, asked: Asked) -> Outcome:
+    """Judges gradients by all operands and, where ``asked`` says so, by each alone, as where the other ones are frozen.
 
     They are left out where the answer is wrong or carries no gradient.
     """
-    found = _asked(subject, rows, columns, OPERANDS)
-    if found.violations or found.fatal or found.skipped is not None:
-        return found
-    for name in OPERANDS:
-        alone = _asked(subject, rows, columns, (name,))
-        if alone.skipped is not None:
+    rows = _rows(subject, asked, 2 if asked.kind == "in turn" else 1)
+    if isinstance(rows, Outcome):
+        return rows
+    found = _asked(subject, rows, OPERANDS, asked.kind)
+    if asked.kind in _WORDS:
+        return msgspec.structs.replace(found, violations=prefixed(found.violations, _WORDS[asked.kind]))
+    is_over = found.violations or found.fatal or found.skipped is not None
+    return found if is_over else _by_each(subject, rows)
+
+
+def _by_each(subject: Subject, rows: Sequence[Bits]) -> Outcome:
+    for name in (*OPERANDS, "bias") if subject.variant.operation.parameters.get("biased") else OPERANDS:
+        alone = _asked(subject, rows, (name,))
+        # A kernel may take a bias for a constant.
+        if alone.skipped is not None and name in OPERANDS:
             message = f"{alone.skipped}, where {name} alone asks for one; it is right where all operands do"
             return Outcome(violations=(Violation(FindingKind.WRONG_GRADIENT, message),), fatal=alone.fatal)
         if alone.violations or alone.fatal:
             return msgspec.structs.replace(
                 alone, violations=prefixed(alone.violations, f"where {name} alone asks for one")
             )
-    return found
+    return Outcome()
 
 
-def _asked(subject: Subject, rows: int, columns: int, names: Sequence[str]) -> Outcome:
-    """Judges the gradients of one call by these operands."""
-    fmt = subject.setting.fmt
-    made = _forward(subject, ordinary_rows(rows, columns, fmt, subject.setting.seed), names)
-    if isinstance(made, Outcome):
-        return made
-    grad_bits = ordinary_rows(rows, made.output.shape[1], fmt, subject.setting.seed + 1)
-    grad = to_tensor(grad_bits, fmt, subject.device)
-    try:
-        with preserved(), nan_filled(), activity.calling():
-            found = torch.autograd.grad(made.output, list(made.leaves.values()), grad)
-            synchronize(subject.device)
-    except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
-        refuse_lack(error, subject.device)
-        said = f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        return msgspec.structs.replace(_none(subject, said), fatal=not is_usable(subject.device))
-    return Outcome(
-        violations=_judged(subject, made, dict(zip(made.leaves, found, strict=True)), decode(grad_bits, fmt))
+def _rows(subject: Subject, asked: Asked, forwards: int) -> list[Bits] | Outcome:
+    """Returns the rows of some forwards. Each of their queries sees a key, or has an answer of 0 where that is declared."""
+    setting, operation = subject.setting, subject.variant.operation
+    bits = ordinary_rows(_CANDIDATES * asked.heads, asked.keys, setting.fmt, setting.seed)
+    assert operation.logits is not None
+    classes = classify(operation.logits(decode(bits, setting.fmt), setting.fmt)).reshape(len(bits), -1)
+    taken = (classes == RowClass.ORDINARY) | (
+        (classes == RowClass.FULLY_MASKED) & (setting.declaration.fully_masked == "zero")
     )
+    bits = bits[taken.all(axis=1)][: forwards * asked.heads]
+    if len(bits) < forwards * asked.heads:
+        return Outcome(skipped="gradients: queries that see no key have an answer of NaN, whose gradient is not judged")
+    return [np.ascontiguousarray(part) for part in np.split(bits, forwards)]
+
+
+def _asked(subject: Subject, rows: Sequence[Bits], names: Sequence[str], kind: str = "") -> Outcome:
+    """Judges the gradients of forwards on these rows by these operands, in the order of the forwards."""
+    fmt = subject.setting.fmt
+    forwards = []
+    for bits in rows:
+        made = _forward(subject, bits, names)
+        if isinstance(made, Outcome):
+            return made
+        forwards.append(made)
+    for number, made in enumerate(forwards):
+        shape = made.output.shape
+        grad = _laid_out(
+            to_tensor(ordinary_rows(shape[0], shape[1], fmt, subject.setting.seed + 1 + number), fmt, subject.device),
+            kind,
+        )
+        for again in (False, True)[: 1 + (kind == "twice")]:
+            try:
+                with preserved(), nan_filled(), activity.calling():
+                    found = torch.autograd.grad(
+                        made.output, list(made.leaves.values()), grad, retain_graph=kind == "twice" and not again
+                    )
+                    synchronize(subject.device)
+            except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
+                refuse_lack(error, subject.device)
+                said = f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+                return msgspec.structs.replace(_none(subject, said), fatal=not is_usable(subject.device))
+            grads = grad.to(torch.float64).cpu().numpy()
+            violations = _judged(subject, made, dict(zip(made.leaves, found, strict=True)), grads)
+            if violations:
+                return Outcome(violations=violations)
+    return Outcome()
+
+
+def _laid_out(grad: torch.Tensor, kind: str) -> torch.Tensor:
+    """Returns an output gradient, [rows, numbers], in the layout of its kind, or 1 expanded."""
+    if kind == "expanded":
+        return torch.ones((), dtype=grad.dtype, device=grad.device).expand(grad.shape)
+    if kind != "apart":
+        return grad
+    wider = grad.new_full((grad.shape[0], grad.shape[1] + _PAD), float("nan"))
+    wider[:, : grad.shape[1]] = grad
+    return wider[:, : grad.shape[1]]
 
 
 def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | Outcome:

@@ -215,11 +215,18 @@ class Differentiable(torch.autograd.Function):
     def forward(cls, ctx, q, k, v):
         o, lse = attend(q, k, v)
         ctx.save_for_backward(q, k, v, o, lse)
+        cls.last = lse
         return o
 
     @classmethod
     def backward(cls, ctx, grad):
         q, k, v, o, lse = ctx.saved_tensors
+        if cls.slip == "log-sum-exp of the last forward":
+            lse = cls.last
+        if cls.slip == "packed" and grad.stride(-1):
+            grad = grad.as_strided(grad.shape, o.stride())
+        if cls.slip == "one number" and not any(grad.stride()):
+            grad = torch.zeros_like(grad)
         scale = q.shape[-1] ** -0.5
         p = torch.exp((q.float() @ k.float().mT) * scale - lse[..., None])
         mean = (grad.float() * o.float()).sum(dim=-1, keepdim=True)
@@ -231,6 +238,8 @@ class Differentiable(torch.autograd.Function):
         dv = p.to(q.dtype).float().mT @ grad.float()
         if cls.slip == "last tile":
             dv[..., -1, :] = 0
+        if cls.slip == "answer overwritten":
+            o.data.zero_()
         return tuple(each.to(q.dtype) for each in (ds @ k.float(), ds.mT @ q.float(), dv))
 
 
@@ -261,3 +270,54 @@ def last_gradient_lost(q, k, v):
 @variant(operation="attention", parameters=SMALL, backward=True)
 def without_a_gradient(q, k, v):
     return attend(q.detach(), k.detach(), v.detach())[0]
+
+
+@variant(operation="attention", parameters=SMALL, backward=True)
+def gradient_taken_for_packed(q, k, v):
+    return slipping("packed").apply(q, k, v)
+
+
+@variant(operation="attention", parameters=SMALL, backward=True)
+def expanded_gradient_lost(q, k, v):
+    return slipping("one number").apply(q, k, v)
+
+
+@variant(operation="attention", parameters=SMALL, backward=True)
+def answer_gone_after_a_backward(q, k, v):
+    return slipping("answer overwritten").apply(q, k, v)
+
+
+LAST = slipping("log-sum-exp of the last forward")
+
+
+@variant(operation="attention", parameters=SMALL, backward=True)
+def logarithm_of_the_last_forward(q, k, v):
+    return LAST.apply(q, k, v)
+
+
+def _straight_through(value, like):
+    """The value, with the gradient of another one."""
+    return like + (value - like).detach()
+
+
+@variant(operation="attention", parameters={**SMALL, "softcap": 5.0, "sink": 0.5}, backward=True)
+def cap_without_its_derivative(q, k, v, softcap, sinks):
+    scores = (q.float() @ k.float().mT) / math.sqrt(q.shape[-1])
+    scores = _straight_through(softcap * torch.tanh(scores / softcap), scores)
+    sink = sinks.float()[None, :, None, None].expand(*scores.shape[:-1], 1)
+    weights = torch.softmax(torch.cat([scores, sink], dim=-1), dim=-1)[..., :-1]
+    return (weights.to(v.dtype).float() @ v.float()).to(q.dtype)
+
+
+@variant(operation="attention", parameters={**SMALL, "biased": 1}, backward=True)
+def half_of_the_bias_gradient(q, k, v, bias):
+    scores = (q.float() @ k.float().mT) / math.sqrt(q.shape[-1]) + _straight_through(bias, bias / 2).float()
+    return (torch.softmax(scores, dim=-1).to(v.dtype).float() @ v.float()).to(q.dtype)
+
+
+@variant(operation="attention", parameters={**SMALL, "masked": 1}, backward=True)
+def hidden_keys_get_a_gradient(q, k, v, keep):
+    scores = (q.float() @ k.float().mT) / math.sqrt(q.shape[-1])
+    weights = torch.softmax(scores.masked_fill(~keep, float("-inf")), dim=-1)
+    weights = _straight_through(weights, torch.softmax(scores, dim=-1))
+    return (weights.to(v.dtype).float() @ v.float()).to(q.dtype)

@@ -39,7 +39,7 @@ def _kinds_of_one_trial(session: Session, planted: Planted, dtype: str, probe: s
     count, tried = 2, 1
     try:
         while tried <= count:
-            request = RunProbe(planted.spec, probe, dtype, quick=False, seed=0, only=tried % count)
+            request = RunProbe(planted.spec, probe, dtype, quick=False, seed=0, only=(tried % count,))
             for reply in worker.ask(request, session.seconds):
                 if isinstance(reply, ProbePlanned):
                     count = len(reply.labels)

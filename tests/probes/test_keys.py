@@ -74,12 +74,24 @@ def test_one_part_is_right_and_three_lose_keys():
     assert right.trials == 4
 
 
-@pytest.mark.parametrize("function", ["differentiable", "by_length", "with_shared_keys", "of_three_dimensions"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        "differentiable",
+        "by_length",
+        "with_shared_keys",
+        "of_three_dimensions",
+        "with_mask",
+        "capped_then_biased",
+        "capped_with_sinks",
+    ],
+)
 def test_right_gradients_by_queries_keys_and_values_keep_their_bound(function):
     for dtype in ("float16", "float32"):
         found = conclude("gradients", function, dtype)
         assert found.findings == ()
-        assert found.trials == 2
+        assert found.trials == 6
+        assert found.skipped == ()
 
 
 @pytest.mark.parametrize(
@@ -89,6 +101,13 @@ def test_right_gradients_by_queries_keys_and_values_keep_their_bound(function):
         ("mean_of_eight_bits", "gradient by q"),
         ("last_gradient_lost", "gradient by v"),
         ("without_a_gradient", "the declaration promises one"),
+        ("gradient_taken_for_packed", "for an output gradient whose rows lie apart: gradient by"),
+        ("expanded_gradient_lost", "for the gradient of a sum, 1 expanded: gradient by"),
+        ("answer_gone_after_a_backward", "with retain_graph=True, twice: gradient by"),
+        ("logarithm_of_the_last_forward", "of two forwards, whose backwards come after both: gradient by"),
+        ("cap_without_its_derivative", "gradient by q"),
+        ("half_of_the_bias_gradient", "where bias alone asks for one: gradient by bias"),
+        ("hidden_keys_get_a_gradient", "gradient by q"),
     ],
 )
 def test_wrong_gradients_are_found(function, said):
@@ -97,19 +116,38 @@ def test_wrong_gradients_are_found(function, said):
     assert said in found.findings[0].violation.message
 
 
-@pytest.mark.parametrize("parameters", [{}, {"causal": "bottom-right", "queries": 5, "groups": 2}])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"causal": "bottom-right", "queries": 5, "groups": 2},
+        {"softcap": 2.0},
+        {"sink": 0.5},
+        {"biased": 1, "groups": 2},
+        {"masked": 1, "softcap": 3.0, "sink": -1.0, "biased": 1},
+    ],
+)
 def test_exact_gradients_are_those_of_autograd(parameters):
     computed = operation("attention", {"head_dim": 16, **parameters})
     x = torch.randn(2, 9, generator=torch.Generator().manual_seed(1))
     known = computed.arguments.make.__self__
     leaves = [part.double().requires_grad_() for part in known.operands(x)]
+    queries = torch.arange(known.parts(9)[0])
     scores = (leaves[0] @ leaves[1].mT) * known.scale
-    hidden = ~known.visible(x, torch.arange(known.parts(9)[0]))
-    y = torch.softmax(scores.masked_fill(hidden, -torch.inf), dim=-1) @ leaves[2]
+    if known.softcap:
+        scores = known.softcap * torch.tanh(scores / known.softcap)
+    if known.biased:
+        leaves.append(known.bias(x, queries).double().requires_grad_())
+        scores = scores + leaves[-1]
+    scores = scores.masked_fill(~known.visible(x, queries), -torch.inf)
+    weights = torch.softmax(torch.cat([scores, torch.full_like(scores[..., :1], known.sink)], dim=-1), dim=-1)
+    y = weights[..., :-1] @ leaves[2]
     grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(2)).double()
     due = torch.autograd.grad(y, leaves, grad)
     constants = model(Arithmetic(), FORMATS["float32"])
     found = computed.operand_gradients(x.double().numpy(), grad.flatten(1).numpy(), FORMATS["float32"], constants)
-    for name, each in zip("qkv", due, strict=True):
+    names = ("q", "k", "v", *(["bias"] if known.biased else []))
+    assert set(found) == set(names)
+    for name, each in zip(names, due, strict=True):
         assert abs(found[name][0] - each.numpy()).max() < 1e-13
         assert 0 < found[name][1].max() < 1e-2

@@ -43,14 +43,14 @@ def _kernel(
 ):
     head = tl.program_id(0).to(tl.int64)
     first_query = tl.program_id(1) * BLOCK
-    query = first_query + tl.arange(BLOCK)
+    query = first_query + tl.arange(0, BLOCK)
     batch, number = head // heads, head % heads
     shared = number // groups
     q += batch * q_batch + number * q_head
     k += batch * k_batch + shared * k_head
     v += batch * v_batch + shared * v_head
-    dim = tl.arange(BLOCK_DIM)
-    lane = tl.arange(TILE)
+    dim = tl.arange(0, BLOCK_DIM)
+    lane = tl.arange(0, TILE)
     is_dim = (dim < DIM)[None, :]
     is_query = (query < queries)[:, None]
     rows = tl.load(q + query[:, None].to(tl.int64) * q_row + dim[None, :], mask=is_query & is_dim, other=0.0)
