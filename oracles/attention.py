@@ -41,7 +41,7 @@ class Heads:
     k: Values
     """[heads, keys, dimension]."""
     v: Values
-    """[heads, keys, dimension]."""
+    """[heads, keys, value dimension]."""
     visible: NDArray[np.bool_]
     """[heads, queries, keys], True where a query sees a key."""
     scale: float
@@ -135,8 +135,8 @@ def attention(heads: Heads) -> Reference:
 
 def attention_ball(heads: Heads) -> Reference:
     """Outputs enclosed by Arb, of the same shape as ``attention``'s."""
-    count, queries, dimension = heads.q.shape
-    high, low, off = np.zeros((3, count, queries, dimension))
+    count, queries, _ = heads.q.shape
+    high, low, off = np.zeros((3, count, queries, heads.v.shape[2]))
     size = max(1.0, float((heads.sizes * heads.scale).max(initial=0.0)))
     with flint.ctx.workprec(_PRECISION + int(np.log2(size))):
         for head in range(count):

@@ -156,7 +156,7 @@ class Attention:
         from softcheck.operations.attention_gradient import gradients
 
         heads = self.heads(values, fmt)
-        return gradients(heads, grads.reshape(heads.q.shape), model, fmt)
+        return gradients(heads, _by_query(grads, heads), model, fmt)
 
     @property
     def is_differentiated(self) -> bool:
@@ -164,9 +164,16 @@ class Attention:
         return not self.attending.ignores_nan
 
     def flops(self, heads: int, keys: int) -> float:
-        """4 Lq Lk d for each head, of both products; half of that with a causal mask, whatever its alignment, as flash-attention counts."""
-        queries, dimension = self.attending.parts(keys)
-        return 4.0 * heads * queries * keys * dimension * (0.5 if self.attending.causal else 1.0)
+        """2 Lq Lk d for each product of a head; half of that with a causal mask, whatever its alignment, as flash-attention counts."""
+        queries, value_dim = self.attending.parts(keys)
+        return (
+            2.0
+            * heads
+            * queries
+            * keys
+            * (self.attending.head_dim + value_dim)
+            * (0.5 if self.attending.causal else 1.0)
+        )
 
 
 def in_chunks(answer: Callable[[Values], Reference], values: Values, attending: Attending) -> Reference:
@@ -188,14 +195,15 @@ def by_convention(found: Reference, special: Flags, convention: Values, rows: in
 
 
 def _by_query(output: Values, heads: Heads) -> Values:
-    return output.reshape(heads.q.shape)
+    return output.reshape(*heads.q.shape[:2], heads.v.shape[2])
 
 
 def _extremes(heads: Heads, sign: float) -> Values:
     """The least (sign -1) or largest values of the keys that each query sees, [heads, queries, dimension]."""
     if heads.visible.all() and heads.visible.size:
-        return np.broadcast_to(sign * (sign * heads.v).max(axis=1, keepdims=True), heads.q.shape)
-    found = np.empty(heads.q.shape)
+        of_all = sign * (sign * heads.v).max(axis=1, keepdims=True)
+        return np.broadcast_to(of_all, (*heads.q.shape[:2], heads.v.shape[2]))
+    found = np.empty((*heads.q.shape[:2], heads.v.shape[2]))
     for head, query in np.ndindex(*found.shape[:2]):
         seen = sign * heads.v[head][heads.visible[head, query]]
         found[head, query] = sign * seen.max(axis=0, initial=-np.inf)
@@ -228,12 +236,11 @@ def _of(**parameters: Parameter) -> Operation:
     """Attention with these parameters. Raises UsageError for a value that is not judged."""
     attending, found = attending_of(parameters)
     attention_ = Attention(attending)
-    of_head = ("rows", "queries", "head_dim")
-    keyed = ("rows", "columns", "head_dim")
+    q, k, v = (("rows", *dims) for dims in (("queries", "head_dim"), ("columns", "head_dim"), ("columns", "value_dim")))
     return Operation(
         name="attention",
-        operands=(Operand("q", of_head), Operand("k", keyed), Operand("v", keyed)),
-        outputs=(Operand("o", of_head),),
+        operands=(Operand("q", q), Operand("k", k), Operand("v", v)),
+        outputs=(Operand("o", ("rows", "queries", "value_dim")),),
         families=families_of(attending),
         relations=("keys",),
         answer=attention_.answer,

@@ -56,10 +56,18 @@ def arguments_of(attending: Attending) -> Arguments:
 
 
 def _checked(
-    head_dim: float, queries: float, groups: float, scale: float, causal: str, window: float, softcap: float
+    head_dim: float,
+    value_dim: float,
+    queries: float,
+    groups: float,
+    scale: float,
+    causal: str,
+    window: float,
+    softcap: float,
 ) -> None:
     for name, value, least in (
         ("head_dim", head_dim, 1),
+        ("value_dim", value_dim, 0),
         ("queries", queries, 0),
         ("groups", groups, 1),
         ("window", window, 0),
@@ -92,7 +100,12 @@ def attending_of(parameters: Mapping[str, Parameter]) -> tuple[Attending, dict[s
     """The heads' options, and all parameters. Raises UsageError for a value that is not judged."""
     head_dim = float(parameters.get("head_dim", _DEFAULTS["head_dim"]))
     found: dict[str, Any] = {**_DEFAULTS, "scale": 1 / math.sqrt(max(1.0, head_dim)), **parameters}
-    _checked(*(found[name] for name in ("head_dim", "queries", "groups", "scale", "causal", "window", "softcap")))
+    _checked(
+        *(
+            found[name]
+            for name in ("head_dim", "value_dim", "queries", "groups", "scale", "causal", "window", "softcap")
+        )
+    )
     if found["key_padding"] and not found["masked"]:
         raise UsageError("key_padding=1 says what a mask hides; declare masked=1 beside it")
     kinds: dict[str, Any] = {field.name: field.type for field in fields(Attending)}

@@ -40,6 +40,9 @@ class Attending:
     """The parameters of attention, which say what each query sees and how it scores."""
 
     head_dim: int = 64
+    """Numbers of a query and of a key."""
+    value_dim: int = 0
+    """Numbers of a value and of an answer; 0 for as many as of a key."""
     queries: int = 0
     """Queries of a head; 0 for as many as keys."""
     groups: int = 1
@@ -74,7 +77,7 @@ class Attending:
 
     def parts(self, keys: int) -> tuple[int, int]:
         """Queries that share a row's keys, and numbers of a query's answer."""
-        return self.groups * (self.queries or keys), self.head_dim
+        return self.groups * (self.queries or keys), self.value_dim or self.head_dim
 
     def visible(self, x: "torch.Tensor", queries: "torch.Tensor") -> "torch.Tensor":
         """True where queries, [count] by number, see a key by its place and by the mask, bool [rows, count, keys]."""
@@ -150,7 +153,7 @@ class Attending:
         return (x.detach() == float("-inf")) | ~self.sees(queries, x.shape[1]).any(dim=0)
 
     def operands(self, x: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
-        """Queries [rows, queries, dimension], keys and values [rows, keys, dimension] of a matrix, in its dtype.
+        """Queries [rows, queries, dimension], keys [rows, keys, dimension] and values [rows, keys, value dimension] of a matrix, in its dtype.
 
         The values of hidden keys are large, or what else may stand there.
         """
@@ -158,12 +161,12 @@ class Attending:
 
         x = x.detach()
         rows, keys = x.shape
-        queries, dim = self.parts(keys)
-        drawn = of_elements(of_rows(x), (queries + 2 * keys) * dim)
+        (queries, value_dim), dim = self.parts(keys), self.head_dim
+        drawn = of_elements(of_rows(x), (queries + keys) * dim + keys * value_dim)
         ends = queries * dim, (queries + keys) * dim
         of_q = drawn[:, : ends[0]].reshape(rows, queries, dim)
         of_k = drawn[:, ends[0] : ends[1]].reshape(rows, keys, dim)
-        of_v = drawn[:, ends[1] :].reshape(rows, keys, dim)
+        of_v = drawn[:, ends[1] :].reshape(rows, keys, value_dim)
         # Seven digits fit every format, so that queries and keys are the same in each.
         q, k = (((part >> 40) & 127).to(torch.float64) / 64 - 1 for part in (of_q, of_k))
         is_alone = (of_q[..., 0] & 3) == 0

@@ -305,7 +305,12 @@ class Operation:
         optional = () if self.arguments is None else self.arguments.operands
         moved = (*self.operands, *self.outputs, *(each for each in optional if each.name in map(without_layout, names)))
         queries, numbers = self.part_shape(sizes["columns"])
-        known = {"queries": queries, "head_dim": int(self.parameters.get("head_dim", numbers)), **sizes}
+        known = {
+            "queries": queries,
+            "head_dim": int(self.parameters.get("head_dim", numbers)),
+            "value_dim": numbers,
+            **sizes,
+        }
         return sum(math.prod(known[dim] for dim in each.dims) * (each.itemsize or itemsize) for each in moved)
 
     def judge_on_gpu(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> Any:

@@ -213,7 +213,8 @@ class Form:
     def _shape_due(self, shape: "torch.Size", operand: str, columns: int) -> "torch.Size | tuple[int, ...]":
         """The shape of an answer, by the shape of the operand that is the matrix, or that stands in its place.
 
-        An answer that has parts is a matrix for each row, and has the shape of an operand that stands in the matrix's place.
+        An answer that has parts is a matrix for each row, and has the shape of an operand that stands in the matrix's place, but for
+        its last dimension.
         """
         if self._operation is None or self._operation.answers_elements:
             return shape
@@ -222,7 +223,8 @@ class Form:
         if self._operation.answers_rows:
             is_blhd = operand.endswith("_blhd")
             return (shape[0], shape[2], shape[1]) if is_blhd else shape[:-1]
-        return shape if operand in _IN_ITS_PLACE else (*shape[:-1], *self._operation.part_shape(columns))
+        parts = self._operation.part_shape(columns)
+        return (*shape[:-1], *(parts[-1:] if operand in _IN_ITS_PLACE else parts))
 
     def _given(self, x: "torch.Tensor") -> dict[str, Any]:
         """The values of the names in the call, beside the function and its output."""

@@ -321,3 +321,16 @@ def hidden_keys_get_a_gradient(q, k, v, keep):
     weights = torch.softmax(scores.masked_fill(~keep, float("-inf")), dim=-1)
     weights = _straight_through(weights, torch.softmax(scores, dim=-1))
     return (weights.to(v.dtype).float() @ v.float()).to(q.dtype)
+
+
+@variant(operation="attention", parameters={**SMALL, "value_dim": 24})
+def of_longer_values(q, k, v):
+    return attend(q, k, v)[0]
+
+
+@variant(operation="attention", parameters={**SMALL, "value_dim": 24})
+def values_as_long_as_keys(q, k, v):
+    d = q.shape[-1]
+    o = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=q.dtype, device=q.device)
+    o[..., :d] = attend(q, k, v[..., :d])[0]
+    return o

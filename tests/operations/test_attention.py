@@ -122,6 +122,7 @@ def test_formats_share_queries_and_keys():
         ("that_selects", "f(q, k, v, keep)"),
         ("with_shared_keys", "f(q, k, v, True, window)"),
         ("capped_with_sinks", "f(q, k, v, softcap, sinks)"),
+        ("of_longer_values", "f(q, k, v)"),
     ],
 )
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
@@ -145,6 +146,7 @@ def test_a_right_function_nearly_reaches_the_bound_of_16_bits():
         ("without_the_last_bias", ("ties",), {"ulp_exceeds_bound"}),
         ("answers_beyond_all_values", ("ties",), {"out_of_range", "ulp_exceeds_bound"}),
         ("mean_where_nothing_is_seen", ("special",), {"masked_not_zero"}),
+        ("values_as_long_as_keys", ("ties",), {"ulp_exceeds_bound"}),
     ],
 )
 def test_wrong_functions_break_their_rules(function, families, kinds):
@@ -159,7 +161,13 @@ def outputs(x, fmt, **parameters):
 
 @pytest.mark.parametrize(
     "parameters",
-    [{}, {"causal": "top-left"}, {"causal": "bottom-right", "queries": 3}, {"causal": "top-left", "window": 2}],
+    [
+        {},
+        {"causal": "top-left"},
+        {"causal": "bottom-right", "queries": 3},
+        {"causal": "top-left", "window": 2},
+        {"value_dim": 7, "groups": 2},
+    ],
 )
 def test_the_exact_answer_passes_and_a_slip_of_its_size_does_not(parameters):
     fmt = FORMATS["float32"]
@@ -222,6 +230,7 @@ def test_large_scores_that_overflow_are_left_alone():
     ("parameters", "said"),
     [
         ({"head_dim": 0}, "head_dim is 0"),
+        ({"value_dim": 1.5}, "value_dim is 1.5"),
         ({"causal": "left"}, "causal is 'left'"),
         ({"window": 4}, "declare causal=top-left"),
         ({"softcap": -1}, "softcap -1"),

@@ -84,6 +84,7 @@ def test_one_part_is_right_and_three_lose_keys():
         "with_mask",
         "capped_then_biased",
         "capped_with_sinks",
+        "of_longer_values",
     ],
 )
 def test_right_gradients_by_queries_keys_and_values_keep_their_bound(function):
@@ -122,7 +123,7 @@ def test_wrong_gradients_are_found(function, said):
         {},
         {"causal": "bottom-right", "queries": 5, "groups": 2},
         {"softcap": 2.0},
-        {"sink": 0.5},
+        {"sink": 0.5, "value_dim": 5},
         {"biased": 1, "groups": 2},
         {"masked": 1, "softcap": 3.0, "sink": -1.0, "biased": 1},
     ],
