@@ -78,7 +78,7 @@ def torch_losses(
     if weight is None and losses.is_weighted:
         weight = weights.of_tensor(x)
     ignored = -100 if losses.targets.ignored is None else losses.targets.ignored
-    left_out = (target < 0) | (target >= x.shape[1]) if losses.targets.invalid else target == ignored
+    left_out = losses.targets.left_out(target, x.shape[1])
     logits = losses.softcap * torch.tanh(x / losses.softcap) if losses.softcap else x
     found = torch.nn.functional.cross_entropy(
         logits,
@@ -98,12 +98,12 @@ def torch_losses(
 def _check(ignore_index: float, label_smoothing: float, z_loss: float, flags: dict[str, float]) -> None:
     """Checks the numbers among the parameters.
 
-    Raises UsageError for an ``ignore_index`` that may be a column or is no integer, a ``label_smoothing`` outside [0, 1), a
+    Raises UsageError for an ``ignore_index`` that is no integer, a ``label_smoothing`` outside [0, 1), a
     ``z_loss`` outside [0, 1], and flags other than 0 and 1.
     """
-    if ignore_index != NO_INDEX and (ignore_index >= 0 or int(ignore_index) != ignore_index):
+    if ignore_index != NO_INDEX and not float(ignore_index).is_integer():
         raise UsageError(
-            f"the ignore_index is {ignore_index:g}; expected a negative integer, such as -100, which is no column"
+            f"the ignore_index is {ignore_index:g}; expected an integer, such as -100, or a column that stands for padding"
         )
     if not 0.0 <= label_smoothing < 1.0:
         raise UsageError(f"the label_smoothing is {label_smoothing:g}; expected at least 0 and less than 1")

@@ -95,7 +95,7 @@ class RowLoss:
         columns = values.shape[1]
         logits = softcap.capped(values, self.softcap) if self.softcap else values
         chosen = self.targets.of_values(values)[:, None]
-        left_out = (chosen < 0) | (chosen >= columns)
+        left_out = self.targets.left_out(chosen, columns)
         index = np.where(left_out, 0, chosen)
         of_column = self.weights(columns)
         picked = np.take_along_axis(logits, index, axis=1) if columns else np.zeros(index.shape)

@@ -92,8 +92,13 @@ class Targets:
         found: NDArray[np.int64] = self.of_tensor(torch.from_numpy(np.ascontiguousarray(values))).numpy()
         return found
 
+    def left_out(self, index: Any, columns: int) -> Any:
+        """True, in an array or a tensor, for targets that are no columns, or that are to be ignored though they are columns."""
+        found = (index < 0) | (index >= columns)
+        return found if self.ignored is None else found | (index == self.ignored)
+
     def loss_without(self, index: NDArray[np.int64]) -> Values:
-        """The losses of rows whose target is no column: 0 if it is to be ignored, else as promised."""
+        """The losses of rows whose target is left out: 0 if it is to be ignored, else as promised."""
         is_nan = (self.invalid == "nan") & (index != self.ignored)
         return np.where(is_nan, np.nan, 0.0)
 

@@ -139,7 +139,7 @@ def _losses(x: torch.Tensor, model: bounds.Model | None, losses: RowLoss, parts:
     found = exponentials(x)
     top, logarithm = found.top, found.total.log()
     lse = top + logarithm
-    left_out = (chosen < 0) | (chosen >= columns)
+    left_out = losses.targets.left_out(chosen, columns)
     index = chosen.masked_fill(left_out, 0)
     picked = x.gather(1, index).to(torch.float64).masked_fill_(left_out, 0.0)
     of_column = torch.from_numpy(losses.weights(columns)).to(x.device)

@@ -46,7 +46,8 @@ class GradientRequest:
     twice: bool = False
     """True if the backward is called twice for one forward."""
     offset: float = 900.0
-    """Number that is added to all logits of the third row: it cancels in an answer, and not in what a backward keeps of it."""
+    """Number that is added to all logits of the third row, and subtracted in every second forward: it cancels in an answer, and not in
+    what a backward keeps of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
     peak, masked = encode(np.array([9.0, -np.inf]), fmt)
     bits[0, -1] = peak
     bits[1, 1::3] = masked
-    bits[2:3] = encode(decode(bits[2:3], fmt) + asked.offset, fmt)
+    # A log-sum-exp below 0 too.
+    bits[2:3] = encode(decode(bits[2:3], fmt) + (-asked.offset if number % 2 else asked.offset), fmt)
     if asked.masked:
         bits[-1] = masked
     placed = place(bits, fmt, asked.layout, subject.device)

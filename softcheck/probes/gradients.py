@@ -82,7 +82,7 @@ class _Gradients(GroupedProbe):
         if setting.declaration.backward is False:
             return []
         if setting.operation.operand_gradients is not None:
-            asked = operand_gradients.trials(on_gpu=setting.on_gpu)
+            asked = operand_gradients.trials(setting.operation, on_gpu=setting.on_gpu)
             return [Trial(label, each) for label, each in asked.items() if setting.takes(each.keys)]
         if setting.operation.gradient is None:
             return []
@@ -218,11 +218,28 @@ def _carried(subject: Subject) -> Outcome:
         if returned.fatal:
             return Outcome(fatal=True)
     without = [columns for columns, is_carried in carried.items() if not is_carried]
-    if not without or own_backward is None:
+    if own_backward is None:
         return Outcome()
+    if not without:
+        return _carried_by_parameters(subject, own_backward)
     message = (
         f"the output of 1 row of {without[0]} columns carries no gradient, and that of {own_backward} columns has a "
         f"backward of its own (of {len(carried)} widths {len(without)} carry none); expected one wherever the input requires it"
+    )
+    return Outcome(violations=(Violation(FindingKind.WRONG_GRADIENT, message),))
+
+
+def _carried_by_parameters(subject: Subject, columns: int) -> Outcome:
+    """Looks whether the output for a module's parameter carries a gradient, where that for a tensor does."""
+    setting, function = subject.setting, subject.variant.function
+    placed = place(ordinary_rows(1, columns, setting.fmt, setting.seed), setting.fmt, PACKED, subject.device)
+    with nan_filled():
+        returned = call_on_device(lambda x: function(torch.nn.Parameter(x.detach())), placed, setting.operation)
+    if returned.output is None or returned.output.requires_grad or returned.fatal:
+        return Outcome(fatal=returned.fatal)
+    message = (
+        f"the output of 1 row of {columns} columns carries no gradient for a torch.nn.Parameter, and one for a tensor that requires it; "
+        "expected one for both"
     )
     return Outcome(violations=(Violation(FindingKind.WRONG_GRADIENT, message),))
 

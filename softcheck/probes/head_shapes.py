@@ -5,7 +5,7 @@ than the declared shapes, so that an exception is no finding here, and a wrong a
 many queries as keys.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -44,15 +44,7 @@ class HeadShapes(GroupedProbe):
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Judges one call, on heads of which every ninth key is hidden where a mask hides."""
-        setting, variant = subject.setting, subject.variant
-        declared = setting.declaration
-        parameters = {**declared.parameters, **trial.parameters}
-        other = replace(
-            subject,
-            setting=replace(setting, declaration=msgspec.structs.replace(declared, parameters=parameters)),
-            variant=variant.of(operation(declared.operation, parameters)),
-        )
-        found = _called(other)
+        found = _called(of_other_heads(subject, trial.parameters))
         if found.output is None and not found.fatal:
             return Outcome()
         caused = [v for v in found.violations if v.kind in WRONG_KINDS | _ALWAYS or found.fatal]
@@ -67,6 +59,17 @@ class HeadShapes(GroupedProbe):
 
 
 PROBE = HeadShapes()
+
+
+def of_other_heads(subject: Subject, parameters: Mapping[str, float]) -> Subject:
+    """Returns the subject as if it declared heads of these parameters."""
+    declared = subject.setting.declaration
+    changed = {**declared.parameters, **parameters}
+    return replace(
+        subject,
+        setting=replace(subject.setting, declaration=msgspec.structs.replace(declared, parameters=changed)),
+        variant=subject.variant.of(operation(declared.operation, changed)),
+    )
 
 
 def _called(subject: Subject) -> Judged:

@@ -28,6 +28,7 @@ from softcheck.probes.playing import Copies, Player
 from softcheck.probes.script import with_script
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.steps import Code, Step, circumstances
+from softcheck.variants.source import source_of
 
 _SECONDS, _SECONDS_ON_GPU = 4.0, 1.0
 """Time after which the remaining steps are left out."""
@@ -36,6 +37,8 @@ _SECONDS_ELSEWHERE, _SECONDS_ELSEWHERE_ON_GPU = 6.0, 3.0
 _SECONDS_TO_SHORTEN = 4.0
 _SLOW_FIRST_CALL = 0.4
 """Seconds of a copy's first call, from the second copy on, above which no more copies are made."""
+_CALM, _MOST_CALM = 20, 130
+"""Ordinary calls in a row, and the largest number of a source that there are more of."""
 _RANDOM, _RANDOM_IF_QUICK = 5, 2
 """Random histories, the first of them of ordinary steps alone."""
 _TOLD = 4
@@ -123,13 +126,13 @@ class _InTurn:
     def outcome(self, *, seed: int = 0, is_short: bool = False) -> Outcome:
         """Plays the histories that ``seed`` orders; if ``is_short``, the first two alone."""
         setting = self._subject.setting
-        first, second, rewriting, *rest = self._circumstances.opening(setting.seed + seed)
+        first, second, rewriting, calm, *rest = self._circumstances.opening(setting.seed + seed, self._calm_calls())
         # Many widths among the changes would leave few calls that return to one.
         few = len(self._changes) - len(self._circumstances.widths)
         count = _RANDOM_IF_QUICK if setting.quick else _RANDOM
         is_over = False
         others: list[Sequence[Code] | None] = [None, *([] if setting.quick else rest)]
-        for history in (first, second, *([] if is_short else [rewriting, *others])):
+        for history in (first, second, *([] if is_short else [rewriting, calm, *others])):
             if history is None:
                 is_over = not self._run(lambda: play_random(self._begin, few, setting.seed, count))
             else:
@@ -140,6 +143,12 @@ class _InTurn:
                 break
         left_out = f"some planned calls were left out: they take over {self._seconds:g} s"
         return Outcome(skipped=left_out if is_over else self.unable, tried=(self.made,), fatal=self.fatal)
+
+    def _calm_calls(self) -> int:
+        """Calls after which what a variant has learnt of its inputs may be settled: more than a number of its source, if it keeps anything."""
+        source = source_of(self._subject.variant.function)
+        keeps = any("history" in condition.circumstances for condition in source.conditions)
+        return max([_CALM, *(number + 2 for number in source.sizes if keeps and number <= _MOST_CALM)])
 
     def _plays(self, history: Sequence[Code]) -> bool:
         """Plays one history to its end, or to its first fault. Returns False if there is no more time."""

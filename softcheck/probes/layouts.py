@@ -60,7 +60,8 @@ def _higher(count: int, columns: int, *, is_strided: bool) -> dict[str, _Input]:
     """Inputs of ``count`` dimensions: with rows in order and, if ``is_strided``, in other orders and with gaps.
 
     A call that takes several dimensions for one may look at two of them alone, so that each two that lie beside each other
-    are exchanged by themselves, each has a gap behind it by itself, and the first is expanded.
+    are exchanged by themselves, each has a gap behind it by itself, and the first is expanded. The row is exchanged with the
+    dimension before it, as scores are transposed, and lies outside of all.
     """
     leading = _LEADING[: count - 1]
     in_order = range(count - 1)
@@ -79,7 +80,12 @@ def _higher(count: int, columns: int, *, is_strided: bool) -> dict[str, _Input]:
             found[f"gap-behind-{place}"] = _strides(
                 leading, reversed(in_order), step=columns, gaps={place: 3 * columns}
             )
-    return {name: _Input((*leading, columns), (*strides, 1)) for name, strides in found.items()}
+    every = {name: (*strides, 1) for name, strides in found.items()}
+    if is_strided:
+        shape, before = (*leading, columns), [*reversed(in_order)]
+        every["row-exchanged"] = tuple(_strides(shape, (before[0], count - 1, *before[1:]), step=1))
+        every["row-outside"] = tuple(_strides(shape, (*before, count - 1), step=1))
+    return {name: _Input((*leading, columns), strides) for name, strides in every.items()}
 
 
 def _strides(

@@ -19,8 +19,9 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import contract_of
 from softcheck.operations.bounds import model
 from softcheck.operations.heads import heads_first
-from softcheck.operations.operation import without_layout
+from softcheck.operations.operation import Operation, without_layout
 from softcheck.probes.base import Subject
+from softcheck.probes.head_shapes import of_other_heads
 from softcheck.probes.helpers import call_on, ordinary_rows, prefixed, wrong_values
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
@@ -29,6 +30,7 @@ from softcheck.variants.adapt import Adapted
 OPERANDS = ("q", "k", "v")
 _CANDIDATES = 16
 """Rows for each head, some of which have queries that no mask leaves without keys."""
+_QUERIES = 20
 _PAD = 8
 """Elements of NaN between the rows of an output gradient that is not packed."""
 
@@ -39,8 +41,9 @@ class Asked:
 
     heads: int
     keys: int
-    kind: Literal["alone", "expanded", "apart", "twice", "in turn"]
-    """By each operand alone too; with an output gradient of 1 expanded, or of rows that lie apart; twice by one graph; of two forwards in turn."""
+    kind: Literal["alone", "expanded", "apart", "twice", "in turn", "other queries"]
+    """By each operand alone too; with an output gradient of 1 expanded, or of rows that lie apart; twice by one graph; of two forwards in turn; of
+    fewer queries than keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,19 @@ _WORDS = {
     "apart": "for an output gradient whose rows lie apart",
     "twice": "with retain_graph=True, twice",
     "in turn": "of two forwards, whose backwards come after both",
+    "other queries": f"of {_QUERIES} queries",
 }
 
 
-def trials(*, on_gpu: bool) -> dict[str, Asked]:
+def trials(operation: Operation, *, on_gpu: bool) -> dict[str, Asked]:
     """Returns the ways to ask by name."""
     sizes = ((2, 130), (4, 600)) if on_gpu else ((2, 33), (2, 130))
     alone = {f"operands-{heads}x{keys}": Asked(heads, keys, "alone") for heads, keys in sizes}
     kinds: tuple[Literal["expanded", "apart", "twice", "in turn"], ...] = ("expanded", "apart", "twice", "in turn")
-    return alone | {f"operands-{kind.replace(' ', '-')}-3x35": Asked(3, 35, kind) for kind in kinds}
+    found = alone | {f"operands-{kind.replace(' ', '-')}-3x35": Asked(3, 35, kind) for kind in kinds}
+    known = operation.parameters
+    is_any = not known["queries"] and not known["square"]
+    return found | ({"operands-other-queries-3x35": Asked(3, 35, "other queries")} if is_any else {})
 
 
 def of_operands(subject: Subject, asked: Asked) -> Outcome:
@@ -74,10 +81,15 @@ def of_operands(subject: Subject, asked: Asked) -> Outcome:
 
     They are left out where the answer is wrong or carries no gradient.
     """
+    if asked.kind == "other queries":
+        subject = of_other_heads(subject, {"queries": _QUERIES})
     rows = _rows(subject, asked, 2 if asked.kind == "in turn" else 1)
     if isinstance(rows, Outcome):
         return rows
     found = _asked(subject, rows, OPERANDS, asked.kind)
+    if asked.kind == "other queries" and not any(v.share is not None for v in found.violations):
+        # Nobody promises other queries than the declared ones, so that a refusal is no finding.
+        return Outcome(fatal=found.fatal)
     if asked.kind in _WORDS:
         return msgspec.structs.replace(found, violations=prefixed(found.violations, _WORDS[asked.kind]))
     is_over = found.violations or found.fatal or found.skipped is not None

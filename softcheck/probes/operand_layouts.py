@@ -1,6 +1,7 @@
-"""One operand of a call at strides of its own, while the others lie as they were; and one mask for all rows or heads.
+"""One operand of a call at strides of its own, while the others lie as they were; heads as a projection leaves them; and one mask for all.
 
-A wrapper that passes the strides of one operand for another's is right as long as both are laid out alike. Where a mask is
+A wrapper that passes the strides of one operand for another's is right as long as both are laid out alike. Queries, keys and values
+often are parts of one tensor, [batch, length, heads, head_dim], in which all heads of a place lie one behind the other. Where a mask is
 the same for several rows, heads or batches, callers pass it once, in a dimension of size 1, or with a stride of 0. Nobody
 promises to take a mask of size 1, so that an exception is no finding there, and a wrong answer is. Memory that a function
 takes for its answer, as ``out=``, may have strides of its own too.
@@ -8,7 +9,7 @@ takes for its answer, as ``out=``, may have strides of its own too.
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from softcheck.operations.operation import Operation, without_layout
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows, parameters_of, prefixed
 from softcheck.probes.judged import Judged, judged, judged_after
+from softcheck.probes.operand_moves import HEADS, LAYOUTS, OFFSET, Lay, Move, packed_all, with_one
 from softcheck.probes.outcome import Outcome
 from softcheck.variants.adapt import Adapted, operands_of
 
@@ -34,73 +36,11 @@ _MASKS = frozenset({"mask", "keep", "bias"})
 PROPERTY = "shared_masks"
 """True if one mask may stand for several rows or heads."""
 
-Move = Callable[[torch.Tensor], torch.Tensor | None]
-"""Returns an operand with the same values in another layout; None if it has too few dimensions."""
-
-
-def _as(strided: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    strided.copy_(values)
-    return strided
-
-
-def _unwritten(values: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Memory for an operand of this shape whose contents would show: NaN, the largest integer, or true."""
-    if values.is_floating_point():
-        return values.new_full(shape, float("nan"))
-    return values.new_full(shape, True if values.dtype == torch.bool else torch.iinfo(values.dtype).max)
-
-
-def _padded(values: torch.Tensor) -> torch.Tensor | None:
-    if values.dim() < 2:
-        return None
-    *leading, last = values.shape
-    return _as(_unwritten(values, (*leading, last + 8))[..., :last], values)
-
-
-def _every_second(values: torch.Tensor) -> torch.Tensor | None:
-    if values.dim() > 2:
-        return None
-    *leading, last = values.shape
-    return _as(_unwritten(values, (*leading, 2 * last))[..., ::2], values)
-
-
-def _begun_later(values: torch.Tensor) -> torch.Tensor | None:
-    return _as(_unwritten(values, (values.numel() + 1,))[1:].view(values.shape), values)
-
-
-def _exchanged(values: torch.Tensor, first: int, second: int) -> torch.Tensor | None:
-    """The operand with two of its dimensions exchanged in memory."""
-    if values.dim() < -min(first, second):
-        return None
-    return values.transpose(first, second).contiguous().transpose(first, second)
-
-
-def _with_gaps(values: torch.Tensor) -> torch.Tensor | None:
-    """The operand as the first part of one with more rows, heads and batches, so that no stride is another's multiple by size."""
-    if values.dim() < 3:
-        return None
-    *leading, last = values.shape
-    wider = _unwritten(values, [*(size + 1 for size in leading), last])
-    return _as(wider[tuple(slice(size) for size in leading)], values)
-
-
-LAYOUTS: Mapping[str, Move] = {
-    "transposed": lambda values: _exchanged(values, -1, -2) if values.dim() == 2 else None,
-    "heads-inside": lambda values: _exchanged(values, -2, -3),
-    "with-gaps": _with_gaps,
-    "padded": _padded,
-    "every-second": _every_second,
-}
-"""Layouts of an operand that is not packed. The last dimension of a head is contiguous, as flash-attention demands it."""
-
-OFFSET: Mapping[str, Move] = {"offset": _begun_later}
-"""Layouts of a packed operand."""
-
-
-_OF_HEADS, _EXPANDED = "one for all heads", "one expanded to all"
+_OF_HEADS, _EXPANDED_HEADS, _EXPANDED = "one for all heads", "one for all heads, expanded", "one expanded to all"
 
 _SHARED: Mapping[str, Move] = {
     _OF_HEADS: lambda mask: mask[:, :1] if mask.dim() > 2 else None,
+    _EXPANDED_HEADS: lambda mask: mask[:, :1] if mask.dim() > 2 else None,
     "one for all": lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
     "one without leading dimensions": lambda mask: mask[(0,) * max(1, mask.dim() - 2)],
     _EXPANDED: lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
@@ -129,6 +69,8 @@ class OperandLayouts(GroupedProbe):
             return given
         moves = {**OFFSET, **(LAYOUTS if is_strided else {})}
         found = [*given, *(Trial(f"layout/{name}", move) for name, move in moves.items())]
+        if is_strided and {"q", "k", "v"} <= {operand.name for operand in operation.operands}:
+            found += [Trial(f"heads/{name}", lay) for name, lay in HEADS.items()]
         masks = _MASKS & {operand.name for operand in operation.arguments.operands}
         return [*found, *([Trial("shared/masks", None)] if masks else [])]
 
@@ -151,9 +93,17 @@ class OperandLayouts(GroupedProbe):
         known = frozenset(violation.kind for violation in before.violations)
         if trial.parameters is None:
             return _with_shared_masks(subject, [name for name in names if name in _MASKS], known)
-        words = trial.label.rpartition("/")[2]
+        group, _, words = trial.label.rpartition("/")
+        if group == "heads":
+            after = _call(subject, bits, trial.parameters)
+            caused = [] if after is None else [each for each in after.violations if each.kind not in known]
+            message = f"with queries, keys and values {words.replace('-', ' ')}"
+            return Outcome(violations=prefixed(caused, message), fatal=after is not None and after.fatal)
         for name in [*names, *([_INPUT] if operation.operands[0].name == "x" else [])]:
-            after = _call(subject, bits, name, trial.parameters)
+            if name == _INPUT:
+                after = _call(subject, bits, packed_all, trial.parameters)
+            else:
+                after = _call(subject, bits, partial(with_one, name, trial.parameters))
             if after is None:
                 continue
             caused = [violation for violation in after.violations if violation.kind not in known]
@@ -186,33 +136,29 @@ def _rows(setting: Setting, of_one_mask: int = _ROWS) -> Bits:
     return bits
 
 
-def _call(subject: Subject, bits: Bits, moved: str, move: Move) -> Judged | None:
-    """Judges a call in which one operand is moved, and all others are packed; None if it can't be moved so."""
+def _call(subject: Subject, bits: Bits, lay: Lay, move: Move | None = None) -> Judged | None:
+    """Judges a call whose operands are laid out, and whose input is moved where ``move`` says so; None if they can't be."""
     function, operation = subject.variant.function, subject.variant.operation
     assert isinstance(function, Adapted)
     assert operation.arguments is not None
     make, is_moved = operation.arguments.make, True
 
-    def other(name: str, operand: Any) -> Any:
-        nonlocal is_moved
-        if not isinstance(operand, torch.Tensor) or name == "x":
-            return operand
-        found = move(operand) if name == moved else operand.contiguous()
-        is_moved &= found is not None
-        return operand if found is None else found
-
     def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
-        return {name: other(name, operand) for name, operand in make(x, names).items()}
+        nonlocal is_moved
+        given = make(x, names)
+        found = lay(given)
+        is_moved &= found is not None
+        return given if found is None else found
 
     changed = function.with_operation(replace(operation, arguments=replace(operation.arguments, make=made)))
 
     def called(x: torch.Tensor) -> Any:
         nonlocal is_moved
-        placed = move(x)
+        placed = None if move is None else move(x)
         is_moved &= placed is not None
         return changed(x if placed is None else placed)
 
-    after = judged(subject, bits, called if moved == _INPUT else changed)
+    after = judged(subject, bits, changed if move is None else called)
     return after if is_moved else None
 
 
@@ -261,8 +207,9 @@ def _with_shared_masks(subject: Subject, masks: Sequence[str], known: frozenset[
     wrong: list[Violation] = []
     for name in masks:
         for words, share in _SHARED.items():
-            bits = _rows(subject.setting, _HEADS if words == _OF_HEADS else _ROWS)
-            after = _call(subject, bits, name, partial(_shared, share, expands=words == _EXPANDED))
+            is_expanded = words in {_EXPANDED, _EXPANDED_HEADS}
+            bits = _rows(subject.setting, _HEADS if words in {_OF_HEADS, _EXPANDED_HEADS} else _ROWS)
+            after = _call(subject, bits, partial(with_one, name, partial(_shared, share, expands=is_expanded)))
             if after is None:
                 continue
             circumstances = f"with {name} {words}, in place of as many"
@@ -270,7 +217,7 @@ def _with_shared_masks(subject: Subject, masks: Sequence[str], known: frozenset[
                 return Outcome(violations=prefixed(after.violations, circumstances), fatal=True)
             wrong += prefixed([v for v in after.violations if v.kind in WRONG_KINDS - known], circumstances)
             right += [words] if after.output is not None and not after.violations else []
-    takes = any(words != _EXPANDED for words in right)
+    takes = any(words not in {_EXPANDED, _EXPANDED_HEADS} for words in right)
     return Outcome(
         violations=tuple(wrong) if takes else (), properties={PROPERTY: takes and not wrong} if right or wrong else {}
     )

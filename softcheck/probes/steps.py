@@ -141,11 +141,12 @@ class Circumstances:
         """All changes: none first, then the groups' in order, and widths last."""
         return [{}, *(change for group in self.groups for change in group), *self.widths]
 
-    def opening(self, seed: int) -> list[list[Code]]:
+    def opening(self, seed: int, calm: int = 0) -> list[list[Code]]:
         """Returns histories, those first that show most for their length.
 
         The first two put every circumstance once before and once after every other, in a random order and in its
-        reverse. The third rewrites tensors that a call has seen, and the fourth returns to widths after many others.
+        reverse. The third rewrites tensors that a call has seen, the fourth makes ``calm`` ordinary calls before others of all contents,
+        and the fifth returns to widths after many others.
         Each other history begins with a circumstance of its own, and goes to each later one and back, so that in all
         of them every circumstance comes right after every other. Random histories would need several times as many
         calls to meet as many pairs.
@@ -163,7 +164,14 @@ class Circumstances:
         codes: list[list[Code]] = [[(next(turns[place]), 0) for place in history] for history in histories]
         widths: list[Code] = [(place, 0) for place in range(last - len(self.widths), last)]
         rewritten: list[Code] = [(n, 0) for n, change in enumerate(self.changes) if change.get("memory") == "same"]
-        return [*codes[:2], [code for code in rewritten for _ in range(2)], widths * 2, *codes[2:]]
+        others: list[Code] = [(n, 0) for n, change in enumerate(self.changes) if [*change] == ["contents"]]
+        return [
+            *codes[:2],
+            [code for code in rewritten for _ in range(2)],
+            [(0, 0)] * calm + others,
+            widths * 2,
+            *codes[2:],
+        ]
 
 
 def circumstances(

@@ -255,7 +255,7 @@ class Form:
 
         if self._operation is None or not isinstance(x, torch.Tensor):
             return None
-        given |= {name: _plain(value) for name, value in self._operation.parameters.items()}
+        given |= {name: _plain(name, value) for name, value in self._operation.parameters.items()}
         if "scale" in given:
             given["temperature"] = 1.0 / given["scale"]
         if self._operation.arguments is None:
@@ -299,11 +299,12 @@ def are_of_one_layout(names: Sequence[str]) -> bool:
     return len({name[1:] for name in names if name in _HEADS}) <= 1
 
 
-def _plain(number: Parameter) -> Parameter:
-    """The number, as an integer if it is one: ``ignore_index`` is an int. A word is left as it is."""
+def _plain(name: str, number: Parameter) -> Parameter:
+    """The parameter, as an integer if it is one: ``ignore_index`` always is, and others from 2 on. A word is left as it is."""
     if isinstance(number, str):
         return number
-    return int(number) if math.isfinite(number) and number == int(number) and abs(number) > 1 else number
+    is_integer = math.isfinite(number) and number == int(number)
+    return int(number) if is_integer and (name == "ignore_index" or abs(number) > 1) else number
 
 
 def _parts(value: Any) -> dict[str, Any]:

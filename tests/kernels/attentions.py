@@ -334,3 +334,28 @@ def values_as_long_as_keys(q, k, v):
     o = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=q.dtype, device=q.device)
     o[..., :d] = attend(q, k, v[..., :d])[0]
     return o
+
+
+class _FromTheFirstKey(torch.autograd.Function):
+    """Causal attention from the last key, with a backward whose mask begins at the first one."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        o, lse = attend(q, k, v, causal(q, k, k.shape[-2] - q.shape[-2]))
+        ctx.save_for_backward(q, k, v, o, lse)
+        return o
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, o, lse = ctx.saved_tensors
+        scale = q.shape[-1] ** -0.5
+        p = torch.exp((q.float() @ k.float().mT) * scale - lse[..., None]).masked_fill(~causal(q, k), 0)
+        mean = (grad.float() * o.float()).sum(dim=-1, keepdim=True)
+        ds = p * (grad.float() @ v.float().mT - mean) * scale
+        found = ds @ k.float(), ds.mT @ q.float(), p.mT @ grad.float()
+        return tuple(each.to(q.dtype) for each in found)
+
+
+@variant(operation="attention", parameters={**SMALL, "causal": "bottom-right"}, backward=True)
+def backward_from_the_first_key(q, k, v):
+    return _FromTheFirstKey.apply(q, k, v)

@@ -9,10 +9,11 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from oracles.formats import FLOAT16, FLOAT32, FLOAT64, encode
+from oracles.formats import FLOAT16, FLOAT32, FLOAT64, FORMATS, encode
 from softcheck.cli.main import cli
 from softcheck.errors import UsageError
 from softcheck.judge.judge import judge
+from softcheck.judge.tensors import judge_tensors
 from softcheck.operations.registry import operation
 from softcheck.operations.targets import of_tensor, of_values
 from softcheck.variants.registry import load
@@ -217,17 +218,33 @@ def test_a_mean_is_no_answer_for_each_row():
     assert "expected [2, 1]" in result["reason"]
 
 
-def test_ignored_rows():
-    right = f"{KERNELS}:ignoring@operation=cross_entropy,ignore_index=-100"
-    wrong = f"{KERNELS}:counts_ignored_rows@operation=cross_entropy,ignore_index=-100"
+@pytest.mark.parametrize("ignored", [-100, 0, 255])
+def test_ignored_rows(ignored):
+    right = f"{KERNELS}:ignoring@operation=cross_entropy,ignore_index={ignored}"
+    wrong = f"{KERNELS}:counts_ignored_rows@operation=cross_entropy,ignore_index={ignored}"
     common = ["--dtype", "float32", "--device", "interpreter", "--family", "normal", "--family", "rows"]
     assert CliRunner().invoke(cli, ["report", "--variant", right, *common]).exit_code == 0
     assert CliRunner().invoke(cli, ["report", "--variant", wrong, *common]).exit_code == 1
 
 
-def test_an_ignore_index_that_may_be_a_column_is_refused():
-    with pytest.raises(UsageError, match="negative integer"):
-        operation("cross_entropy", {"ignore_index": 0.0})
+@pytest.mark.parametrize("number", [0.5, float("inf"), float("nan")])
+def test_an_ignore_index_that_is_no_integer_is_refused(number):
+    with pytest.raises(UsageError, match="expected an integer"):
+        operation("cross_entropy", {"ignore_index": number})
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("others", [{}, {"label_smoothing": 0.1, "z_loss": 1e-3}, {"weight": 1}])
+def test_rows_whose_target_is_an_ignored_column_have_no_loss(reduction, others):
+    loss = operation("cross_entropy", {"ignore_index": 2, "reduction": reduction, **others})
+    x = torch.randn(64, 5, generator=torch.Generator().manual_seed(1))
+    y, fmt = loss.yardstick(x), FORMATS["float32"]
+    for judged in (judge, judge_tensors):
+        inputs, right, wrong = (
+            part if judged is judge_tensors else encode(part.double().numpy(), fmt) for part in (x, y, y + 1e-3)
+        )
+        assert not judged(inputs, right, fmt, operation=loss).violations
+        assert judged(inputs, wrong, fmt, operation=loss).violations
 
 
 @pytest.mark.parametrize(

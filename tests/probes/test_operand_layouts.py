@@ -5,7 +5,8 @@ import torch
 from probe_helpers import kinds
 
 from softcheck.probes.base import Setting, Subject
-from softcheck.probes.operand_layouts import LAYOUTS, PROBE, PROPERTY
+from softcheck.probes.operand_layouts import PROBE, PROPERTY
+from softcheck.probes.operand_moves import HEADS, LAYOUTS
 from softcheck.variants.registry import load
 
 SDPA = "torch.nn.functional.scaled_dot_product_attention"
@@ -41,7 +42,7 @@ def test_a_moved_operand_has_the_same_values_at_other_strides(move, shape):
 
 def test_right_functions_are_left_alone(tmp_path):
     found = of_attention(tmp_path, f"def attention(q, k, v):\n    return {SDPA}(q, k, v)\n")
-    assert (found.findings, found.trials) == ((), 7)
+    assert (found.findings, found.trials) == ((), 9)
     masked = f"def attention(q, k, v, attn_mask):\n    return {SDPA}(q, k, v, attn_mask)\n"
     found = of_attention(tmp_path, masked, masked=1)
     assert found.findings == ()
@@ -61,6 +62,48 @@ def test_strides_of_another_operand_are_found(tmp_path, wrong):
         f"with {other} " in found.findings[0].violation.message
         or f"with {wrong} " in found.findings[0].violation.message
     )
+
+
+@pytest.mark.parametrize("lay", HEADS.values(), ids=HEADS)
+def test_heads_of_a_projection_have_the_same_values_and_lie_beside_each_other(lay):
+    given = {
+        "q": torch.randn(2, 6, 5, 4),
+        "k_blhd": torch.randn(2, 5, 3, 4),
+        "v": torch.randn(2, 3, 5, 4),
+        "scale": 0.5,
+    }
+    found = lay(given)
+    assert found["scale"] == 0.5
+    for name in ("q", "k_blhd", "v"):
+        assert torch.equal(found[name], given[name])
+        by_length = found[name] if name.endswith("_blhd") else found[name].transpose(1, 2)
+        assert by_length.stride(2) == 4
+        assert by_length.stride(1) == (12 * 4 if lay is HEADS["in-one-projection"] else by_length.shape[2] * 4)
+    assert lay({name: each[0] for name, each in given.items() if name != "scale"}) is None
+
+
+def test_slices_of_one_projection_taken_for_tensors_of_their_own_are_found(tmp_path):
+    source = f"""def attention(q, k, v):
+    if all(each.stride(1) == each.shape[3] for each in (q, k, v)):
+        # [batch, length, heads, head_dim] in memory.
+        batch, heads, length, dim = k.shape
+        strides = lambda each: (each.stride(0), dim, heads * dim, 1)
+        k, v = (torch.as_strided(each, each.shape, strides(each), each.storage_offset()) for each in (k, v))
+    return {SDPA}(q, k, v)
+"""
+    found = of_attention(tmp_path, source)
+    assert [shown.label for shown in found.findings] == ["heads/in-one-projection"] * len(found.findings)
+    assert "with queries, keys and values in one projection" in found.findings[0].violation.message
+
+
+def test_a_mask_expanded_to_heads_is_one_for_each_batch(tmp_path):
+    source = f"""def attention(q, k, v, attn_mask):
+    if attn_mask.stride(1) == 0:
+        attn_mask = attn_mask[0, 0]
+    return {SDPA}(q, k, v, attn_mask)
+"""
+    found = of_attention(tmp_path, source, masked=1)
+    assert "with keep one for all heads, expanded" in found.findings[0].violation.message
 
 
 def test_a_mask_that_is_right_in_some_ways_alone_is_a_finding_and_one_in_none_a_property(tmp_path):
