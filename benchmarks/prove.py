@@ -44,8 +44,8 @@ class Step:
     """Nothing else may use the GPU meanwhile: its seconds matter, or it fills the memory."""
 
 
-_APART = ("accuracy", "planted", "speed", "test_packaging.py", "test_ci_docs.py", "report/test_schema.py")
-"""Tests with steps of their own, and those that need tools which build packages or read schemas; none of these needs a GPU."""
+_APART = ("accuracy", "planted", "speed", "cluster", "test_packaging.py", "test_ci_docs.py", "report/test_schema.py")
+"""Tests with steps of their own, and those that need Dask, or tools which build packages or read schemas; none of these needs a GPU."""
 
 _APART_OF = ("softmax", "attention", "attention_logsumexp")
 """Operations with reports of their own, and one whose variant takes as long as an attention."""

@@ -34,12 +34,14 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 def median_interval(samples: Sequence[float] | NDArray[np.float64], *, seed: int = 0) -> Interval:
-    """The median of at least one sample with its percentile bootstrap interval, from 1000 resamples.
+    """The median of samples with its percentile bootstrap interval, from 1000 resamples; NaN where nothing could be timed.
 
     The same samples and seed give the same interval. Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
     chapter 13.
     """
     values = np.asarray(samples, dtype=np.float64)
+    if not values.size:
+        return Interval(math.nan, math.nan, math.nan)
     drawn = np.random.default_rng(seed).integers(0, len(values), size=(RESAMPLES, len(values)))
     medians = np.median(values[drawn], axis=1)
     tail = (1 - CONFIDENCE) / 2

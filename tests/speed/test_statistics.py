@@ -100,3 +100,8 @@ def test_warm_up_goes_on_while_times_fall():
     assert not settled([1.0] * 9)
     assert settled([5.0, 3.0, *[1.0] * 10])
     assert not settled([2.0] * 5 + [1.0] * 5)
+
+
+def test_what_could_not_be_timed_has_no_median_and_warns_of_nothing():
+    found = median_interval([])
+    assert np.isnan([found.low, found.mid, found.high]).all()
