@@ -1,17 +1,19 @@
-"""Attention of other numbers of queries than keys, and of other head dimensions than the one that is declared.
+"""Attention of other numbers of queries than keys, of long heads, and of other head dimensions than the one that is declared.
 
-A loop over keys may end at the number of queries, and a scale may be exact for some head dimensions alone. Nobody promises more
+A loop over keys may end at the number of queries, a scale may be exact for some head dimensions alone, and many keys may be split
+over programs, above all those of a single query. Nobody promises more
 than the declared shapes, so that an exception is no finding here, and a wrong answer is. ``square=1`` says that there are always as
 many queries as keys.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
 
-from oracles.formats import decode, encode
+from oracles.formats import Bits, decode, encode
+from softcheck.cases.telling import telling_batch
 from softcheck.contract import WRONG_KINDS, FindingKind
 from softcheck.operations.registry import operation
 from softcheck.probes.base import Setting, Subject, Trial
@@ -24,38 +26,79 @@ _FACTORS = (1.0, 4.0, 6.0)
 """Factors of the logits of one head after the other: what is rounded in 16 bits shows in some of them."""
 _QUERIES = (1, 7, 100)
 _HEAD_DIMS = (32, 128, 96)
+_LONG, _LONG_ON_GPU = (1100,), (1100, 2050)
+"""Keys of heads with as many queries."""
+_LONG_OF_ONE, _LONG_OF_ONE_ON_GPU = (1100, 4100), (1030, 1100, 2050, 4100, 8200, 16_400, 33_000)
+"""Keys of heads with a single query."""
+_NUMBERS = 2**16
+"""Keys of all heads of a call together."""
+_TILE = 128
+_SLOW = 3.0
+"""Seconds of a call after which no longer heads are tried."""
 _ALWAYS = frozenset({FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.INPUT_MODIFIED})
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Parameters that differ from the declared ones, and keys of each head."""
+
+    parameters: Mapping[str, float]
+    keys: int = _COLUMNS
 
 
 class HeadShapes(GroupedProbe):
     """Calls attention with other shapes of its operands."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Returns a trial for each number of queries and each head dimension, unless these are declared."""
+        """Returns a trial for each number of queries and each head dimension, unless these are declared, and for long heads."""
         known, declared = setting.operation.parameters, setting.declaration.parameters
         if "head_dim" not in known or not setting.takes(_COLUMNS):
             return []
         others = [("queries", n) for n in _QUERIES] if not known["queries"] and not known["square"] else []
         # A scale that is declared belongs to the head dimension.
         others += [("head_dim", n) for n in _HEAD_DIMS] if not {"head_dim", "scale"} & set(declared) else []
-        return [
-            Trial(f"{name}/{number}", {name: number}) for name, number in (others[::2] if setting.quick else others)
+        found = [
+            Trial(f"{name}/{number}", [_Heads({name: number})])
+            for name, number in (others[::2] if setting.quick else others)
         ]
+        long, of_one = (_LONG_ON_GPU, _LONG_OF_ONE_ON_GPU) if setting.on_gpu else (_LONG, _LONG_OF_ONE)
+        promised = setting.declaration.promised_columns(setting.dtype) or max(of_one)
+        if known["queries"]:
+            of_all = {"long/declared-queries": [_Heads({}, keys) for keys in of_one]}
+        else:
+            # Their products take seconds without a GPU.
+            is_quick = setting.on_gpu or setting.time_share == 1 or known["square"]
+            of_all = {"long/as-many-queries": [_Heads({}, keys) for keys in long]} if is_quick else {}
+            if not known["square"]:
+                of_all["long/one-query"] = [_Heads({"queries": 1}, keys) for keys in of_one]
+        longer = {label: [each for each in heads if each.keys <= promised] for label, heads in of_all.items()}
+        return [*found, *(Trial(label, heads) for label, heads in longer.items() if heads and not setting.quick)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Judges one call, on heads of which every ninth key is hidden where a mask hides."""
-        found = _called(of_other_heads(subject, trial.parameters))
+        """Judges calls, the shortest heads first, until one shows something or takes long.
+
+        Of short heads every ninth key is hidden where a mask hides.
+        """
+        for heads in trial.parameters:
+            begun = subject.setting.now()
+            outcome = self._judged(subject, heads)
+            # Longer ones take longer, and may be compiled for longer.
+            if outcome.violations or outcome.fatal or subject.setting.now() - begun > _SLOW:
+                return outcome
+        return Outcome()
+
+    def _judged(self, subject: Subject, heads: _Heads) -> Outcome:
+        found = _called(of_other_heads(subject, heads.parameters), heads.keys)
         if found.output is None and not found.fatal:
             return Outcome()
         caused = [v for v in found.violations if v.kind in WRONG_KINDS | _ALWAYS or found.fatal]
-        if caused and not found.fatal and _called(subject).violations:
+        if caused and not found.fatal and _called(subject, _COLUMNS).violations:
             # What is wrong in the declared shape too is found elsewhere.
             return Outcome()
-        (words,) = (f"{name}={number}" for name, number in trial.parameters.items())
-        step = (
-            "; square=1 declares that there are always as many queries as keys" if "queries" in trial.parameters else ""
-        )
-        return Outcome(violations=prefixed(caused, f"with {words} and {_COLUMNS} keys{step}"), fatal=found.fatal)
+        words = "".join(f"{name}={number} and " for name, number in heads.parameters.items())
+        is_square = "queries" in heads.parameters
+        step = "; square=1 declares that there are always as many queries as keys" if is_square else ""
+        return Outcome(violations=prefixed(caused, f"with {words}{heads.keys} keys{step}"), fatal=found.fatal)
 
 
 PROBE = HeadShapes()
@@ -72,10 +115,21 @@ def of_other_heads(subject: Subject, parameters: Mapping[str, float]) -> Subject
     )
 
 
-def _called(subject: Subject) -> Judged:
+def _called(subject: Subject, keys: int) -> Judged:
     setting = subject.setting
-    logits = decode(ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed), setting.fmt)
+    known = setting.operation.parameters
+    if keys > _COLUMNS:
+        rows = max(1, min(_ROWS, _NUMBERS // (keys * int(known["queries"] or keys))))
+        return judged(subject, _telling(setting, rows, keys))
+    logits = decode(ordinary_rows(_ROWS, keys, setting.fmt, setting.seed), setting.fmt)
     bits = encode(logits * np.resize(_FACTORS, (_ROWS, 1)), setting.fmt)
-    if setting.operation.parameters["masked"]:
+    if known["masked"]:
         bits[:, ::9] = encode(np.array([-np.inf]), setting.fmt)[0]
     return judged(subject, bits)
+
+
+def _telling(setting: Setting, rows: int, keys: int) -> Bits:
+    """Rows that show dropped tiles and rescalings, and no special value."""
+    drawn = telling_batch(keys, _TILE, setting.fmt, np.random.default_rng(setting.seed), most=4 * rows)
+    finite = drawn[np.isfinite(decode(drawn, setting.fmt)).all(axis=1)][:rows]
+    return finite if len(finite) == rows else ordinary_rows(rows, keys, setting.fmt, setting.seed)

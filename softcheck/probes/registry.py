@@ -30,7 +30,7 @@ PROBES: dict[str, str] = {
     "permutations": "columns in another order",
     "appended_masks": "-inf columns before, between and behind the others, across block sizes",
     "keys": "attention's keys in another order, and other numbers in those that a query does not see",
-    "head_shapes": "attention of other numbers of queries than keys, and of other head dimensions",
+    "head_shapes": "attention of other numbers of queries than keys, long heads, other head dimensions",
     "fusion": "kernels compiled with and without fused multiply and add",
     "launch_options": "num_warps from 1 to 16, and splits from 1 to 7, where they can be passed, and each configuration of autotuned kernels",
     "torch_options": "dim= over other dimensions than the last, dtype= of a wider type, and calls after one with another option",

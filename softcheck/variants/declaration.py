@@ -151,9 +151,12 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     def column_limit(self, dtype: str) -> int | None:
         """Largest column count promised for a dtype, or judged of the operation; None where there is no limit."""
-        promised = self.max_columns.get(dtype) if isinstance(self.max_columns, dict) else self.max_columns
-        limits = [limit for limit in (promised, self.computed.most_columns) if limit is not None]
-        return min(limits, default=None)
+        limits = (self.promised_columns(dtype), self.computed.most_columns)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def promised_columns(self, dtype: str) -> int | None:
+        """Largest column count promised for a dtype; None where there is no limit."""
+        return self.max_columns.get(dtype) if isinstance(self.max_columns, dict) else self.max_columns
 
 
 def variant(**promises: Any) -> Callable[[Function], Function]:

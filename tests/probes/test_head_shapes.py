@@ -26,7 +26,7 @@ def concluded(tmp_path, body, parameters="", dtype="float32"):
 
 def test_right_functions_are_left_alone(tmp_path):
     found = concluded(tmp_path, f"    return {SDPA}(q, k, v)\n")
-    assert (found.findings, found.trials) == ((), 6)
+    assert (found.findings, found.trials) == ((), 8)
 
 
 CROSS = f"    keys = q.shape[2]\n    return {SDPA}(q, k[:, :, :keys], v[:, :, :keys])\n"
@@ -34,15 +34,46 @@ CROSS = f"    keys = q.shape[2]\n    return {SDPA}(q, k[:, :, :keys], v[:, :, :k
 
 def test_keys_counted_by_queries_are_found_unless_there_are_as_many(tmp_path):
     found = concluded(tmp_path, CROSS)
-    assert {shown.label for shown in found.findings} <= {"queries/1", "queries/7"}
+    assert {shown.label for shown in found.findings} <= {"queries/1", "queries/7", "long/one-query"}
     assert "square=1" in found.findings[0].violation.message
     assert concluded(tmp_path, CROSS, '"square": 1').findings == ()
-    assert all("queries" in shown.label for shown in found.findings)
+    assert all("quer" in shown.label for shown in found.findings)
 
 
-@pytest.mark.parametrize(("parameters", "trials"), [('"queries": 5', 3), ('"head_dim": 64', 3), ('"scale": 0.5', 3)])
+@pytest.mark.parametrize(("parameters", "trials"), [('"queries": 5', 4), ('"head_dim": 64', 5), ('"scale": 0.5', 5)])
 def test_declared_shapes_are_not_varied(tmp_path, parameters, trials):
     assert concluded(tmp_path, f"    return {SDPA}(q, k, v, scale=0.5)\n", parameters).trials == trials
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("k.shape[2] > 1024 and q.shape[2] == 1", "with queries=1 and 1100 keys"),
+        ("k.shape[2] > 2048 and q.shape[2] == 1", "with queries=1 and 4100 keys"),
+        ("k.shape[2] > 1024 and q.shape[2] > 1", "with 1100 keys"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_tile_that_long_heads_lose_is_found(tmp_path, condition, words, dtype):
+    body = f"""    if {condition}:
+        kept = torch.arange(k.shape[2]) // 64 != 5
+        k, v = k[:, :, kept], v[:, :, kept]
+    return {SDPA}(q, k, v)
+"""
+    found = concluded(tmp_path, body, dtype=dtype)
+    assert words in found.findings[0].violation.message
+    promised = body.replace("return", "assert k.shape[2] <= 1000\n    return")
+    assert concluded(tmp_path, promised, dtype=dtype).findings == ()
+
+
+def test_longer_heads_than_declared_are_not_tried(tmp_path):
+    path = tmp_path / "short.py"
+    path.write_text(
+        'import softcheck\n@softcheck.variant(operation="attention", call="f(q, k, v)", max_columns=1024)\ndef attention(q, k, v):\n    ...\n',
+        encoding="utf-8",
+    )
+    setting = Setting(declaration=load(f"{path}:attention").declaration, dtype="float32", backend="cuda")
+    assert not any(trial.label.startswith("long") for trial in PROBE.trials(setting))
 
 
 def test_a_scale_for_one_dimension_is_found(tmp_path):
