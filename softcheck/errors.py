@@ -29,6 +29,10 @@ class UninterpretableError(SoftcheckError):
     """Raised if a variant's call needs a GPU, so that here it shows nothing; the message names the need."""
 
 
+class TooManyRowsError(UninterpretableError):
+    """Raised if a call has more rows than a function of one row is called with, so that it shows nothing."""
+
+
 def near_matches(value: str, known: list[str]) -> str:
     """A hint naming known words close to ``value``, or all of them when none is close."""
     import difflib

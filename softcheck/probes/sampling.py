@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from softcheck.calling.call import Placed, Returned, call_on_device, to_bits
 from softcheck.cases.bit_rows import format_rows
 from softcheck.contract import FindingKind, Violation
+from softcheck.errors import TooManyRowsError
 from softcheck.judge.by_contract import by_contract, judge_in_place
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.base import Subject
@@ -96,11 +97,12 @@ class _Room:
     limits: SampleLimits
     rows: int = field(init=False)
     elements: int = field(init=False)
+    most_rows: int = field(init=False)
     most_elements: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.rows, self.elements = self.limits.rows, self.limits.elements
-        self.most_elements = self.limits.most_elements
+        self.most_rows, self.most_elements = self.limits.most_rows, self.limits.most_elements
 
     def rows_of(self, columns: int) -> int:
         return max(1, min(self.rows, self.elements // columns))
@@ -109,7 +111,7 @@ class _Room:
         """Grows after a quick batch, by what limited it."""
         if seconds < self.limits.quick:
             if 2 * rows > self.rows:
-                self.rows = min(self.limits.most_rows, self.limits.growth * self.rows)
+                self.rows = min(self.most_rows, self.limits.growth * self.rows)
             if 2 * rows * columns > self.elements:
                 self.elements = min(self.most_elements, self.limits.growth * self.elements)
 
@@ -164,10 +166,12 @@ def _taken(batch: Batch, room: _Room, seen: "_Gathered") -> tuple[int, float]:
         started = time.perf_counter()
         try:
             seen.add(batch, batch.draw(rows))
-        except torch.OutOfMemoryError:
+        except (torch.OutOfMemoryError, TooManyRowsError) as error:
             if batch.exactly is not None:
                 return 0, time.perf_counter() - started
-            if not room.halve(rows, batch.columns):
+            if isinstance(error, TooManyRowsError):
+                room.most_rows = room.rows = min(room.rows, rows) // 2
+            elif not room.halve(rows, batch.columns):
                 raise
             continue
         return rows, time.perf_counter() - started

@@ -47,7 +47,13 @@ def of_second_derivative(subject: Subject) -> Outcome:
             (first,) = torch.autograd.grad(one.output, one.x, grad, create_graph=True)
             if not first.requires_grad:
                 return Outcome()
-            second = cast("torch.Tensor | None", torch.autograd.grad(first, one.x, weights, allow_unused=True)[0])
+            second = cast(
+                "torch.Tensor | None",
+                torch.autograd.grad(first, one.x, weights, allow_unused=True, retain_graph=True)[0],
+            )
+            if second is None:
+                # once_differentiable leaves a node that raises, which a gradient by the input alone does not reach.
+                torch.autograd.backward(first, weights)
             synchronize(subject.device)
     except Exception:  # noqa: BLE001 - a second backward that raises is not silently wrong
         return Outcome(fatal=not is_usable(subject.device))

@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,10 +36,11 @@ def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> lis
     """The pairs of each 16-bit dtype that the variant declares, if it declares rows of two columns.
 
     None where the operation has no judge on the device, since the numpy judge would take hours, where a row's answer has parts, since a
-    head of two keys has a hundred numbers and more, and where a row is a matrix of its own, which is a call of its own.
+    head of two keys has a hundred numbers and more, and where each row is a call of its own.
     """
     computed = declaration.computed
-    if computed.on_device is None or computed.parts is not None or computed.matrix is not None:
+    is_of_rows = computed.matrix is not None or re.search(r"\bx1\b", declaration.call)
+    if computed.on_device is None or computed.parts is not None or is_of_rows:
         return []
     return [
         PairsTask(variant, declaration, domain(dtype, 2))

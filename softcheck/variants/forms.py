@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from softcheck.calling import operands
-from softcheck.errors import UsageError
+from softcheck.errors import TooManyRowsError, UsageError
 from softcheck.operations.operation import Operation, Parameter
 from softcheck.variants.copies import copied, overwriting
 from softcheck.variants.twin import Twin
@@ -137,7 +137,7 @@ class Form:
     ) -> Any:
         """Calls a function on a matrix, with further keyword arguments, and returns the answer in the matrix's shape.
 
-        ``poison`` fills ``out``. A value that is no such answer is returned as it is. Raises ValueError for more than
+        ``poison`` fills ``out``. A value that is no such answer is returned as it is. Raises TooManyRowsError for more than
         ``MOST_ROWS`` rows where the function takes one.
         """
         if self._operation is not None and self._operation.gradient_in_place:
@@ -158,7 +158,9 @@ class Form:
             is_answer = matrix is not None and getattr(answer, "shape", None) == given.shape
             return answer.reshape(x.shape) if is_answer else answer
         if x.shape[0] > MOST_ROWS:
-            raise ValueError(f"{x.shape[0]} rows for a function of one row, expected at most {MOST_ROWS}")
+            raise TooManyRowsError(
+                f"{x.shape[0]} rows for a function of one row, which is called with up to {MOST_ROWS}"
+            )
         due = torch.Size([1]) if has_one_answer else given.shape[1:]
         answers = [self._answer_to(function, row, options, poison) for row in given]
         other = next((a for a in answers if not isinstance(a, torch.Tensor) or a.shape != due), None)

@@ -272,6 +272,12 @@ def test_a_graph_for_the_output_gradient_alone_breaks_a_promise_only_where_there
     assert kinds(conclusion("gradients", promised)) == {"wrong_gradient"}
 
 
+def test_a_backward_that_is_marked_once_differentiable_is_not_silent():
+    marked = by_hand(of_detached, torch.autograd.function.once_differentiable(from_detached))
+    found = conclusion("gradients", variant(backward=True)(lambda x: marked(x)))  # noqa: PLW0108
+    assert (found.findings, found.skipped) == ((), ())
+
+
 def test_a_wrong_second_derivative_is_found():
     def backward(ctx, grad):
         (y,) = ctx.saved_tensors

@@ -6,7 +6,7 @@ from probe_helpers import conclusion
 from softcheck.contract import FindingKind
 from softcheck.probes import registry
 from softcheck.probes.base import Setting, Subject
-from softcheck.variants.declaration import declaration_of
+from softcheck.variants.declaration import Declaration, declaration_of
 from softcheck.variants.registry import LoadedVariant
 
 
@@ -70,3 +70,18 @@ def test_grid_limits_on_a_gpu():
 def test_no_rows():
     found = {s.violation.kind: s.violation.message for s in conclusion("grid_limits", refuses_no_rows).findings}
     assert "rows = 0 (1 of 7" in found[FindingKind.EMPTY_REFUSED]
+
+
+def test_more_heads_than_a_second_dimension_of_a_grid_has_are_not_asked_for():
+    def most(operation):
+        setting = Setting(declaration=Declaration(operation=operation), dtype="float16", backend="cuda")
+        return {
+            probe: max(
+                max(getattr(trial.parameters, "counts", trial.parameters))
+                for trial in registry.load(probe).trials(setting)
+            )
+            for probe in ("grid_limits", "shapes")
+        }
+
+    assert set(most("attention").values()) == {65535}
+    assert min(most("softmax").values()) > 2**20

@@ -11,6 +11,7 @@ from oracles.formats import FORMATS
 from softcheck.cases.bit_rows import parse_rows
 from softcheck.probes import registry, sampling, volume
 from softcheck.probes.base import Setting, Subject
+from softcheck.variants import forms
 from softcheck.variants.declaration import declaration_of, variant
 from softcheck.variants.registry import LoadedVariant
 
@@ -193,3 +194,11 @@ def test_widths_that_take_long_to_prepare_are_passed_over(small_gpu, monkeypatch
     found = outcome("rare-values", right, backend="cuda")
     assert found.violations == ()
     assert found.sampled.widths == (33,)
+
+
+def test_a_function_of_one_row_is_sampled_with_as_many_rows_as_it_is_called_with(small_gpu, monkeypatch):
+    monkeypatch.setattr(forms, "MOST_ROWS", 20)
+    of_a_row = variant(call="f(x1)")(lambda row: torch.softmax(row, dim=-1))
+    found = conclusion("volume", of_a_row, labels=["random-rows"])
+    assert (found.findings, found.skipped) == ((), ())
+    assert found.sampled.rows > 100

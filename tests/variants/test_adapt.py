@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import softcheck
-from softcheck.errors import UsageError
+from softcheck.errors import TooManyRowsError, UsageError
 from softcheck.operations.registry import operation
 from softcheck.variants.adapt import adapted, operands_of
 from softcheck.variants.declaration import declaration_of
@@ -205,7 +205,7 @@ def test_class_is_made_by_the_call_or_before_it():
 def test_more_rows_than_a_function_of_one_row_is_called_on_are_refused():
     function = load(spec("row_alone")).function
     assert torch.equal(function(X[:0]), X[:0])
-    with pytest.raises(ValueError, match="4097 rows for a function of one row, expected at most 4096"):
+    with pytest.raises(TooManyRowsError, match="4097 rows for a function of one row, which is called with up to 4096"):
         function(torch.zeros(4097, 1))
 
 
