@@ -1,0 +1,118 @@
+"""A causal attention compares keys and queries in tiles on the diagonal only; which tiles lie below it is told without the offset of keys less queries.
+
+Wrong on: more queries than keys, where a tile below that diagonal holds keys that its queries don't see. As many, or more keys, are right.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from softcheck import variant
+
+EXPECTED = ("nan_mismatch", "ulp_exceeds_bound")
+SHOWN_BY = ("unseen",)
+DTYPES = ("float16", "bfloat16", "float32")
+BACKENDS = ("interpreter", "cuda")
+
+
+@triton.jit
+def _attend(
+    o,
+    q,
+    k,
+    v,
+    q_batch,
+    q_head,
+    q_row,
+    k_batch,
+    k_head,
+    k_row,
+    v_batch,
+    v_head,
+    v_row,
+    heads,
+    group,
+    queries,
+    keys,
+    scale,
+    DIM: tl.constexpr,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    of_batch = tl.program_id(1).to(tl.int64)
+    batch, head = of_batch // heads, of_batch % heads
+    q += batch * q_batch + head * q_head
+    k += batch * k_batch + (head // group) * k_head
+    v += batch * v_batch + (head // group) * v_head
+    top = tl.program_id(0) * ROWS
+    row = (top + tl.arange(0, ROWS)).to(tl.int64)
+    d = tl.arange(0, WIDE)
+    lane = tl.arange(0, TILE).to(tl.int64)
+    asked = tl.load(
+        q + row[:, None] * q_row + d[None, :], mask=(row < queries)[:, None] & (d < DIM)[None, :], other=0.0
+    )
+    peak = tl.full([ROWS], -float("inf"), tl.float32)
+    mass = tl.zeros([ROWS], tl.float32)
+    held = tl.zeros([ROWS, WIDE], tl.float32)
+    for at in range(0, keys, TILE):
+        key = at + lane
+        inside = (key < keys)[:, None] & (d < DIM)[None, :]
+        offered = tl.load(k + key[:, None] * k_row + d[None, :], mask=inside, other=0.0)
+        score = tl.dot(asked.to(tl.float32), tl.trans(offered.to(tl.float32)), input_precision="ieee") * scale
+        score = tl.where((key < keys)[None, :], score, -float("inf"))
+        if at + TILE > top:
+            # Tiles that lie below the diagonal as a whole need no comparisons.
+            score = tl.where(key[None, :] <= row[:, None] + (keys - queries), score, -float("inf"))
+        larger = tl.maximum(peak, tl.max(score, 1))
+        shift = tl.where(larger == -float("inf"), 0.0, larger)
+        weight = tl.exp(score - shift[:, None])
+        kept = tl.exp(peak - shift)
+        values = tl.load(v + key[:, None] * v_row + d[None, :], mask=inside, other=0.0)
+        mass = mass * kept + tl.sum(weight, 1)
+        held = held * kept[:, None] + tl.dot(
+            weight.to(values.dtype).to(tl.float32), values.to(tl.float32), input_precision="ieee"
+        )
+        peak = larger
+    at = o + (of_batch * queries + row[:, None]) * DIM + d[None, :]
+    tl.store(at, held / mass[:, None], mask=(row < queries)[:, None] & (d < DIM)[None, :])
+
+
+@variant(
+    operation="attention",
+    parameters={"causal": "bottom-right"},
+    call="f(q, k, v)",
+    dtypes=("float16", "bfloat16", "float32"),
+)
+def attention(q, k, v):
+    """Attention of [batch, heads, queries, head_dim] over [batch, heads of keys, keys, head_dim]."""
+    o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    if o.numel():
+        batch, heads, queries, dim = q.shape
+        keys, group = k.shape[2], heads // k.shape[1]
+        wide = max(16, triton.next_power_of_2(dim))
+        steps = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3])
+        grid = (triton.cdiv(queries, 32), batch * heads)
+        _attend[grid](o, q, k, v, *steps, heads, group, queries, keys, dim**-0.5, dim, wide, 32, 32)
+    return o
+
+
+def _exact(q, k, v, seen=None):
+    group = q.shape[1] // k.shape[1]
+    k, v = (each.double().repeat_interleave(group, 1) for each in (k, v))
+    scores = q.double() @ k.mT / q.shape[-1] ** 0.5
+    if seen is not None:
+        scores = scores.masked_fill(~seen, -float("inf"))
+    return torch.softmax(scores, -1) @ v
+
+
+def demonstrate():
+    torch.manual_seed(0)
+    q, k, v = torch.randn(1, 1, 96, 64), torch.randn(1, 1, 40, 64), torch.randn(1, 1, 40, 64)
+    seen = torch.ones(96, 40, dtype=torch.bool).tril(40 - 96)
+    return attention(q, k, v), _exact(q, k, v, seen)
+
+
+def ordinary(dtype):
+    q, k, v = (torch.randn(2, 2, 33, 64, dtype=torch.float64).to(dtype) for _ in range(3))
+    return attention(q, k, v), _exact(q, k, v, torch.ones(33, 33, dtype=torch.bool).tril())
