@@ -9,6 +9,7 @@ import ctypes
 import mmap
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -111,6 +112,9 @@ class _MappedRange:
             raise UnmappedError(f"{name} gave error {result} of the CUDA driver")
 
     def __del__(self) -> None:
+        # Unlike torch's own memory this may not be given back before the kernels that read it have ended.
+        with suppress(RuntimeError):
+            torch.cuda.synchronize()
         for undo in reversed(self._undo):
             undo()
 

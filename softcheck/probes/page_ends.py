@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 import msgspec
 import torch
 
-from softcheck.calling import launches
 from softcheck.calling.call import TORCH_DTYPES, Placed, call_on_device, place, to_tensor
 from softcheck.calling.operands import placing
 from softcheck.cases.case import PACKED, Layout
@@ -69,14 +68,9 @@ class PageEnds(GroupedProbe):
             placed = _placed(subject, trial.parameters)
         except UnmappedError as error:
             return Outcome(skipped=f"inputs beside unmapped memory: {error}")
-        launched = launches.counted()
         with nan_filled(), placing(partial(_at_an_edge, trial.parameters)):
             called = call_on_device(subject.variant.function, placed, subject.setting.operation)
-        # A library may know that its allocator rounds sizes up.
-        is_of_library = trial.parameters.edge != "inside" and launches.counted() == launched
-        return Outcome(
-            violations=() if is_of_library else only(called.violations, FindingKind.CRASH), fatal=called.fatal
-        )
+        return Outcome(violations=only(called.violations, FindingKind.CRASH), fatal=called.fatal)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Calls a crash a read out of bounds where the same call in ordinary memory passes."""
