@@ -14,7 +14,7 @@ kernels and on the wrong ones not caught by then. ``--seconds`` limits each kern
 its dtypes, another one for each. The files are written anew after every kernel, so that a run that is ended early leaves what
 it has. Kernels that can't show their bug on this device are left out, and counted. ``--stages`` tells which stages catch a
 wrong kernel: the cases or, where no case does, each probe by its quick trials, and by all of its trials where no quick one
-does; the table then says what only one probe catches. Exits 1 where a wrong kernel was not caught or a right one accused.
+does; the table then says what only one probe catches. Exits 1 where a wrong kernel was not caught or a right one accused, and 2 for a name of no kernel.
 """
 # ruff: noqa: INP001 - a script, not a package
 
@@ -343,8 +343,11 @@ def main() -> int:
         one
         for folder in ([*FOLDERS, FOLDER / "unseen"] if options.every else options.folder)
         for one in (*(() if options.right else bugs(folder)), *(() if options.wrong else controls(folder)))
-        if not options.only or one.name in options.only
     ]
+    if unknown := set(options.only or ()) - {one.name for one in planted}:
+        _say(f"planted_score: no such kernel: {', '.join(sorted(unknown))}; expected names of files, without .py")
+        return 2
+    planted = [one for one in planted if not options.only or one.name in options.only]
     chosen = [one for one in planted if ready.backend in one.backends]
     left_out = len(planted) - len(chosen)
     if options.one_dtype:

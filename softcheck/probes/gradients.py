@@ -46,6 +46,12 @@ def _balanced(grad: torch.Tensor) -> torch.Tensor:
     return grad[:, :1] * pair
 
 
+def _of_a_mask(grad: torch.Tensor) -> torch.Tensor:
+    """Returns ones and zeros, a one first, as the sum of what a mask leaves has them."""
+    place = torch.arange(grad.numel(), device=grad.device).view(grad.shape)
+    return (place % 3 == 0).to(grad.dtype)
+
+
 def _special(grad: torch.Tensor) -> torch.Tensor:
     """Returns gradients with a NaN in the second row, as an overflow before makes them; the same where there is one for each row."""
     if grad.shape[1] < 2:
@@ -63,6 +69,7 @@ _GRADS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "one number expanded to all": lambda grad: grad[:1, :1].expand(grad.shape),
     "one number for each row": lambda grad: grad[:, :1].expand(grad.shape),
     "one column less another": _balanced,
+    "ones and zeros": _of_a_mask,
     "varying, with a NaN": _special,
 }
 """Output gradients in their layouts, made from varying ones."""

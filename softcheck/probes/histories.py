@@ -30,7 +30,7 @@ from softcheck.probes.shape_plan import Shape
 from softcheck.probes.steps import Code, Step, circumstances
 from softcheck.variants.source import source_of
 
-_SECONDS, _SECONDS_ON_GPU = 4.0, 1.0
+_SECONDS, _SECONDS_ON_GPU = 4.0, 1.5
 """Time after which the remaining steps are left out."""
 _SECONDS_ELSEWHERE, _SECONDS_ELSEWHERE_ON_GPU = 6.0, 3.0
 """The same for all histories at other sizes together."""
@@ -126,13 +126,13 @@ class _InTurn:
     def outcome(self, *, seed: int = 0, is_short: bool = False) -> Outcome:
         """Plays the histories that ``seed`` orders; if ``is_short``, the first two alone."""
         setting = self._subject.setting
-        first, second, rewriting, calm, *rest = self._circumstances.opening(setting.seed + seed, self._calm_calls())
+        first, second, calm, rewriting, *rest = self._circumstances.opening(setting.seed + seed, self._calm_calls())
         # Many widths among the changes would leave few calls that return to one.
         few = len(self._changes) - len(self._circumstances.widths)
         count = _RANDOM_IF_QUICK if setting.quick else _RANDOM
         is_over = False
         others: list[Sequence[Code] | None] = [None, *([] if setting.quick else rest)]
-        for history in (first, second, *([] if is_short else [rewriting, calm, *others])):
+        for history in (first, second, *([] if is_short else [calm, rewriting, *others])):
             if history is None:
                 is_over = not self._run(lambda: play_random(self._begin, few, setting.seed, count))
             else:

@@ -145,7 +145,7 @@ class Circumstances:
         """Returns histories, those first that show most for their length.
 
         The first two put every circumstance once before and once after every other, in a random order and in its
-        reverse. The third rewrites tensors that a call has seen, the fourth makes ``calm`` ordinary calls before others of all contents,
+        reverse. The third makes ``calm`` ordinary calls before others of all contents, the fourth rewrites tensors that a call has seen,
         and the fifth returns to widths after many others.
         Each other history begins with a circumstance of its own, and goes to each later one and back, so that in all
         of them every circumstance comes right after every other. Random histories would need several times as many
@@ -167,8 +167,8 @@ class Circumstances:
         others: list[Code] = [(n, 0) for n, change in enumerate(self.changes) if [*change] == ["contents"]]
         return [
             *codes[:2],
-            [code for code in rewritten for _ in range(2)],
             [(0, 0)] * calm + others,
+            [code for code in rewritten for _ in range(2)],
             widths * 2,
             *codes[2:],
         ]
