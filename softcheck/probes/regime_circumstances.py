@@ -40,8 +40,8 @@ _ROWS, _COLUMNS = (1, 2, 3, 17, 33, 65, 129), (1, 2, 8, 17, 40, 129, 257, 1025)
 _SECONDS, _LEAST_SHARE = 0.3, 0.5
 """Seconds of a processor for the exploration of one circumstance: a wrapper that launches takes 0.08 for the whole grid."""
 _PER_PATH = 6
-_COMPILED_ROWS = 24
-"""Rows of the first compiled call, which may be the only one: some of them have targets that are ignored."""
+_COMPILED_ROWS = 12
+"""Rows of compiled calls, of which the first may be the only one: some of them have targets that are ignored."""
 _WIDTH = 129
 """Columns of rows that are all of one kind."""
 _CALLS_IN_A_ROW, _MOST_IN_A_ROW = 12, 300
@@ -96,7 +96,9 @@ def try_circumstances(
     if "compiling" in named and subject.setting.takes(_WIDTH):
         compiled = _Variation(COMPILED, mode=COMPILED)
         ordinary_rows = ("ordinary rows", rng.standard_normal((_COMPILED_ROWS, _WIDTH)))
-        kinds = chain([ordinary_rows], _of_one_kind(Source(), fmt, rng))
+        # Of one shape, since another one is compiled for anew.
+        others = ((words, np.resize(rows, ordinary_rows[1].shape)) for words, rows in _of_one_kind(Source(), fmt, rng))
+        kinds = chain([ordinary_rows], others)
         compiling = [_Planned(compiled, f"{COMPILED}, {words}", partial(encode, rows, fmt)) for words, rows in kinds]
     calls = [number for number in source.sizes if number <= _MOST_IN_A_ROW]
     if "history" in named:
