@@ -113,16 +113,17 @@ def _by_each(subject: Subject, rows: Sequence[Bits]) -> Outcome:
 def _rows(subject: Subject, asked: Asked, forwards: int) -> list[Bits] | Outcome:
     """Returns the rows of some forwards. Each of their queries sees a key, or has an answer of 0 where that is declared."""
     setting, operation = subject.setting, subject.variant.operation
-    bits = ordinary_rows(_CANDIDATES * asked.heads, asked.keys, setting.fmt, setting.seed)
+    drawn = ordinary_rows(_CANDIDATES * asked.heads, asked.keys, setting.fmt, setting.seed)
     assert operation.logits is not None
-    classes = classify(operation.logits(decode(bits, setting.fmt), setting.fmt)).reshape(len(bits), -1)
-    taken = (classes == RowClass.ORDINARY) | (
-        (classes == RowClass.FULLY_MASKED) & (setting.declaration.fully_masked == "zero")
-    )
-    bits = bits[taken.all(axis=1)][: forwards * asked.heads]
-    if len(bits) < forwards * asked.heads:
-        return Outcome(skipped="gradients: queries that see no key have an answer of NaN, whose gradient is not judged")
-    return [np.ascontiguousarray(part) for part in np.split(bits, forwards)]
+    taken: list[Bits] = []
+    # Scores of all candidates would take long, and mostly the first are taken.
+    for bits in np.split(drawn, _CANDIDATES):
+        classes = classify(operation.logits(decode(bits, setting.fmt), setting.fmt)).reshape(len(bits), -1)
+        is_zero = (classes == RowClass.FULLY_MASKED) & (setting.declaration.fully_masked == "zero")
+        taken += list(bits[((classes == RowClass.ORDINARY) | is_zero).all(axis=1)])
+        if len(taken) >= forwards * asked.heads:
+            return list(np.stack(taken[: forwards * asked.heads]).reshape(forwards, asked.heads, -1))
+    return Outcome(skipped="gradients: queries that see no key have an answer of NaN, whose gradient is not judged")
 
 
 def _asked(subject: Subject, rows: Sequence[Bits], names: Sequence[str], kind: str = "") -> Outcome:
