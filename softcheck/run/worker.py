@@ -68,9 +68,11 @@ def _serve(connection: Connection, answer: Callable[[Request], Iterator[Reply]])
                     return
         except SoftcheckError as error:
             connection.send_bytes(encode_reply(Failed(str(error), isinstance(error, TooLittleMemoryError))))
+        except torch.OutOfMemoryError as error:
+            # Ended by it, the worker would leave the blame with the variant that ran last.
+            connection.send_bytes(encode_reply(Failed(f"too little device memory: {error}", for_memory=True)))
         except (RuntimeError, MemoryError) as error:
-            # Only the end of the process releases a device's memory.
-            if isinstance(error, torch.OutOfMemoryError) or not is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             connection.send_bytes(encode_reply(Failed(f"out of host memory: {error}")))
 

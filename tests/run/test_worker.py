@@ -43,10 +43,11 @@ def test_an_input_that_does_not_fit_the_device_is_blamed_on_no_variant(monkeypat
         list(Server(torch.device("cpu")).answer(RunCase(case, ("torch",))))
 
 
-@pytest.mark.parametrize("error", SCARCE[1:])
-def test_a_worker_whose_host_has_no_memory_for_a_judgement_goes_on(monkeypatch, error):
+@pytest.mark.parametrize("error", SCARCE)
+def test_a_worker_that_has_no_memory_for_a_judgement_goes_on(monkeypatch, error):
     """Ended by it, the worker would leave the blame with the variant that ran last."""
-    monkeypatch.setattr(measuring, "judge_in_place", failing(error))
+    # By contract is outside of what tries a device's memory again.
+    monkeypatch.setattr(measuring, "by_contract", failing(error))
     sent = []
     requests = iter([encode_request(RunDomain(domain("float16", 2), 0, 16, "torch"))])
 
@@ -61,7 +62,9 @@ def test_a_worker_whose_host_has_no_memory_for_a_judgement_goes_on(monkeypatch, 
     started, failed = sent
     assert started == Started("torch")
     assert isinstance(failed, Failed)
-    assert "out of host memory" in failed.message
+    is_of_device = isinstance(error, torch.OutOfMemoryError)
+    assert failed.message.startswith("too little device memory" if is_of_device else "out of host memory")
+    assert failed.for_memory is is_of_device
 
 
 @pytest.mark.parametrize("function", ["rows_on", "place"])
