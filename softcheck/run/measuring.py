@@ -21,7 +21,6 @@ from softcheck.calling.call import (
     to_bits,
     to_tensor,
 )
-from softcheck.calling.memory import patiently
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain, ascending_patterns
 from softcheck.contract import Violation
@@ -82,12 +81,13 @@ class Measuring:
     ) -> tuple[Measurement, bool]:
         """Calls a variant on the case's rows ``bits``, of which ``exact`` holds the answers, and explains what is wrong.
 
-        With ``peers``, the verdicts of usual rules are measured too. Raises TooLittleMemoryError if the input can't be placed,
-        and torch.OutOfMemoryError and UninterpretableError as ``launch`` does.
+        With ``peers``, the verdicts of usual rules are measured too. Raises TooLittleMemoryError if the input can't be placed on the
+        host, and torch.OutOfMemoryError and UninterpretableError as ``launch`` does.
         """
         fmt = case.format
-        with _memory_needed("the input can't be placed in the device's memory"):
-            placed = patiently(lambda: place(bits, fmt, case.layout, self._device), self._device)
+        is_shared = self._device.type == "cuda"
+        with _memory_needed("the input can't be placed in the device's memory", is_shared=is_shared):
+            placed = place(bits, fmt, case.layout, self._device)
         with nan_filled():
             called = call(variant.function, placed, variant.operation)
         if called.output is None:
@@ -194,12 +194,15 @@ def _said_by_peers(operation: Operation, placed: Placed, output: Bits, exact: Re
 
 
 @contextmanager
-def _memory_needed(complaint: str) -> Iterator[None]:
-    """Raises TooLittleMemoryError if a device has too little memory, for which no variant is to blame."""
+def _memory_needed(complaint: str, *, is_shared: bool = False) -> Iterator[None]:
+    """Raises TooLittleMemoryError if a device has too little memory, for which no variant is to blame.
+
+    What lacks on a device that ``is_shared`` is left to the caller, who tries again.
+    """
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+        if not is_out_of_memory(error) or (is_shared and isinstance(error, torch.OutOfMemoryError)):
             raise
         raise TooLittleMemoryError(f"{complaint}: {error}") from None
 
