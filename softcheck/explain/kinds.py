@@ -306,14 +306,14 @@ def softmax(x):
         declare="@variant(dtypes=[...], max_columns=...)",
     ),
     Kind.OUT_OF_MEMORY: Explanation(
-        meaning="the call ran out of memory, registers or shared memory",
+        meaning="the call asked for more than half of a GPU's memory at once, or for more than the host has",
         example="""
 def softmax(x):
     table = torch.empty(2**48, device=x.device)
     return torch.softmax(x + table[: x.shape[1]], -1)
 """,
         shown_by="--family ties",
-        cause="a block as wide as the row",
+        cause="a workspace that grows with the square of a size",
         mend="loop over the row in tiles",
         declare="@variant(max_columns=...)",
     ),
