@@ -25,7 +25,7 @@ from softcheck.operations.operation import Operation, without_layout
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows, parameters_of, prefixed
 from softcheck.probes.judged import Judged, judged, judged_after
-from softcheck.probes.operand_moves import HEADS, LAYOUTS, OFFSET, Lay, Move, packed_all, with_one
+from softcheck.probes.operand_moves import HEADS, HEADS_DIMS, LAYOUTS, OFFSET, Lay, Move, packed_all, with_one
 from softcheck.probes.outcome import Outcome
 from softcheck.variants.adapt import Adapted, operands_of
 
@@ -36,11 +36,15 @@ _MASKS = frozenset({"mask", "keep", "bias"})
 PROPERTY = "shared_masks"
 """True if one mask may stand for several rows or heads."""
 
-_OF_HEADS, _EXPANDED_HEADS, _EXPANDED = "one for all heads", "one for all heads, expanded", "one expanded to all"
+_OF_HEADS, _EXPANDED = "one for all heads", "one expanded to all"
+_EXPANDED_HEADS, _EXPANDED_QUERIES = "one for all heads, expanded", "one for all heads and queries, expanded"
+_FULL = frozenset({_EXPANDED, _EXPANDED_HEADS, _EXPANDED_QUERIES})
+"""Ways in which a mask has all dimensions in full, some of them with a stride of 0."""
 
 _SHARED: Mapping[str, Move] = {
     _OF_HEADS: lambda mask: mask[:, :1] if mask.dim() > 2 else None,
     _EXPANDED_HEADS: lambda mask: mask[:, :1] if mask.dim() > 2 else None,
+    _EXPANDED_QUERIES: lambda mask: mask[:, :1, :1] if mask.dim() == HEADS_DIMS else None,
     "one for all": lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
     "one without leading dimensions": lambda mask: mask[(0,) * max(1, mask.dim() - 2)],
     _EXPANDED: lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
@@ -207,9 +211,9 @@ def _with_shared_masks(subject: Subject, masks: Sequence[str], known: frozenset[
     wrong: list[Violation] = []
     for name in masks:
         for words, share in _SHARED.items():
-            is_expanded = words in {_EXPANDED, _EXPANDED_HEADS}
-            bits = _rows(subject.setting, _HEADS if words in {_OF_HEADS, _EXPANDED_HEADS} else _ROWS)
-            after = _call(subject, bits, partial(with_one, name, partial(_shared, share, expands=is_expanded)))
+            is_of_batches = words in {_OF_HEADS, _EXPANDED_HEADS, _EXPANDED_QUERIES}
+            bits = _rows(subject.setting, _HEADS if is_of_batches else _ROWS)
+            after = _call(subject, bits, partial(with_one, name, partial(_shared, share, expands=words in _FULL)))
             if after is None:
                 continue
             circumstances = f"with {name} {words}, in place of as many"
@@ -217,7 +221,7 @@ def _with_shared_masks(subject: Subject, masks: Sequence[str], known: frozenset[
                 return Outcome(violations=prefixed(after.violations, circumstances), fatal=True)
             wrong += prefixed([v for v in after.violations if v.kind in WRONG_KINDS - known], circumstances)
             right += [words] if after.output is not None and not after.violations else []
-    takes = any(words not in {_EXPANDED, _EXPANDED_HEADS} for words in right)
+    takes = any(words not in _FULL for words in right)
     return Outcome(
         violations=tuple(wrong) if takes else (), properties={PROPERTY: takes and not wrong} if right or wrong else {}
     )

@@ -8,7 +8,8 @@ import torch
 
 from softcheck.operations.operation import without_layout
 
-_HEADS_DIMS = 4
+HEADS_DIMS = 4
+"""Dimensions of heads, [batch, heads, length, head_dim], and of their masks."""
 
 Move = Callable[[torch.Tensor], torch.Tensor | None]
 """Returns an operand with the same values in another layout; None if it has too few dimensions."""
@@ -93,7 +94,7 @@ def with_one(moved: str, move: Move, given: Mapping[str, Any]) -> Mapping[str, A
 def _projected(given: Mapping[str, Any], *, fused: bool) -> Mapping[str, Any] | None:
     """Heads as projections leave them, [batch, length, heads, head_dim]; ``fused`` puts those of equal lengths into one tensor."""
     parts = {name: each for name, each in given.items() if without_layout(name) in {"q", "k", "v"}}
-    if any(each.dim() != _HEADS_DIMS for each in parts.values()):
+    if any(each.dim() != HEADS_DIMS for each in parts.values()):
         return None
     found = dict(given)
     by_length = {name: each if name.endswith("_blhd") else each.transpose(1, 2) for name, each in parts.items()}

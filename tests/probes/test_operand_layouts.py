@@ -106,6 +106,16 @@ def test_a_mask_expanded_to_heads_is_one_for_each_batch(tmp_path):
     assert "with keep one for all heads, expanded" in found.findings[0].violation.message
 
 
+def test_a_padding_mask_expanded_to_heads_and_queries_keeps_its_strides(tmp_path):
+    source = f"""def attention(q, k, v, attn_mask):
+    if attn_mask.stride(1) == attn_mask.stride(2) == 0:
+        attn_mask = attn_mask[:1]
+    return {SDPA}(q, k, v, attn_mask)
+"""
+    found = of_attention(tmp_path, source, masked=1, key_padding=1)
+    assert "with keep one for all heads and queries, expanded" in found.findings[0].violation.message
+
+
 def test_a_mask_that_is_right_in_some_ways_alone_is_a_finding_and_one_in_none_a_property(tmp_path):
     in_turn = f"""def attention(q, k, v, attn_mask):
     batches, heads, queries, _ = q.shape
