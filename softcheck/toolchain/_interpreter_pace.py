@@ -22,7 +22,7 @@ def install(interpreter: Any) -> None:
     set_size, set_place = builder.set_grid_dim, builder.set_grid_idx
 
     def begin_launch(self: Any, *size: int) -> None:
-        self.softcheck_pace = _Pace(math.prod(size))
+        self.softcheck_pace = _LaunchPace(math.prod(size))
         set_size(self, *size)
 
     def begin_program(self: Any, *place: int) -> None:
@@ -32,7 +32,7 @@ def install(interpreter: Any) -> None:
     builder.set_grid_dim, builder.set_grid_idx = begin_launch, begin_program
 
 
-class _Pace:
+class _LaunchPace:
     def __init__(self, programs: int) -> None:
         self._programs, self._done = programs, -1
         self._begun = time.process_time()
