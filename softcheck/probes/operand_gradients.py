@@ -36,7 +36,7 @@ _PAD = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OperandRequest:
     """A way to ask for the gradients of heads."""
 
     heads: int
@@ -65,18 +65,18 @@ _WORDS = {
 }
 
 
-def trials(operation: Operation, *, on_gpu: bool) -> dict[str, Asked]:
+def trials(operation: Operation, *, on_gpu: bool) -> dict[str, OperandRequest]:
     """Returns the ways to ask by name."""
     sizes = ((2, 130), (4, 600)) if on_gpu else ((2, 33), (2, 130))
-    alone = {f"operands-{heads}x{keys}": Asked(heads, keys, "alone") for heads, keys in sizes}
+    alone = {f"operands-{heads}x{keys}": OperandRequest(heads, keys, "alone") for heads, keys in sizes}
     kinds: tuple[Literal["expanded", "apart", "twice", "in turn"], ...] = ("expanded", "apart", "twice", "in turn")
-    found = alone | {f"operands-{kind.replace(' ', '-')}-3x35": Asked(3, 35, kind) for kind in kinds}
+    found = alone | {f"operands-{kind.replace(' ', '-')}-3x35": OperandRequest(3, 35, kind) for kind in kinds}
     known = operation.parameters
     is_any = not known["queries"] and not known["square"]
-    return found | ({"operands-other-queries-3x35": Asked(3, 35, "other queries")} if is_any else {})
+    return found | ({"operands-other-queries-3x35": OperandRequest(3, 35, "other queries")} if is_any else {})
 
 
-def of_operands(subject: Subject, asked: Asked) -> Outcome:
+def of_operands(subject: Subject, asked: OperandRequest) -> Outcome:
     """Judges gradients by all operands and, where ``asked`` says so, by each alone, as where the other ones are frozen.
 
     They are left out where the answer is wrong or carries no gradient.
@@ -110,7 +110,7 @@ def _by_each(subject: Subject, rows: Sequence[Bits]) -> Outcome:
     return Outcome()
 
 
-def _rows(subject: Subject, asked: Asked, forwards: int) -> list[Bits] | Outcome:
+def _rows(subject: Subject, asked: OperandRequest, forwards: int) -> list[Bits] | Outcome:
     """Returns the rows of some forwards. Each of their queries sees a key, or has an answer of 0 where that is declared."""
     setting, operation = subject.setting, subject.variant.operation
     drawn = ordinary_rows(_CANDIDATES * asked.heads, asked.keys, setting.fmt, setting.seed)
