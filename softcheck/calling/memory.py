@@ -33,6 +33,11 @@ def refuse_lack(error: BaseException, device: torch.device) -> None:
             raise torch.OutOfMemoryError(str(cause)) from None
 
 
+def lack_in_words(error: BaseException) -> str:
+    """Says, as a reason for which something was not run, what an exception says of missing memory."""
+    return f"too little memory: {' '.join(str(error).split())[:200]}"
+
+
 def patiently(make: Callable[[], Made], device: torch.device) -> Made:
     """Returns ``make()``, tried again after a while where a GPU has too little memory.
 

@@ -20,6 +20,7 @@ from softcheck.judge.merge import merge, moved
 from softcheck.judge.tensor_rows import TensorJudge, TensorRows
 from softcheck.operations import bounds
 from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.drawn import ALIGNED
 from softcheck.operations.operation import Operation
 from softcheck.operations.ulp import LARGEST
 
@@ -29,8 +30,6 @@ the first, and the device counts the others."""
 
 _BLOCK = {"cpu": 1 << 15, "cuda": 1 << 24}
 """Elements of the matrix or of the output, whichever are more, judged at once: their float64 temporaries take some ten times 8 bytes each."""
-_ALIGNED = 16
-"""Rows of which a block holds a multiple: torch adds up a row by its place in memory, and operands of a row are made again."""
 
 _SHIFT = 52 - 6
 _FIRST_BIN = int(np.float64(LEAST).view(np.int64)) >> _SHIFT
@@ -89,7 +88,7 @@ def passing(
 
 def _rows_at_once(x: torch.Tensor, y: torch.Tensor) -> int:
     step = max(1, _BLOCK[x.device.type] // max(x.shape[1], y.shape[1]))
-    return step if step < _ALIGNED else step - step % _ALIGNED
+    return step if step < ALIGNED else step - step % ALIGNED
 
 
 def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format, operation: Operation) -> Format:

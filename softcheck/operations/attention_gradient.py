@@ -9,6 +9,7 @@ import numpy as np
 
 from oracles.attention import Heads
 from oracles.formats import Format, Values
+from softcheck.operations import softcap
 from softcheck.operations.attention_bounds import error_of_logarithm_and_weights, error_of_slope, errors
 from softcheck.operations.bounds import LARGEST_EXPONENT, Model
 from softcheck.operations.log_softmax import half_ulp
@@ -60,7 +61,7 @@ def gradients(heads: Heads, grad: Values, model: Model, fmt: Format) -> dict[str
 
     of_bias, off_bias = scores, of_scores
     if heads.softcap:
-        slope = 1.0 - np.tanh(heads.products * heads.scale / heads.softcap) ** 2
+        slope = softcap.slope(heads.products * heads.scale, heads.softcap)
         of_scores = slope * of_scores + error_of_slope(heads, model) * (np.abs(scores) + of_scores)
         scores = slope * scores
 

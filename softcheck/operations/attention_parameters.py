@@ -55,23 +55,10 @@ def arguments_of(attending: Attending) -> Arguments:
     )
 
 
-def _checked(
-    head_dim: float,
-    value_dim: float,
-    queries: float,
-    groups: float,
-    scale: float,
-    causal: str,
-    window: float,
-    softcap: float,
-) -> None:
-    for name, value, least in (
-        ("head_dim", head_dim, 1),
-        ("value_dim", value_dim, 0),
-        ("queries", queries, 0),
-        ("groups", groups, 1),
-        ("window", window, 0),
-    ):
+def _check(found: Mapping[str, Any]) -> None:
+    causal, scale, softcap = (found[name] for name in ("causal", "scale", "softcap"))
+    for name, least in (("head_dim", 1), ("value_dim", 0), ("queries", 0), ("groups", 1), ("window", 0)):
+        value = found[name]
         if value != int(value) or value < least:
             raise UsageError(f"{name} is {value:g}; expected an integer of at least {least}")
     if causal and causal not in ALIGNMENTS:
@@ -79,7 +66,7 @@ def _checked(
             f"causal is {causal!r}; expected top-left if query 0 sees key 0 alone, bottom-right if the last query sees all keys, or "
             "nothing for all keys"
         )
-    if window and not causal:
+    if found["window"] and not causal:
         raise UsageError(
             "a window is judged with a causal mask alone; declare causal=top-left or causal=bottom-right beside it"
         )
@@ -100,12 +87,7 @@ def attending_of(parameters: Mapping[str, Parameter]) -> tuple[Attending, dict[s
     """The heads' options, and all parameters. Raises UsageError for a value that is not judged."""
     head_dim = float(parameters.get("head_dim", _DEFAULTS["head_dim"]))
     found: dict[str, Any] = {**_DEFAULTS, "scale": 1 / math.sqrt(max(1.0, head_dim)), **parameters}
-    _checked(
-        *(
-            found[name]
-            for name in ("head_dim", "value_dim", "queries", "groups", "scale", "causal", "window", "softcap")
-        )
-    )
+    _check(found)
     if found["key_padding"] and not found["masked"]:
         raise UsageError("key_padding=1 says what a mask hides; declare masked=1 beside it")
     kinds: dict[str, Any] = {field.name: field.type for field in fields(Attending)}

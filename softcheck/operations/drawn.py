@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 _ODD = 0x9E3779B97F4A7C15 - (1 << 64)
 """The golden ratio in 64 bits (Knuth, TAOCP 3, 6.4), as a signed number."""
-_BLOCK, _ALIGNED = 1 << 23, 16
+_BLOCK = 1 << 23
+"""Elements of the rows of which operands are made at once."""
+ALIGNED = 16
+"""Rows of which a block holds a multiple: torch adds up a row by its place in memory, and operands of a row are made again."""
 
 
 def finite(x: "torch.Tensor") -> "torch.Tensor":
@@ -29,8 +32,7 @@ def by_blocks(make: Callable[["torch.Tensor"], "torch.Tensor"], x: "torch.Tensor
     """
     import torch
 
-    # torch adds up a row by its place in memory.
-    rows = max(1, _BLOCK // max(1, x.shape[1]) // _ALIGNED) * _ALIGNED
+    rows = max(1, _BLOCK // max(1, x.shape[1]) // ALIGNED) * ALIGNED
     return make(x) if len(x) <= rows else torch.cat([make(part) for part in torch.split(x, rows)])
 
 

@@ -144,10 +144,15 @@ def backward(subject: Subject, one: Forward, grad: torch.Tensor, *, keeps: bool)
             (gradient,) = torch.autograd.grad(one.output, one.x, grad, retain_graph=keeps)
             synchronize(subject.device)
     except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
-        refuse_lack(error, subject.device)
-        said = f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        said = raised_in_backward(subject, error)
         return _not_asked(subject, FindingKind.RAISED, said, not is_usable(subject.device))
     return gradient
+
+
+def raised_in_backward(subject: Subject, error: Exception) -> str:
+    """Says what a backward raised. Raises torch.OutOfMemoryError as ``refuse_lack`` does."""
+    refuse_lack(error, subject.device)
+    return f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.Tensor, words: str) -> Violation | None:

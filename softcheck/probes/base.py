@@ -70,21 +70,18 @@ class Setting:
     def fewer(self, rows: int, columns: int) -> int:
         """Returns so many rows, or as many fewer as each has more numbers of operands and answers than one of softmax."""
         found = max(1, rows // self.operation.per_logit(columns))
-        return min(found, _MOST_HEADS) if self._has_heads else found
+        return min(found, _MOST_HEADS) if self.has_heads else found
 
     def holds(self, rows: int, columns: int) -> bool:
         """True if the operands and answers of so many rows leave a GPU room for those of other workers."""
-        if self._has_heads and rows > _MOST_HEADS:
+        if self.has_heads and rows > _MOST_HEADS:
             return False
         return rows * columns * self.operation.per_logit(columns) <= _MOST_NUMBERS
 
     @property
-    def _has_heads(self) -> bool:
-        return (
-            self.operation.parts is not None
-            and not self.operation.answers_logits
-            and "head_dim" in self.operation.parameters
-        )
+    def has_heads(self) -> bool:
+        """True if a row is a head of attention."""
+        return "head_dim" in self.operation.parameters
 
     def takes(self, columns: int) -> bool:
         """True if the declaration promises this many columns and they may be tried."""

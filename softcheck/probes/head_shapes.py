@@ -52,7 +52,7 @@ class HeadShapes(GroupedProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """Returns a trial for each number of queries and each head dimension, unless these are declared, and for long heads."""
         known, declared = setting.operation.parameters, setting.declaration.parameters
-        if "head_dim" not in known or not setting.takes(_COLUMNS):
+        if not setting.has_heads or not setting.takes(_COLUMNS):
             return []
         others = [("queries", n) for n in _QUERIES] if not known["queries"] and not known["square"] else []
         # A scale that is declared belongs to the head dimension.

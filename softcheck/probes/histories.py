@@ -147,8 +147,8 @@ class _InTurn:
     def _calm_calls(self) -> int:
         """Calls after which what a variant has learnt of its inputs may be settled: more than a number of its source, if it keeps anything."""
         source = source_of(self._subject.variant.function)
-        keeps = any("history" in condition.circumstances for condition in source.conditions)
-        return max([_CALM, *(number + 2 for number in source.sizes if keeps and number <= _MOST_CALM)])
+        numbers = source.sizes if "history" in source.circumstances else ()
+        return max([_CALM, *(number + 2 for number in numbers if number <= _MOST_CALM)])
 
     def _plays(self, history: Sequence[Code]) -> bool:
         """Plays one history to its end, or to its first fault. Returns False if there is no more time."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,7 +12,6 @@ from oracles.formats import Bits, Values, decode
 from oracles.reference import RowClass, classify
 from softcheck.calling import activity
 from softcheck.calling.call import call_on_device, is_usable, place, synchronize, to_bits, to_tensor
-from softcheck.calling.memory import refuse_lack
 from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
@@ -20,9 +19,11 @@ from softcheck.judge.contracts import contract_of
 from softcheck.operations.bounds import model
 from softcheck.operations.heads import heads_first
 from softcheck.operations.operation import Operation, without_layout
+from softcheck.probes.backward import raised_in_backward
 from softcheck.probes.base import Subject
 from softcheck.probes.head_shapes import of_other_heads
 from softcheck.probes.helpers import call_on, ordinary_rows, prefixed, wrong_values
+from softcheck.probes.operand_moves import LAYOUTS
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.adapt import Adapted
@@ -31,8 +32,6 @@ OPERANDS = ("q", "k", "v")
 _CANDIDATES = 16
 """Rows for each head, some of which have queries that no mask leaves without keys."""
 _QUERIES = 20
-_PAD = 8
-"""Elements of NaN between the rows of an output gradient that is not packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,8 @@ class OperandRequest:
 
     heads: int
     keys: int
-    kind: Literal["alone", "expanded", "apart", "twice", "in turn", "other queries"]
-    """By each operand alone too; with an output gradient of 1 expanded, or of rows that lie apart; twice by one graph; of two forwards in turn; of
-    fewer queries than keys."""
+    kind: str = ""
+    """One of ``_WORDS``; empty to ask by each operand alone too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +61,17 @@ _WORDS = {
     "in turn": "of two forwards, whose backwards come after both",
     "other queries": f"of {_QUERIES} queries",
 }
+"""Kinds of requests, and what a finding says of them."""
 
 
 def trials(operation: Operation, *, on_gpu: bool) -> dict[str, OperandRequest]:
     """Returns the ways to ask by name."""
     sizes = ((2, 130), (4, 600)) if on_gpu else ((2, 33), (2, 130))
-    alone = {f"operands-{heads}x{keys}": OperandRequest(heads, keys, "alone") for heads, keys in sizes}
-    kinds: tuple[Literal["expanded", "apart", "twice", "in turn"], ...] = ("expanded", "apart", "twice", "in turn")
-    found = alone | {f"operands-{kind.replace(' ', '-')}-3x35": OperandRequest(3, 35, kind) for kind in kinds}
+    alone = {f"operands-{heads}x{keys}": OperandRequest(heads, keys) for heads, keys in sizes}
     known = operation.parameters
     is_any = not known["queries"] and not known["square"]
-    return found | ({"operands-other-queries-3x35": OperandRequest(3, 35, "other queries")} if is_any else {})
+    kinds = [kind for kind in _WORDS if is_any or kind != "other queries"]
+    return alone | {f"operands-{kind.replace(' ', '-')}-3x35": OperandRequest(3, 35, kind) for kind in kinds}
 
 
 def of_operands(subject: Subject, asked: OperandRequest) -> Outcome:
@@ -149,8 +147,7 @@ def _asked(subject: Subject, rows: Sequence[Bits], names: Sequence[str], kind: s
                     )
                     synchronize(subject.device)
             except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
-                refuse_lack(error, subject.device)
-                said = f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+                said = raised_in_backward(subject, error)
                 return msgspec.structs.replace(_none(subject, said), fatal=not is_usable(subject.device))
             grads = grad.to(torch.float64).cpu().numpy()
             violations = _judged(subject, made, dict(zip(made.leaves, found, strict=True)), grads)
@@ -163,11 +160,9 @@ def _laid_out(grad: torch.Tensor, kind: str) -> torch.Tensor:
     """Returns an output gradient, [rows, numbers], in the layout of its kind, or 1 expanded."""
     if kind == "expanded":
         return torch.ones((), dtype=grad.dtype, device=grad.device).expand(grad.shape)
-    if kind != "apart":
-        return grad
-    wider = grad.new_full((grad.shape[0], grad.shape[1] + _PAD), float("nan"))
-    wider[:, : grad.shape[1]] = grad
-    return wider[:, : grad.shape[1]]
+    found = LAYOUTS["padded"](grad) if kind == "apart" else grad
+    assert found is not None
+    return found
 
 
 def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | Outcome:

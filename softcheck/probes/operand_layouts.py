@@ -9,7 +9,7 @@ takes for its answer, as ``out=``, may have strides of its own too.
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -51,7 +51,6 @@ _SHARED: Mapping[str, Move] = {
 }
 """Ways to pass a mask that is the same for several rows; the last dimension of softmax's, and the last two of attention's, are its own."""
 
-_INPUT = "the input"
 _OUTS = ("out", "output")
 """Parameters for the answer's memory."""
 _PACKED, _SLICE, _REFUSED = "packed", "column-slice", "refused"
@@ -97,27 +96,29 @@ class OperandLayouts(GroupedProbe):
         known = frozenset(violation.kind for violation in before.violations)
         if trial.parameters is None:
             return _with_shared_masks(subject, [name for name in names if name in _MASKS], known)
-        group, _, words = trial.label.rpartition("/")
-        if group == "heads":
-            after = _call(subject, bits, trial.parameters)
-            caused = [] if after is None else [each for each in after.violations if each.kind not in known]
-            message = f"with queries, keys and values {words.replace('-', ' ')}"
-            return Outcome(violations=prefixed(caused, message), fatal=after is not None and after.fatal)
-        for name in [*names, *([_INPUT] if operation.operands[0].name == "x" else [])]:
-            if name == _INPUT:
-                after = _call(subject, bits, packed_all, trial.parameters)
-            else:
-                after = _call(subject, bits, partial(with_one, name, trial.parameters))
+        for message, lay, move in _ways(trial, names, has_input=operation.operands[0].name == "x"):
+            after = _call(subject, bits, lay, move)
             if after is None:
                 continue
             caused = [violation for violation in after.violations if violation.kind not in known]
             if caused or after.fatal:
-                message = f"with {name} {words} and everything else packed"
                 return Outcome(violations=prefixed(caused, message), fatal=after.fatal)
         return Outcome()
 
 
 PROBE = OperandLayouts()
+
+
+def _ways(trial: Trial, names: Sequence[str], *, has_input: bool) -> Iterator[tuple[str, Lay, Move | None]]:
+    """Yields the calls of a trial on layouts: in words, with the layout of the operands, and with that of an input that is moved."""
+    group, _, words = trial.label.rpartition("/")
+    if group == "heads":
+        yield f"with queries, keys and values {words.replace('-', ' ')}", trial.parameters, None
+        return
+    for name in names:
+        yield f"with {name} {words} and everything else packed", partial(with_one, name, trial.parameters), None
+    if has_input:
+        yield f"with the input {words} and everything else packed", packed_all, trial.parameters
 
 
 def _of_rows(operation: Operation) -> frozenset[str]:

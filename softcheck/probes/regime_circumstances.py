@@ -79,7 +79,7 @@ def try_circumstances(
     subject: Subject, source: Source, space: Space, limits: TrialLimits, rng: np.random.Generator
 ) -> Outcome:
     """Judges calls in each circumstance that a condition in the source names, until the time is over."""
-    named = frozenset(chain.from_iterable(condition.circumstances for condition in source.conditions))
+    named = source.circumstances
     ways = list(_ways(named, subject.setting))
     explored = partial(_explored, subject, source, space, limits.most_batch)
     ordinary = {path.key for path in explored(_Variation("")).values()} if ways else set()

@@ -110,7 +110,7 @@ def _coupled(source: Source, space: Space) -> list[Shape]:
     Modulo small numbers these are all residues. Modulo others they are 0, 1 and the last one, from each larger number on:
     what is left over may take a path of its own, from some size on alone.
     """
-    if not any("shape" in condition.circumstances for condition in source.conditions):
+    if "shape" not in source.circumstances:
         return []
     squares = [Shape(n, n) for n in (2, 5, 64, 129, *space.boundaries)]
     residues = [r for n in source.sizes if n <= _MOST_MODULUS for r in range(n, 2 * n)][:_MOST_RESIDUES]

@@ -11,7 +11,7 @@ from oracles.formats import FORMATS, Bits, decode
 from oracles.reference import Reference
 from softcheck.calling import activity, launches
 from softcheck.calling.call import is_usable, place, returned_wrongly
-from softcheck.calling.memory import give_back, patiently
+from softcheck.calling.memory import give_back, lack_in_words, patiently
 from softcheck.calling.state import Snapshot, is_lost, preserved
 from softcheck.cases.case import PACKED, Case
 from softcheck.cases.check import check_layout
@@ -188,8 +188,7 @@ class Server:
         except UninterpretableError as error:
             return msgspec.structs.replace(unmeasured(bits.shape, ()), skipped=str(error)), False
         except torch.OutOfMemoryError as error:
-            why = f"too little memory: {' '.join(str(error).split())[:200]}"
-            return msgspec.structs.replace(unmeasured(bits.shape, ()), skipped=why), False
+            return msgspec.structs.replace(unmeasured(bits.shape, ()), skipped=lack_in_words(error)), False
 
     def _trace(self, request: RunTrace) -> Traced:
         # Importing it imports Triton's interpreter, which no other request of a GPU's worker needs.

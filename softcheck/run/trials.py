@@ -8,7 +8,7 @@ import msgspec
 import torch
 
 from softcheck.calling.call import describe, is_out_of_memory, is_usable
-from softcheck.calling.memory import give_back, patiently
+from softcheck.calling.memory import give_back, lack_in_words, patiently
 from softcheck.calling.state import is_lost
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UninterpretableError
@@ -107,7 +107,7 @@ def _outcome(name: str, probe: Probe, subject: Subject, trial: Trial) -> Outcome
         raise
     except Exception as error:
         if is_out_of_memory(error):
-            outcome = Outcome(skipped=f"too little memory: {' '.join(str(error).split())[:200]}")
+            outcome = Outcome(skipped=lack_in_words(error))
         elif is_usable(subject.device):
             raise SoftcheckError(f"probe {name}, trial {trial.label}: internal error: {describe(error)}") from error
         else:

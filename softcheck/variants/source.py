@@ -117,6 +117,11 @@ class Source:
     """64 bits of a digest of the files' contents; 0 without files."""
 
     @property
+    def circumstances(self) -> frozenset[str]:
+        """Circumstances of a call that conditions ask for."""
+        return frozenset[str]().union(*(condition.circumstances for condition in self.conditions))
+
+    @property
     def sizes(self) -> list[int]:
         """Whole numbers from 3 to 2^31, ascending: smaller sizes are tried in any case."""
         return sorted({int(n) for n in self.numbers if n == int(n) and 3 <= n <= 2**31})
