@@ -1,5 +1,6 @@
 """The example of each explained word shows what it explains, as its page says: on these cases, or by this probe."""
 
+import contextlib
 import itertools
 import re
 import shlex
@@ -25,15 +26,21 @@ FEW = 12
 """Cases of a family on which an example must show what it shows."""
 
 
-def _opened():
-    return Session("auto", jobs=1, seconds_per_call=2)
+def opened():
+    return contextlib.closing(Session("auto", jobs=1, seconds_per_call=2))
 
 
 @pytest.fixture(scope="module")
 def session():
-    opened = _opened()
-    yield opened
-    opened.close()
+    with opened() as shared:
+        yield shared
+
+
+@pytest.fixture
+def own_or_shared(session, name):
+    """A session of its own for an example after which a crash of a later one would be traced back through all calls."""
+    with opened() if name in DAMAGING else contextlib.nullcontext(session) as chosen:
+        yield chosen
 
 
 def shown(session, spec, options):
@@ -53,11 +60,8 @@ def shown(session, spec, options):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_of_a_page_shows_what_the_page_explains(session, tmp_path, name):
-    page = EXAMPLES[name]
-    if name in DAMAGING:
-        # The crash of a later example would be traced back through all calls of the process.
-        session = _opened()
+def test_the_example_of_a_page_shows_what_the_page_explains(own_or_shared, tmp_path, name):
+    page, session = EXAMPLES[name], own_or_shared
     if "--device cuda" in page.shown_by and session.ready.backend != "cuda":
         pytest.skip("shows on a GPU alone")
     file = tmp_path / "example.py"
@@ -65,8 +69,6 @@ def test_the_example_of_a_page_shows_what_the_page_explains(session, tmp_path, n
     spec = f"{file}:{page.function}"
     assert not isinstance(session.load(spec, ("float16",)), str)
     kinds = shown(session, spec, page.shown_by)
-    if name in DAMAGING:
-        session.close()
     assert name in kinds if name in set(FindingKind) else kinds
 
 

@@ -95,6 +95,12 @@ def with_shared_keys(q, k, v, is_causal, window):
     return attend(q, k, v, keep)[0]
 
 
+def _with_sinks(scores, sinks, v):
+    sink = sinks.float()[None, :, None, None].expand(*scores.shape[:-1], 1)
+    weights = torch.softmax(torch.cat([scores, sink], dim=-1), dim=-1)[..., :-1]
+    return (weights.to(v.dtype).float() @ v.float()).to(v.dtype)
+
+
 @variant(operation="attention", parameters={**SMALL, "softcap": 5.0, "sink": 0.5})
 def with_one_sink_for_all(q, k, v, softcap, sinks):
     return capped_with_sinks(q, k, v, softcap, sinks[:1].expand(len(sinks)))
@@ -102,10 +108,8 @@ def with_one_sink_for_all(q, k, v, softcap, sinks):
 
 @variant(operation="attention", parameters={**SMALL, "softcap": 5.0, "sink": 0.5})
 def capped_with_sinks(q, k, v, softcap, sinks):
-    scores = softcap * torch.tanh((q.float() @ k.float().mT) / math.sqrt(q.shape[-1]) / softcap)
-    sink = sinks.float()[None, :, None, None].expand(*scores.shape[:-1], 1)
-    weights = torch.softmax(torch.cat([scores, sink], dim=-1), dim=-1)[..., :-1]
-    return (weights.to(v.dtype).float() @ v.float()).to(q.dtype)
+    scores = (q.float() @ k.float().mT) / math.sqrt(q.shape[-1])
+    return _with_sinks(softcap * torch.tanh(scores / softcap), sinks, v)
 
 
 @variant(operation="attention", parameters=SMALL)
@@ -211,9 +215,14 @@ class Differentiable(torch.autograd.Function):
 
     slip = ""
 
+    @staticmethod
+    def seen(q, k):
+        """A mask for the forward, True where a key is seen, and one for the backward; None for all keys."""
+        return None, None
+
     @classmethod
     def forward(cls, ctx, q, k, v):
-        o, lse = attend(q, k, v)
+        o, lse = attend(q, k, v, cls.seen(q, k)[0])
         ctx.save_for_backward(q, k, v, o, lse)
         cls.last = lse
         return o
@@ -229,6 +238,8 @@ class Differentiable(torch.autograd.Function):
             grad = torch.zeros_like(grad)
         scale = q.shape[-1] ** -0.5
         p = torch.exp((q.float() @ k.float().mT) * scale - lse[..., None])
+        if (keep := cls.seen(q, k)[1]) is not None:
+            p = p.masked_fill(~keep, 0)
         mean = (grad.float() * o.float()).sum(dim=-1, keepdim=True)
         if cls.slip == "no mean":
             mean = 0
@@ -303,10 +314,7 @@ def _straight_through(value, like):
 @variant(operation="attention", parameters={**SMALL, "softcap": 5.0, "sink": 0.5}, backward=True)
 def cap_without_its_derivative(q, k, v, softcap, sinks):
     scores = (q.float() @ k.float().mT) / math.sqrt(q.shape[-1])
-    scores = _straight_through(softcap * torch.tanh(scores / softcap), scores)
-    sink = sinks.float()[None, :, None, None].expand(*scores.shape[:-1], 1)
-    weights = torch.softmax(torch.cat([scores, sink], dim=-1), dim=-1)[..., :-1]
-    return (weights.to(v.dtype).float() @ v.float()).to(q.dtype)
+    return _with_sinks(_straight_through(softcap * torch.tanh(scores / softcap), scores), sinks, v)
 
 
 @variant(operation="attention", parameters={**SMALL, "biased": 1}, backward=True)
@@ -336,26 +344,14 @@ def values_as_long_as_keys(q, k, v):
     return o
 
 
-class _FromTheFirstKey(torch.autograd.Function):
+class FromTheFirstKey(Differentiable):
     """Causal attention from the last key, with a backward whose mask begins at the first one."""
 
     @staticmethod
-    def forward(ctx, q, k, v):
-        o, lse = attend(q, k, v, causal(q, k, k.shape[-2] - q.shape[-2]))
-        ctx.save_for_backward(q, k, v, o, lse)
-        return o
-
-    @staticmethod
-    def backward(ctx, grad):
-        q, k, v, o, lse = ctx.saved_tensors
-        scale = q.shape[-1] ** -0.5
-        p = torch.exp((q.float() @ k.float().mT) * scale - lse[..., None]).masked_fill(~causal(q, k), 0)
-        mean = (grad.float() * o.float()).sum(dim=-1, keepdim=True)
-        ds = p * (grad.float() @ v.float().mT - mean) * scale
-        found = ds @ k.float(), ds.mT @ q.float(), p.mT @ grad.float()
-        return tuple(each.to(q.dtype) for each in found)
+    def seen(q, k):
+        return causal(q, k, k.shape[-2] - q.shape[-2]), causal(q, k)
 
 
 @variant(operation="attention", parameters={**SMALL, "causal": "bottom-right"}, backward=True)
 def backward_from_the_first_key(q, k, v):
-    return _FromTheFirstKey.apply(q, k, v)
+    return FromTheFirstKey.apply(q, k, v)

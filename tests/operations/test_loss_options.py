@@ -29,8 +29,11 @@ ROWS = 64
 COLUMNS = 15
 """A row of 15 is a matrix of 3 rows of 5 for a mean or a sum."""
 
+AMONG_COLUMNS = 1.0
+"""A target that is ignored and is a column."""
+
 OPTIONS = {
-    "ignore_index": (None, -100.0, 1.0),
+    "ignore_index": (None, -100.0, AMONG_COLUMNS),
     "label_smoothing": (None, 0.1),
     "weight": (None, 1.0),
     "z_loss": (None, 1e-2),
@@ -137,7 +140,9 @@ def test_every_combination_of_options():
                         compared += 1
         right = judged(values, in_float32(values, given), given)
         assert right.violations == (), given
-        tightest = min(tightest, right.max_bound_share.value)
+        if given.get("ignore_index") != AMONG_COLUMNS:
+            # It takes the target of many rows, and so their losses.
+            tightest = min(tightest, right.max_bound_share.value)
         for name in list(given)[turn % max(1, len(given)) :][:2]:
             fewer = {other: value for other, value in given.items() if other != name}
             if name == "reduction":
@@ -145,7 +150,7 @@ def test_every_combination_of_options():
             wrong = in_float32(values, fewer)
             assert judged(values, wrong, given).violations, (given, name)
     assert compared > 5 * len(COMBINATIONS)
-    assert tightest > 0.005, "the bound is no formality"
+    assert tightest > 0.01, "the bound is no formality"
 
 
 def test_nothing_is_demanded_where_capped_logits_overflow():
