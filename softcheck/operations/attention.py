@@ -152,11 +152,11 @@ class Attention:
     def operand_gradients(
         self, values: Values, grads: Values, fmt: Format, model: Model
     ) -> Mapping[str, tuple[Values, Values]]:
-        """Exact gradients by q, k, v and a bias, and the largest errors. Each query of the heads sees a key."""
+        """Exact gradients by q, k, v, a bias and sinks, and the largest errors. Each query of the heads sees a key."""
         from softcheck.operations.attention_gradient import gradients
 
         heads = self.heads(values, fmt)
-        return gradients(heads, _by_query(grads, heads), model, fmt)
+        return gradients(heads, _by_query(grads, heads), model, fmt, self.attending.groups)
 
     @property
     def is_differentiated(self) -> bool:

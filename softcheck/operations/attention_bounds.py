@@ -79,16 +79,29 @@ def _of_weights(heads: Heads, model: Model) -> tuple[Values, Values]:
     log_errors = of_score + at_top + model.exponent * distance + model.exponential
     mean = (heads.softmax.weights * np.expm1(np.minimum(log_errors, LARGEST_EXPONENT))).sum(axis=2, keepdims=True)
     if np.isfinite(heads.sink):
-        of_sink = at_top + model.exponential + model.exponent * np.minimum(np.abs(heads.sink - heads.top), VANISHED)
         left = 1.0 - heads.softmax.weights.sum(axis=2, keepdims=True)
-        mean = mean + left * np.expm1(np.minimum(of_sink, LARGEST_EXPONENT))
+        mean = mean + left * np.expm1(np.minimum(_of_sink(heads, model), LARGEST_EXPONENT))
     return log_errors, np.log1p(mean)
+
+
+def _of_sink(heads: Heads, model: Model) -> Values:
+    """Largest error of the logarithm of a sink's weight relative to the largest score's, [heads, queries, 1]."""
+    at_top = _of_scores(heads, model).max(axis=2, keepdims=True, initial=0.0)
+    far = np.minimum(np.abs(heads.sink - heads.top), VANISHED)
+    found: Values = at_top + model.exponential + model.exponent * far
+    return found
 
 
 def error_of_logarithm_and_weights(heads: Heads, model: Model) -> Values:
     """Largest error of the logarithm of each normalised weight that is taken from a rounded log-sum-exp, [heads, queries, keys]."""
     log_errors, _ = _of_weights(heads, model)
     found: Values = log_errors + errors_of_logarithm(heads, model)
+    return found
+
+
+def error_of_logarithm_and_sink(heads: Heads, model: Model) -> Values:
+    """The same of a sink's normalised weight, [heads, queries, 1]."""
+    found: Values = _of_sink(heads, model) + errors_of_logarithm(heads, model)
     return found
 
 

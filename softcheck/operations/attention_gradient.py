@@ -7,11 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oracles.attention import Heads
+from oracles.attention import Heads, logsumexp
 from oracles.formats import Format, Values
 from softcheck.operations import softcap
-from softcheck.operations.attention_bounds import error_of_logarithm_and_weights, error_of_slope, errors
+from softcheck.operations.attention_bounds import (
+    error_of_logarithm_and_sink,
+    error_of_logarithm_and_weights,
+    error_of_slope,
+    errors,
+)
 from softcheck.operations.bounds import LARGEST_EXPONENT, Model
+from softcheck.operations.heads import split
 from softcheck.operations.log_softmax import half_ulp
 
 _TRUNCATED = 4.0
@@ -29,10 +35,11 @@ class OperandGradient(NamedTuple):
     allowed: Values
 
 
-def gradients(heads: Heads, grad: Values, model: Model, fmt: Format) -> dict[str, OperandGradient]:
-    """Returns the gradients of sum(grad * o) by q, k, v and a bias, ``grad`` being [heads, queries, dimension], in base e.
+def gradients(heads: Heads, grad: Values, model: Model, fmt: Format, groups: int = 1) -> dict[str, OperandGradient]:
+    """Returns the gradients of sum(grad * o) by q, k, v, a bias and sinks, ``grad`` being [heads, queries, dimension], in base e.
 
-    Each query sees a key.
+    Each query sees a key. A head has the queries of ``groups`` query heads, of which each has a sink: their gradients are
+    [query heads, 1, 1], the sums over all batches.
     """
     unit, stored = model.roundoff, fmt.unit_roundoff if fmt.width == 16 else 0.0
     queries, dimension = grad.shape[1:]
@@ -81,4 +88,19 @@ def gradients(heads: Heads, grad: Values, model: Model, fmt: Format) -> dict[str
         name: judged(left @ right, (off_left + added * (np.abs(left) + off_left)) @ np.abs(right))
         for name, (left, off_left, right, added) in sums.items()
     }
-    return found if heads.bias is None else found | {"bias": judged(of_bias, off_bias)}
+    if heads.bias is not None:
+        found["bias"] = judged(of_bias, off_bias)
+    if np.isfinite(heads.sink):
+        of_sink = (
+            np.expm1(np.minimum(error_of_logarithm_and_sink(heads, model), LARGEST_EXPONENT)) + stored + _OF_FLOAT64
+        )
+        share = np.exp(heads.sink - logsumexp(heads).high.reshape(mean.shape))
+        terms = share * mean
+        off = np.abs(terms) * of_sink + share * (1 + of_sink) * of_mean
+        off = off + (stored + _ROUNDINGS * unit + gamma(queries * len(heads.q))) * (np.abs(terms) + off)
+        batch, of_batch = split(len(heads.q))
+        exact, allowed = (
+            part.reshape(batch, of_batch, groups, -1).sum(axis=(0, 3)).reshape(-1, 1, 1) for part in (-terms, off)
+        )
+        found["sinks"] = judged(exact, allowed)
+    return found

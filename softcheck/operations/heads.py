@@ -279,7 +279,10 @@ def split(rows: int) -> tuple[int, int]:
 
 
 def heads_first(name: str, operand: "torch.Tensor", rows: int) -> "torch.Tensor":
-    """Returns a view of an operand of so many rows as [batch, heads, length, ...], whatever the layout that its name says."""
+    """Returns a view of an operand of so many rows as [batch, heads, length, ...], whatever the layout that its name says.
+
+    Sinks stay [query heads].
+    """
     if name.endswith("_blhd"):
         return operand.transpose(1, 2)
     return operand.view(split(rows)[0], -1, *operand.shape[1:]) if name.endswith("3") else operand

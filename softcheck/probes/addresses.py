@@ -1,4 +1,4 @@
-"""Elements beyond 2^31: rows and columns 2^30 elements apart, and a dense tensor of more than 2^31 elements.
+"""Elements beyond 2^31: rows and columns 2^30 elements apart, and dense tensors of more than 2^31 elements.
 
 If memory allows, decoys lie 2^32 elements before the far elements, where a wrapped 32-bit offset points. A kernel with
 such offsets then reads and writes decoys, and the finding says so, instead of faulting. Decoys lie far above the other
@@ -41,8 +41,9 @@ _FAR = 2**30
 _LIMIT = 2**31
 _WRAP = 2**32
 _DENSE_COLUMNS = 1024
-_BEYOND = 2**20
-"""Elements of the dense tensor beyond 2^31."""
+_BLOCK_ROWS = 1024
+_BEYOND = 2**23
+"""Elements of a dense tensor beyond 2^31: of a transposed one the whole last column lies there."""
 _CANARY = 0xC5
 
 
@@ -54,12 +55,18 @@ class _Far:
     """Layout with the same order of elements and small strides."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Dense:
+    transposed: bool
+    """The rows lie next to each other, and the last column lies beyond 2^31."""
+
+
 class Addresses(GroupedProbe):
     """Checks that a variant computes offsets in 64 bits."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Far rows and far columns if strided layouts are declared; on a GPU the dense tensor, unless ``quick``."""
-        found = []
+        """Far rows and columns if strided layouts are declared; unless ``quick``, dense tensors, which need a GPU."""
+        found: list[Trial] = []
         most = setting.declaration.max_elements
         if most is not None and most <= _LIMIT:
             return []
@@ -71,14 +78,16 @@ class Addresses(GroupedProbe):
                     Trial("column-stride-2^30", _Far((2, 3), (8, _FAR), Layout(row_stride=8, column_stride=32)))
                 )
         if setting.takes(_DENSE_COLUMNS) and not setting.quick:
-            found.append(Trial("dense-2^31", None))
+            found.append(Trial("dense-2^31", _Dense(transposed=False)))
+            if "strided" in setting.declaration.layouts:
+                found.append(Trial("dense-transposed-2^31", _Dense(transposed=True)))
         return found
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Makes one trial; one call if all is well."""
         try:
-            if trial.parameters is None:
-                return _dense(subject)
+            if isinstance(trial.parameters, _Dense):
+                return _dense(subject, trial.parameters)
             return _far(subject, trial.parameters)
         except (RuntimeError, MemoryError, OSError) as error:
             if not isinstance(error, OSError) and not is_out_of_memory(error):
@@ -186,28 +195,30 @@ def _unless_out_of_memory(returned: Returned) -> Outcome:
     return stopped(returned)
 
 
-def _dense(subject: Subject) -> Outcome:
-    """Judges a dense tensor of three blocks of rows.
+def _dense(subject: Subject, dense: _Dense) -> Outcome:
+    """Judges a dense tensor of two blocks of rows.
 
-    One block is repeated up to element 2^31, one lies beyond it, and a decoy lies where a wrapped offset points.
+    One block is repeated, the other one ends the tensor beyond element 2^31, and a decoy lies where a wrapped offset
+    points.
     """
     fmt, device = subject.setting.fmt, subject.device
     if device.type != "cuda":
         return Outcome(skipped="a dense tensor of more than 2^31 elements: needs a GPU; it takes 2^21 programs")
-    block_rows = _BEYOND // _DENSE_COLUMNS
     # Input and output, each with as much memory in front of it, and the output as torch first handed it out. A variant
     # that keeps more runs out of memory, which skips the trial.
     needed = 4 * _WRAP * fmt.itemsize
     torch.cuda.empty_cache()
     if needed > (free := free_bytes(device)):
         return Outcome(skipped=_too_little(needed, free))
-    before, beyond = (ordinary_rows(block_rows, _DENSE_COLUMNS, fmt, subject.setting.seed + i) for i in range(2))
-    decoy = _decoy_rows(block_rows, _DENSE_COLUMNS, fmt, subject.setting.seed + 2)
+    before, beyond = (ordinary_rows(_BLOCK_ROWS, _DENSE_COLUMNS, fmt, subject.setting.seed + i) for i in range(2))
+    decoy = _decoy_rows(_BLOCK_ROWS, _DENSE_COLUMNS, fmt, subject.setting.seed + 2)
     storage = torch.empty(_WRAP + _BEYOND, dtype=TORCH_DTYPES[fmt.name], device=device)
-    storage[:_BEYOND] = to_tensor(decoy, fmt, device).flatten()
-    storage[_LIMIT:_WRAP].view(-1, block_rows, _DENSE_COLUMNS).copy_(to_tensor(before, fmt, device))
-    storage[_WRAP:] = to_tensor(beyond, fmt, device).flatten()
+    storage[:_BEYOND].view(-1, *decoy.shape).copy_(to_tensor(decoy, fmt, device))
     view = storage[_LIMIT:].view(-1, _DENSE_COLUMNS)
+    if dense.transposed:
+        view = storage[_LIMIT:].view(_DENSE_COLUMNS, -1).t()
+    view.view(-1, _BLOCK_ROWS, _DENSE_COLUMNS)[:-1].copy_(to_tensor(before, fmt, device))
+    view[-_BLOCK_ROWS:] = to_tensor(beyond, fmt, device)
     front = _Front()
     with handing_out(front):
         returned = _call(subject, view)
@@ -217,25 +228,28 @@ def _dense(subject: Subject) -> Outcome:
     if overrun:
         return Outcome(violations=overrun)
     rows = view.shape[0]
-    for inputs, first in ((before, 0), (before, rows // block_rows // 2 * block_rows), (beyond, rows - block_rows)):
-        wrong = _wrong_sample(subject, inputs, returned, first, block_rows)
+    for inputs, first in ((before, 0), (before, rows // _BLOCK_ROWS // 2 * _BLOCK_ROWS), (beyond, rows - _BLOCK_ROWS)):
+        wrong = _wrong_sample(subject, inputs, returned, range(first, first + _BLOCK_ROWS), dense)
         if wrong:
             return Outcome(violations=wrong)
     return Outcome()
 
 
-def _wrong_sample(subject: Subject, inputs: Bits, returned: Returned, first: int, rows: int) -> tuple[Violation, ...]:
+def _wrong_sample(
+    subject: Subject, inputs: Bits, returned: Returned, rows: range, dense: _Dense
+) -> tuple[Violation, ...]:
     """Violations of a block's first and last rows, if the same rows by themselves are right."""
     assert returned.output is not None
     chosen = np.r_[0:8, len(inputs) - 8 : len(inputs)]
-    output = returned.output[first : first + rows][torch.from_numpy(chosen)]
+    output = returned.output[rows.start : rows.stop][torch.from_numpy(chosen)]
     wrong = wrong_values(subject, inputs[chosen], to_bits(output, subject.setting.fmt), returned)
     alone = call_on(subject, inputs[chosen]) if wrong else None
     if alone is None or alone.output is None:
         return ()
     also_alone = {v.kind for v in wrong_values(subject, inputs[chosen], alone.output, alone)}
     caused = [v for v in wrong if v.kind not in also_alone][:1]
-    return prefixed(caused, f"right by themselves, wrong from row {first} on of {_LIMIT + _BEYOND:,} dense elements")
+    among = f"{_LIMIT + _BEYOND:,} dense elements{', transposed' if dense.transposed else ''}"
+    return prefixed(caused, f"right by themselves, wrong from row {rows.start} on of {among}")
 
 
 class _Front:
@@ -248,13 +262,14 @@ class _Front:
         self._canaries: list[torch.Tensor] = []
 
     def __call__(self, tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
-        if initialised or tensor.numel() <= _LIMIT or not tensor.is_contiguous():
+        dense = (tensor.is_contiguous() or tensor.mT.is_contiguous()) if tensor.dim() > 1 else tensor.is_contiguous()
+        if initialised or tensor.numel() <= _LIMIT or not dense:
             return tensor
         whole = torch.empty(_LIMIT + tensor.numel(), dtype=tensor.dtype, device=tensor.device)
         canaries = whole[:_BEYOND].view(torch.uint8)
         canaries.fill_(_CANARY)
         self._canaries.append(canaries)
-        return whole[_LIMIT:].view(tensor.shape)
+        return whole[_LIMIT:].as_strided(tensor.shape, tensor.stride())
 
     def overrun(self) -> tuple[Violation, ...]:
         """Returns a violation if something was written 2^32 elements before its place."""

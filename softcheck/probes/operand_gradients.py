@@ -1,5 +1,6 @@
 """Gradients of attention by its operands, against the exact backward: a part of the probe ``gradients``."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -66,7 +67,8 @@ _WORDS = {
 
 def trials(operation: Operation, *, on_gpu: bool) -> dict[str, OperandRequest]:
     """Returns the ways to ask by name."""
-    sizes = ((2, 130), (4, 600)) if on_gpu else ((2, 33), (2, 130))
+    # Four heads are two of each of two batches.
+    sizes = ((2, 130), (4, 600)) if on_gpu else ((4, 33), (2, 130))
     alone = {f"operands-{heads}x{keys}": OperandRequest(heads, keys) for heads, keys in sizes}
     known = operation.parameters
     is_any = not known["queries"] and not known["square"]
@@ -95,9 +97,11 @@ def of_operands(subject: Subject, asked: OperandRequest) -> Outcome:
 
 
 def _by_each(subject: Subject, rows: Sequence[Bits]) -> Outcome:
-    for name in (*OPERANDS, "bias") if subject.variant.operation.parameters.get("biased") else OPERANDS:
+    known = subject.variant.operation.parameters
+    constants = {"bias": bool(known["biased"]), "sinks": math.isfinite(float(known["sink"]))}
+    for name in (*OPERANDS, *(name for name, is_there in constants.items() if is_there)):
         alone = _asked(subject, rows, (name,))
-        # A kernel may take a bias for a constant.
+        # A kernel may take a bias or sinks for constants.
         if alone.skipped is not None and name in OPERANDS:
             message = f"{alone.skipped}, where {name} alone asks for one; it is right where all operands do"
             return Outcome(violations=(Violation(FindingKind.WRONG_GRADIENT, message),), fatal=alone.fatal)

@@ -317,6 +317,13 @@ def cap_without_its_derivative(q, k, v, softcap, sinks):
     return _with_sinks(_straight_through(softcap * torch.tanh(scores / softcap), scores), sinks, v)
 
 
+@variant(operation="attention", parameters={**SMALL, "sink": 0.5, "value_dim": 5}, backward=True)
+def sink_gradient_of_the_first_batch(q, k, v, sinks):
+    scores = (q.float() @ k.float().mT) / math.sqrt(q.shape[-1])
+    parts = [_with_sinks(part, sinks.detach() if i else sinks, v[i : i + 1]) for i, part in enumerate(scores.split(1))]
+    return torch.cat(parts)
+
+
 @variant(operation="attention", parameters={**SMALL, "biased": 1}, backward=True)
 def half_of_the_bias_gradient(q, k, v, bias):
     scores = (q.float() @ k.float().mT) / math.sqrt(q.shape[-1]) + _straight_through(bias, bias / 2).float()

@@ -1,5 +1,6 @@
 """Attention's keys in other orders, behind masks and in parts, and its gradients: right functions are left alone, wrong ones found."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,7 @@ def test_right_gradients_by_queries_keys_and_values_keep_their_bound(function):
         ("backward_from_the_first_key", "of 20 queries: gradient by"),
         ("cap_without_its_derivative", "gradient by q"),
         ("half_of_the_bias_gradient", "where bias alone asks for one: gradient by bias"),
+        ("sink_gradient_of_the_first_batch", "where sinks alone asks for one: gradient by sinks"),
         ("hidden_keys_get_a_gradient", "gradient by q"),
     ],
 )
@@ -125,13 +127,15 @@ def test_wrong_gradients_are_found(function, said):
         {"causal": "bottom-right", "queries": 5, "groups": 2},
         {"softcap": 2.0},
         {"sink": 0.5, "value_dim": 5},
+        {"sink": 0.5, "groups": 2},
         {"biased": 1, "groups": 2},
         {"masked": 1, "softcap": 3.0, "sink": -1.0, "biased": 1},
     ],
 )
 def test_exact_gradients_are_those_of_autograd(parameters):
     computed = operation("attention", {"head_dim": 16, **parameters})
-    x = torch.randn(2, 9, generator=torch.Generator().manual_seed(1))
+    # Two heads in each of two batches.
+    x = torch.randn(4, 9, generator=torch.Generator().manual_seed(1))
     known = computed.arguments.make.__self__
     leaves = [part.double().requires_grad_() for part in known.operands(x)]
     queries = torch.arange(known.parts(9)[0])
@@ -142,14 +146,20 @@ def test_exact_gradients_are_those_of_autograd(parameters):
         leaves.append(known.bias(x, queries).double().requires_grad_())
         scores = scores + leaves[-1]
     scores = scores.masked_fill(~known.visible(x, queries), -torch.inf)
-    weights = torch.softmax(torch.cat([scores, torch.full_like(scores[..., :1], known.sink)], dim=-1), dim=-1)
+    sinks = torch.full((2 * known.groups,), known.sink, dtype=torch.float64).requires_grad_(math.isfinite(known.sink))
+    behind = (
+        sinks.view(1, 2, known.groups, 1, 1).expand(2, -1, -1, scores.shape[1] // known.groups, 1).reshape(4, -1, 1)
+    )
+    if sinks.requires_grad:
+        leaves.append(sinks)
+    weights = torch.softmax(torch.cat([scores, behind], dim=-1), dim=-1)
     y = weights[..., :-1] @ leaves[2]
     grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(2)).double()
     due = torch.autograd.grad(y, leaves, grad)
     constants = model(Arithmetic(), FORMATS["float32"])
     found = computed.operand_gradients(x.double().numpy(), grad.flatten(1).numpy(), FORMATS["float32"], constants)
-    names = ("q", "k", "v", *(["bias"] if known.biased else []))
+    names = ("q", "k", "v", *(["bias"] if known.biased else []), *(["sinks"] if sinks.requires_grad else []))
     assert set(found) == set(names)
     for name, each in zip(names, due, strict=True):
-        assert abs(found[name][0] - each.numpy()).max() < 1e-13
+        assert abs(found[name][0].squeeze() - each.numpy().squeeze()).max() < 1e-13
         assert 0 < found[name][1].max() < 1e-2

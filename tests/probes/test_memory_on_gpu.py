@@ -11,6 +11,7 @@ from softcheck.variants.registry import load
 
 pytestmark = pytest.mark.gpu
 PLANTED = Path(__file__).parents[1] / "kernels" / "memory_faults.py"
+STRIDES_KEPT = Path(__file__).parents[1] / "planted" / "controls" / "strides_of_the_input_kept.py"
 
 
 def findings(probe, spec, dtype="float16"):
@@ -27,7 +28,24 @@ def test_offsets_that_wrap_are_found_without_a_fault(dtype):
     found, skipped = findings("addresses", "one_block", dtype)
     if skipped:
         pytest.skip(skipped[0])
-    assert found == {("row-stride-2^30", "out_of_bounds_read"), ("dense-2^31", "out_of_bounds_write")}
+    assert found == {
+        ("row-stride-2^30", "out_of_bounds_read"),
+        ("dense-2^31", "out_of_bounds_write"),
+        ("dense-transposed-2^31", "out_of_bounds_write"),
+    }
+
+
+@pytest.mark.parametrize(("columns", "expected"), [("cols.to(tl.int64)", set()), ("cols", {"dense-transposed-2^31"})])
+def test_dense_transposed_elements_beyond_2_31_are_found(tmp_path, columns, expected):
+    """Of a kernel whose output keeps the input's strides, with its offsets in 64 bits and the output's in 32."""
+    source = STRIDES_KEPT.read_text()
+    assert source.count("cols.to(tl.int64) * out_col") == 1
+    path = tmp_path / "kernel.py"
+    path.write_text(source.replace("cols.to(tl.int64) * out_col", f"{columns} * out_col"))
+    found, skipped = findings("addresses", f"{path}:softmax")
+    if skipped:
+        pytest.skip(skipped[0])
+    assert {label for label, _ in found} == expected
 
 
 @pytest.mark.parametrize("variant", ["torch", "online", "hybrid"])
