@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 import torch
 
-from softcheck.calling.call import describe, is_usable, place, returned_wrongly, to_bits
-from softcheck.calling.memory import refuse_lack
+from softcheck.calling.call import place, raised, returned_wrongly, to_bits
 from softcheck.cases.case import PACKED
-from softcheck.contract import FindingKind, Violation
+from softcheck.contract import FindingKind
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import call_on, differing, ordinary_rows, stopped
+from softcheck.probes.helpers import call_on, differing, ordinary_rows, prefixed, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -63,7 +62,8 @@ def _other_stream(subject: Subject, columns: int) -> Outcome:
             at_once = output.clone() if returned_wrongly(output, x, subject.setting.operation) is None else None
         torch.cuda.synchronize(subject.device)
     except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
-        return _raised(subject, error)
+        violation, fatal = raised(error, subject.device)
+        return Outcome(violations=prefixed((violation,), "in torch.cuda.stream(s)"), fatal=fatal)
     if at_once is None:
         return Outcome(
             violations=tuple(v for v in (returned_wrongly(output, x, subject.setting.operation),) if v is not None)
@@ -74,15 +74,6 @@ def _other_stream(subject: Subject, columns: int) -> Outcome:
     )
     found = differing(_KIND, expected.output, to_bits(at_once, fmt), fmt, words, new)
     return Outcome(violations=() if found is None else (found,))
-
-
-def _raised(subject: Subject, error: Exception) -> Outcome:
-    refuse_lack(error, subject.device)
-    fatal = not is_usable(subject.device)
-    kind = FindingKind.CRASH if fatal else FindingKind.RAISED
-    return Outcome(
-        violations=(Violation(kind, f"in torch.cuda.stream(s): {describe(error)}; expected an output"),), fatal=fatal
-    )
 
 
 def work(device: torch.device, size: int = 8192) -> None:
