@@ -128,7 +128,8 @@ def _changed(semantic: Any, tensor: Any, steps: list[Step]) -> Any:
             handle = builder.create_expand_dims(tensor.handle, 0)
         else:
             handle = builder.create_broadcast(tensor.handle, list(type_.shape))
-        tensor = semantic.make_tensor(handle, type_)
+        # Triton 3.6 has no make_tensor.
+        tensor = semantic.tensor(handle, type_)
     return tensor
 
 
