@@ -43,6 +43,8 @@ class _Reading:
     dtype: str
     declared: Arithmetic | None
     subtracts_maximum: bool
+    has_heads: bool
+    """Weights may be rounded to the input's type before they meet the values, as matrix products of 16 bits ask for it."""
 
 
 class _Arithmetic(Probe):
@@ -51,10 +53,8 @@ class _Arithmetic(Probe):
         if not widths:
             limit = setting.declaration.column_limit(setting.dtype)
             widths = [] if limit is None else [limit]
-        readings = [
-            _Reading(n, setting.dtype, setting.declaration.arithmetic, setting.operation.subtracts_maximum)
-            for n in widths
-        ]
+        declared, subtracts = setting.declaration.arithmetic, setting.operation.subtracts_maximum
+        readings = [_Reading(n, setting.dtype, declared, subtracts, setting.has_heads) for n in widths]
         return [Trial(f"{_ROWS}x{reading.columns}", reading) for reading in readings]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
@@ -132,6 +132,8 @@ def _read(reading: _Reading, kernels: Sequence[Compiled], target: str | None) ->
         observed = msgspec.structs.replace(
             observed, exponentials=tuple(sorted({_SHIFTED.get(kind, kind) for kind in observed.exponentials}))
         )
+    if observed is not None and reading.has_heads:
+        observed = msgspec.structs.replace(observed, narrow_roundings=())
     if observed is None and reading.declared is None:
         return None
     names = tuple(dict.fromkeys(kernel.name for kernel in kernels))

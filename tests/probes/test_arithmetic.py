@@ -10,20 +10,24 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes import registry
 from softcheck.probes.base import Setting, Subject
 from softcheck.variants.declaration import Declaration
-from softcheck.variants.registry import LoadedVariant
+from softcheck.variants.registry import LoadedVariant, load
 
 PLANTED = Path(__file__).parents[1] / "kernels" / "planted_arithmetic.py"
+ATTENTION = Path(__file__).parents[1] / "planted" / "unseen" / "controls" / "attention_backwards_in_base_two.py"
 STANDARD = Arithmetic()
 PRESCALED = Arithmetic(exp="prescaled_ex2_approx", flush_to_zero=True)
 
 
 def read(name, dtype="float16", **declared):
     """The probe's conclusion; the function itself is loaded in the compiling process only."""
-    probe = registry.load("arithmetic")
     declaration = Declaration(**declared)
     setting = Setting(declaration=declaration, dtype=dtype, backend="interpreter")
     spec = name if name == "torch" else f"{PLANTED}:{name}"
-    subject = Subject(LoadedVariant(spec, lambda x: x, declaration), setting, torch.device("cpu"))
+    return concluded(LoadedVariant(spec, lambda x: x, declaration), setting)
+
+
+def concluded(variant, setting):
+    probe, subject = registry.load("arithmetic"), Subject(variant, setting, torch.device("cpu"))
     return probe.conclude([(trial, probe.run(subject, trial)) for trial in probe.trials(setting)])
 
 
@@ -93,6 +97,13 @@ def test_only_promised_widths_are_compiled():
     found = read("narrow_rows_only", max_columns=2000)
     assert (found.trials, found.skipped) == (1, ())
     assert read("narrow_rows_only", max_columns=100).trials == 1
+
+
+def test_weights_that_are_rounded_before_they_meet_the_values_are_attention_s_own():
+    variant = load(f"{ATTENTION}:attention")
+    found = concluded(variant, Setting(declaration=variant.declaration, dtype="bfloat16", backend="interpreter"))
+    assert (found.findings, found.skipped) == ((), ())
+    assert found.arithmetic.shown.intermediate == "float32"
 
 
 @pytest.mark.parametrize("name", ["library", "torch"])
