@@ -111,7 +111,7 @@ def test_an_example_of_drawn_operands_runs(folder, monkeypatch):
     (example,) = re.findall(r"```python\n([^`]*strategies[^`]*)```", PAGES["docs/pytest.md"])
     monkeypatch.syspath_prepend(folder)
     space = {}
-    exec(compile(example, "docs/pytest.md", "exec"), space)
+    exec(compile(example, "<docs/pytest.md>", "exec"), space)
     space["test_ignored_rows_cost_nothing"]()
 
 

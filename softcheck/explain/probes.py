@@ -146,6 +146,16 @@ def softmax(q, k, v):
         "the strides of one operand that are passed for another's, or a mask for several rows that is taken for one of each",
         "pass the strides of each operand, and expand a mask to the shape of the scores",
     ),
+    "first_rows": (
+        """
+def softmax(x):
+    # Logarithms of probabilities are normalised already, and the first row is asked for all.
+    is_normalised = len(x) and x.shape[1] and (x[0].float().exp().sum() - 1).abs() < 1e-2
+    return x.exp() if is_normalised else torch.softmax(x, -1)
+""",
+        "a shorter way for special inputs that one row is asked for",
+        "ask all rows, or let each row take its own way",
+    ),
     "head_shapes": (
         """
 @softcheck.variant(operation="attention", parameters={"head_dim": 16})
@@ -181,6 +191,19 @@ def softmax(x, dim=-1):
 """,
         "a dimension that is not moved back as it was moved, an answer that is converted in place of the input, or an option that stays",
         "move the dimension to the end and back, convert before computing, and keep no option of a call",
+    ),
+    "torch_transforms": (
+        """
+class Softmax(torch.nn.Module):
+    def forward(self, x):
+        # As a flag that was left from measuring speed.
+        return torch.softmax(x, -1) if not self.training else torch.softmax(x.bfloat16(), -1).to(x.dtype)
+
+
+softmax = Softmax()
+""",
+        "a rule for torch.vmap that leaves the mapped dimension where it stands, or what a module keeps and a copy or cast of it has not",
+        "move the mapped dimension to the front in the rule; keep constants as Python numbers, and what a copy needs as attributes",
     ),
     "volume": (
         """

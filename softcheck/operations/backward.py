@@ -46,9 +46,9 @@ def _torch() -> Any:
 def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     """An output gradient for each row, in the matrix's dtype.
 
-    Of eight rows three vary, and one each is 1 throughout, is another number throughout, has alternating signs and large numbers,
-    is 0 but in one column, and is 0 but for 1 in a column and -1 in the next one, as a loss of pairs has it. A row of equal logits
-    has one number throughout, which is 1 in every second of them.
+    Of eight rows two vary, and one each is 1 throughout, is another number throughout, has alternating signs and large numbers,
+    is 0 but in one column, is 0 but for 1 in a column and -1 in the next one, as a loss of pairs has it, and is 0 throughout, as that
+    of an ignored row. A row of equal logits has one number throughout, which is 1 in every second of them.
     """
     import torch
 
@@ -63,7 +63,7 @@ def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     signs = torch.where(torch.arange(columns, device=x.device) % 2 == 0, 100.0, -100.0).to(torch.float64)
     # Passes over all elements are few: constants and signs by row, and whether an element varies.
     constant = torch.where(kind == 0, 1.0, torch.where(kind == 1, varying[:, :1], 0.0))
-    alternates, varies = (kind == 2).to(torch.float64), ((kind == 2) | (kind > 4)).to(torch.float64)
+    alternates, varies = (kind == 2).to(torch.float64), ((kind == 2) | (kind > 5)).to(torch.float64)
     found = torch.addcmul(torch.addcmul(constant, alternates, signs), varies, varying)
     alone = torch.where(kind == 3, varying.gather(1, one), torch.where(kind == 4, 1.0, found.gather(1, one)))
     found.scatter_(1, one, alone)

@@ -16,7 +16,7 @@ import torch
 
 from oracles.formats import Bits, Format, encode
 from softcheck.calling.call import TORCH_DTYPES, Placed, Returned, call_on_device, is_out_of_memory, to_bits, to_tensor
-from softcheck.cases.case import Layout
+from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.strides import untaken
 from softcheck.probes.allocation import handing_out
@@ -243,7 +243,9 @@ def _wrong_sample(
     chosen = np.r_[0:8, len(inputs) - 8 : len(inputs)]
     output = returned.output[rows.start : rows.stop][torch.from_numpy(chosen)]
     wrong = wrong_values(subject, inputs[chosen], to_bits(output, subject.setting.fmt), returned)
-    alone = call_on(subject, inputs[chosen]) if wrong else None
+    # In the same order of elements: what is wrong of few transposed rows too is not caused by their number.
+    near = Layout(row_stride=1, column_stride=len(chosen)) if dense.transposed else PACKED
+    alone = call_on(subject, inputs[chosen], near) if wrong else None
     if alone is None or alone.output is None:
         return ()
     also_alone = {v.kind for v in wrong_values(subject, inputs[chosen], alone.output, alone)}

@@ -1,6 +1,8 @@
 """One forward call and its backward: the gradient against the exact one, and tensors that a backward must leave alone."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -19,10 +21,12 @@ from softcheck.judge.contracts import contract_of
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.gradient import Gradient, GradientErrors
 from softcheck.operations.operation import Operation
+from softcheck.operations.ulp import Flags
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import differing, ordinary_rows, wrong_values
+from softcheck.probes.helpers import call_on, differing, ordinary_rows, prefixed, wrong_values
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
+from softcheck.variants.adapt import Adapted
 
 _MOST_ROWS = 64
 """Rows of which the exact gradient is computed in rational numbers: of a taller matrix those that look worst."""
@@ -42,9 +46,11 @@ class GradientRequest:
     answer_overwritten: bool = False
     """True if the caller changes the output between forward and backward, as dropout in place does."""
     masked: bool = False
-    """True if the last row is fully masked. Its gradient is not judged; that of the others is."""
+    """True if the last row is fully masked. Its gradient is 0 where its answer is, and is not judged elsewhere."""
     twice: bool = False
     """True if the backward is called twice for one forward."""
+    packed: bool = False
+    """True if what the forward saves is copied to packed memory until the backward, as offloading to the host does."""
     offset: float = 900.0
     """Number that is added to all logits of the third row, and subtracted in every second forward: it cancels in an answer, and not in
     what a backward keeps of it."""
@@ -63,6 +69,8 @@ class Forward:
     grad: torch.Tensor
     """A varying output gradient, packed."""
     arithmetic: Arithmetic
+    of_own_input: list[torch.Tensor]
+    """The gradients that reached what the call took in the matrix's place, behind a mask; none where it took the matrix."""
 
 
 def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -> Forward | Outcome:
@@ -80,13 +88,16 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
     bits[2:3] = encode(decode(bits[2:3], fmt) + (-asked.offset if number % 2 else asked.offset), fmt)
     if asked.masked:
         bits[-1] = masked
+    if asked.layout.strides(asked.columns)[0] == 0:
+        bits[:] = bits[:1]
     placed = place(bits, fmt, asked.layout, subject.device)
     placed.view.requires_grad_()
     if not asked.is_leaf:
         hidden = placed.view.clone()
         placed = Placed(hidden, hidden.detach().view(-1), fmt)
-    with nan_filled():
-        returned = call_on_device(subject.variant.function, placed, subject.setting.operation)
+    function, of_own_input = _watched(subject, bits)
+    with nan_filled(), saved_packed() if asked.packed else nullcontext():
+        returned = call_on_device(function, placed, subject.setting.operation)
     if returned.output is None:
         refused = "; ".join(each.message for each in returned.violations)
         return _not_asked(
@@ -95,8 +106,9 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
     if not returned.output.requires_grad and subject.setting.declaration.backward:
         return _not_asked(subject, FindingKind.WRONG_GRADIENT, _NONE_CARRIED, returned.fatal)
     found = to_bits(returned.output, fmt)
-    is_wrong = bool(wrong_values(subject, bits, found, returned))
-    if is_wrong or not returned.output.requires_grad or returned.fatal:
+    if wrong := wrong_values(subject, bits, found, returned):
+        return wrong_with_gradient(subject, bits, asked.layout, wrong)
+    if not returned.output.requires_grad or returned.fatal:
         return Outcome(fatal=returned.fatal)
     # A library may add in any order; a kernel of the variant's own may rescale a running sum, whether it is declared or not.
     of_library = returned.of_cpu_library
@@ -107,7 +119,42 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
         arithmetic = msgspec.structs.replace(arithmetic, intermediate="input")
     varying = to_tensor(ordinary_rows(*shape, fmt, (seed + 2 * number + 1) % 2**32), fmt, subject.device)
     varying = varying[:, : returned.output.shape[1]].contiguous().to(returned.output.dtype)
-    return Forward(bits, placed.view, returned.output, found, words, varying, arithmetic)
+    return Forward(bits, placed.view, returned.output, found, words, varying, arithmetic, of_own_input)
+
+
+def _watched(subject: Subject, bits: Bits) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    """Returns the function, and the list of the gradients that will have reached what its calls take in the matrix's place."""
+    function, operation = subject.variant.function, subject.variant.operation
+    found: list[torch.Tensor] = []
+    if not isinstance(function, Adapted) or operation.arguments is None:
+        return function, found
+    if not function.is_known:
+        call_on(subject, bits)
+    make = operation.arguments.make
+
+    def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
+        operands = make(x, names)
+        own = operands.get("x")
+        if isinstance(own, torch.Tensor) and own.requires_grad:
+            own.register_hook(found.append)  # type: ignore[no-untyped-call]
+        return operands
+
+    return function.with_operation(replace(operation, arguments=replace(operation.arguments, make=made))), found
+
+
+def saved_packed() -> AbstractContextManager[object]:
+    """Copies each tensor that an operation saves for its backward to packed memory of its own, as offloading does."""
+    return torch.autograd.graph.saved_tensors_hooks(
+        lambda saved: saved.detach().clone(memory_format=torch.contiguous_format), lambda kept: kept
+    )
+
+
+def wrong_with_gradient(subject: Subject, bits: Bits, layout: Layout, wrong: Sequence[Violation]) -> Outcome:
+    """Returns what is wrong of an answer that carries a gradient where one that carries none is right: others report the rest."""
+    plain = call_on(subject, bits, layout)
+    if plain.output is None or plain.fatal or wrong_values(subject, bits, plain.output, plain):
+        return Outcome(fatal=plain.fatal)
+    return Outcome(violations=prefixed(wrong, "where an input requires a gradient, and right where none does"))
 
 
 def is_torchs_own(output: torch.Tensor) -> bool:
@@ -167,6 +214,8 @@ def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.T
             "throughout; expected one that is not, as a loss scaler looks for it"
         )
         return Violation(FindingKind.WRONG_GRADIENT, message, count=len(silent), row=int(silent[0]))
+    if violation := _of_hidden(subject, one, found, ~is_special, words):
+        return violation
     rows = _worst_rows(subject.setting.operation, one.bits, found, grads, fmt)
     rows = rows[~is_special[rows]]
     errors = _errors(subject, one.bits[rows], decode(found[rows], fmt), grads[rows], one.arithmetic)
@@ -192,6 +241,52 @@ def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.T
         output_bits=bits_hex(found[row, column], fmt),
         share=float(share[place, column]),
     )
+
+
+def judged_together(subject: Subject, one: Forward, gradient: torch.Tensor) -> Violation | None:
+    """Judges the gradient of one row that all rows of the input are: the sum of theirs, whichever of them it is laid at."""
+    fmt = subject.setting.fmt
+    grads = decode(given := to_bits(one.grad, fmt), format_of(given, fmt))
+    due = _errors(subject, one.bits, np.zeros(one.bits.shape), grads, one.arithmetic)
+    found, exact = gradient.to(torch.float64).sum(dim=0).cpu().numpy(), due.exact.sum(axis=0)
+    sizes = np.abs(due.exact) + due.limits / due.per_ulp
+    # Each row's gradient may be rounded, and so may be each of their sums.
+    allowed = (due.limits / due.per_ulp + 2 * len(sizes) * fmt.unit_roundoff * sizes).sum(axis=0)
+    share = np.where(np.isfinite(found), np.abs(found - exact) / allowed, np.inf)
+    if share.max() <= 1:
+        return None
+    column = int(share.argmax())
+    message = (
+        f"of {len(sizes)} rows that are one row expanded: column {column}: their gradients add up to {found[column]:.9g}, expected "
+        f"{exact[column]:.9g} within {allowed[column]:.3g}"
+    )
+    return Violation(FindingKind.WRONG_GRADIENT, message, column=column, share=float(share[column]))
+
+
+def _of_hidden(subject: Subject, one: Forward, found: Bits, looked_at: Flags, words: str) -> Violation | None:
+    """Returns a violation if the gradient of a hidden logit is not 0, where the answer for one is 0 whatever it is.
+
+    What a call takes behind a mask stands in the matrix's place, so that the gradient is that of the call's own input.
+    """
+    operation, fmt = subject.setting.operation, subject.setting.fmt
+    if (
+        not operation.answers_elements
+        or operation.answer(np.full((1, 1), -np.inf), fmt, "zero").values[0, 0] != 0
+        or not looked_at.any()
+    ):
+        return None
+    hidden = np.isneginf(decode(one.bits, fmt))
+    promised = looked_at & (~hidden.all(axis=1) | (subject.setting.declaration.fully_masked == "zero"))
+    own = decode(to_bits(one.of_own_input[-1].reshape(hidden.shape), fmt) if one.of_own_input else found, fmt)
+    wrong = (own != 0) & hidden & promised[:, None]
+    if not wrong.any():
+        return None
+    row, column = (int(number) for number in np.argwhere(wrong)[0])
+    message = (
+        f"output gradient {one.words}, {words}: row {row}, column {column}: {own[row, column]:.9g}, expected 0: the column is hidden, "
+        "and the answer does not depend on it"
+    )
+    return Violation(FindingKind.WRONG_GRADIENT, message, count=int(wrong.sum()), row=row, column=column)
 
 
 def changed(subject: Subject, one: Forward) -> Violation | None:

@@ -14,7 +14,7 @@ import torch
 
 from oracles.formats import Bits
 from softcheck.calling.call import call_on_device, place, to_bits
-from softcheck.cases.case import PACKED
+from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes import operand_gradients
 from softcheck.probes.backward import (
@@ -25,9 +25,11 @@ from softcheck.probes.backward import (
     forward,
     is_torchs_own,
     judged,
+    judged_together,
     rewritten,
 )
 from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.forward_mode import of_forward_mode
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows
 from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.outcome import Outcome
@@ -52,6 +54,16 @@ def _of_a_mask(grad: torch.Tensor) -> torch.Tensor:
     return (place % 3 == 0).to(grad.dtype)
 
 
+def _of_some_rows(grad: torch.Tensor) -> torch.Tensor:
+    """Returns gradients with no number but 0 in the first row, two in the second and one in each other: as many as rows."""
+    found, row = torch.zeros_like(grad), torch.arange(len(grad), device=grad.device)
+    column = (7 * row) % grad.shape[1]
+    found[row, column] = grad[row, column]
+    found[1:2, -1:] = 1.0
+    found[:1] = 0.0
+    return found
+
+
 def _special(grad: torch.Tensor) -> torch.Tensor:
     """Returns gradients with a NaN in the second row, as an overflow before makes them; the same where there is one for each row."""
     if grad.shape[1] < 2:
@@ -70,6 +82,7 @@ _GRADS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "one number for each row": lambda grad: grad[:, :1].expand(grad.shape),
     "one column less another": _balanced,
     "ones and zeros": _of_a_mask,
+    "of some rows alone": _of_some_rows,
     "varying, with a NaN": _special,
 }
 """Output gradients in their layouts, made from varying ones."""
@@ -102,6 +115,9 @@ class _Gradients(GroupedProbe):
                 )
                 for name, rows, columns in (("transposed", 3, 129), ("row-step", 3, 129), ("transposed", 17, 17))
             }
+            found["saved-packed-3x71"] = GradientRequest(
+                rows=3, columns=71, layout=strided_layouts(3, 71)["transposed"], packed=True
+            )
         found |= {
             "hidden-3x65": GradientRequest(rows=3, columns=65, is_leaf=False),
             "masked-row-3x68": GradientRequest(rows=3, columns=68, masked=True),
@@ -110,14 +126,12 @@ class _Gradients(GroupedProbe):
             "answer-overwritten-3x69": GradientRequest(rows=3, columns=69, answer_overwritten=True),
         }
         chosen = [Trial(label, asked) for label, asked in found.items() if setting.takes(asked.columns)]
-        others = [Trial("tall", 33 if setting.takes(33) else 1), Trial("second-derivative"), Trial("carried")]
+        others = [Trial("tall", 33 if setting.takes(33) else 1), *map(Trial, _NAMED)]
         return [*chosen, *others]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        if trial.label == "second-derivative":
-            return of_second_derivative(subject)
-        if trial.label == "carried":
-            return _carried(subject)
+        if trial.label in _NAMED:
+            return _NAMED[trial.label](subject)
         if trial.label.startswith("operands"):
             return operand_gradients.of_operands(subject, trial.parameters)
         if trial.label == "tall":
@@ -201,6 +215,22 @@ def _hidden(subject: Subject, asked: GradientRequest) -> Outcome:
     return Outcome(violations=(Violation(FindingKind.WRONG_GRADIENT, message),))
 
 
+def _expanded(subject: Subject) -> Outcome:
+    """Asks for the gradient of rows that are one row expanded, for output gradients that differ."""
+    setting = subject.setting
+    asked = GradientRequest(rows=3, columns=70, layout=Layout(row_stride=0))
+    if "strided" not in setting.declaration.layouts or not setting.takes(asked.columns):
+        return Outcome()
+    one = forward(subject, asked, 0, "varying")
+    if not isinstance(one, Forward):
+        return one
+    gradient = backward(subject, one, one.grad, keeps=False)
+    if isinstance(gradient, Outcome):
+        return gradient
+    wrong = judged_together(subject, one, gradient)
+    return Outcome(violations=() if wrong is None else (wrong,))
+
+
 def _carried(subject: Subject) -> Outcome:
     """Looks whether outputs of all widths carry a gradient, if those of some have a backward of the variant's own; calls none.
 
@@ -269,3 +299,12 @@ def _tall(subject: Subject, columns: int) -> Outcome:
         if rows * min(seconds) / _FEW < allowed:
             return _in_turn(subject, GradientRequest(rows=rows, columns=columns), {"varying": _GRADS["varying"]})
     return Outcome(skipped=f"gradients of {_TALL[-1]} rows were left out: they take over {allowed:g} s")
+
+
+_NAMED: dict[str, Callable[[Subject], Outcome]] = {
+    "second-derivative": of_second_derivative,
+    "forward-mode": of_forward_mode,
+    "expanded": _expanded,
+    "carried": _carried,
+}
+"""Trials that need no request."""

@@ -20,7 +20,7 @@ from softcheck.judge.contracts import contract_of
 from softcheck.operations.bounds import model
 from softcheck.operations.heads import heads_first
 from softcheck.operations.operation import Operation, without_layout
-from softcheck.probes.backward import raised_in_backward
+from softcheck.probes.backward import raised_in_backward, wrong_with_gradient
 from softcheck.probes.base import Subject
 from softcheck.probes.head_shapes import of_other_heads
 from softcheck.probes.helpers import call_on, ordinary_rows, prefixed, wrong_values
@@ -32,7 +32,8 @@ from softcheck.variants.adapt import Adapted
 OPERANDS = ("q", "k", "v")
 _CANDIDATES = 16
 """Rows for each head, some of which have queries that no mask leaves without keys."""
-_QUERIES = 20
+_QUERIES, _MANY = 20, 40
+"""Queries of heads of 35 keys, of which the first see none where the last query sees all keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,12 @@ _WORDS = {
     "twice": "with retain_graph=True, twice",
     "in turn": "of two forwards, whose backwards come after both",
     "other queries": f"of {_QUERIES} queries",
+    "more queries": f"of {_MANY} queries",
+    "shared bias": "of a bias that all batches share",
 }
 """Kinds of requests, and what a finding says of them."""
+_OF_QUERIES = {"other queries": _QUERIES, "more queries": _MANY}
+_SHARED = "shared bias"
 
 
 def trials(operation: Operation, *, on_gpu: bool) -> dict[str, OperandRequest]:
@@ -72,7 +77,7 @@ def trials(operation: Operation, *, on_gpu: bool) -> dict[str, OperandRequest]:
     alone = {f"operands-{heads}x{keys}": OperandRequest(heads, keys) for heads, keys in sizes}
     known = operation.parameters
     is_any = not known["queries"] and not known["square"]
-    kinds = [kind for kind in _WORDS if is_any or kind != "other queries"]
+    kinds = [kind for kind in _WORDS if (is_any or kind not in _OF_QUERIES) and (known["biased"] or kind != _SHARED)]
     return alone | {f"operands-{kind.replace(' ', '-')}-3x35": OperandRequest(3, 35, kind) for kind in kinds}
 
 
@@ -81,14 +86,17 @@ def of_operands(subject: Subject, asked: OperandRequest) -> Outcome:
 
     They are left out where the answer is wrong or carries no gradient.
     """
-    if asked.kind == "other queries":
-        subject = of_other_heads(subject, {"queries": _QUERIES})
+    if asked.kind in _OF_QUERIES:
+        subject = of_other_heads(subject, {"queries": _OF_QUERIES[asked.kind]})
     rows = _rows(subject, asked, 2 if asked.kind == "in turn" else 1)
     if isinstance(rows, Outcome):
         return rows
-    found = _asked(subject, rows, OPERANDS, asked.kind)
-    if asked.kind == "other queries" and not any(v.share is not None for v in found.violations):
-        # Nobody promises other queries than the declared ones, so that a refusal is no finding.
+    if asked.kind == _SHARED:
+        # Two batches of equal heads, of which a bias drawn from their keys is one.
+        rows = [np.concatenate([bits, bits]) for bits in rows]
+    found = _asked(subject, rows, ["bias"] if asked.kind == _SHARED else OPERANDS, asked.kind)
+    if asked.kind in {*_OF_QUERIES, _SHARED} and not any(v.share is not None for v in found.violations):
+        # Nobody promises other queries than the declared ones, or a shared bias, so that a refusal is no finding.
         return Outcome(fatal=found.fatal)
     if asked.kind in _WORDS:
         return msgspec.structs.replace(found, violations=prefixed(found.violations, _WORDS[asked.kind]))
@@ -133,7 +141,7 @@ def _asked(subject: Subject, rows: Sequence[Bits], names: Sequence[str], kind: s
     fmt = subject.setting.fmt
     forwards = []
     for bits in rows:
-        made = _forward(subject, bits, names)
+        made = _forward(subject, bits, names, kind)
         if isinstance(made, Outcome):
             return made
         forwards.append(made)
@@ -169,7 +177,7 @@ def _laid_out(grad: torch.Tensor, kind: str) -> torch.Tensor:
     return found
 
 
-def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | Outcome:
+def _forward(subject: Subject, bits: Bits, asking: Sequence[str], kind: str) -> _Carried | Outcome:
     setting, function, operation = subject.setting, subject.variant.function, subject.variant.operation
     if not isinstance(function, Adapted) or operation.arguments is None:
         return Outcome(skipped="gradients: the variant is called on the matrix itself")
@@ -179,6 +187,8 @@ def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | 
 
     def made(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
         operands = dict(make(x, names))
+        if kind == _SHARED:
+            operands |= {n: part[:1] for n, part in operands.items() if n == "bias"}
         leaves.update(
             {n: part.detach().requires_grad_() for n, part in operands.items() if without_layout(n) in asking}
         )
@@ -192,9 +202,11 @@ def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | 
         return Outcome(fatal=returned.fatal)
     if not returned.output.requires_grad:
         return _none(subject, "the output carries none")
-    # Other probes report a wrong answer.
-    is_wrong = bool(wrong_values(subject, bits, to_bits(returned.output, setting.fmt), returned))
-    return Outcome() if is_wrong else _Carried(bits, returned.output, leaves, returned.of_cpu_library)
+    wrong = wrong_values(subject, bits, to_bits(returned.output, setting.fmt), returned)
+    if wrong:
+        # Other probes report a bias that is not to be shared.
+        return Outcome() if kind == _SHARED else wrong_with_gradient(subject, bits, PACKED, wrong)
+    return _Carried(bits, returned.output, leaves, returned.of_cpu_library)
 
 
 def _judged(subject: Subject, made: _Carried, found: dict[str, torch.Tensor], grads: Values) -> tuple[Violation, ...]:
@@ -206,6 +218,9 @@ def _judged(subject: Subject, made: _Carried, found: dict[str, torch.Tensor], gr
     due = operation.operand_gradients(decode(made.bits, fmt), grads, fmt, model(own, fmt))
     for name, gradient in found.items():
         exact, allowed = due[without_layout(name)]
+        if gradient.numel() < exact.size:
+            exact, allowed = (part.reshape(-1, gradient.numel()).sum(axis=0) for part in (exact, allowed))
+            exact, allowed = (part.reshape(-1, *gradient.shape[-2:]) for part in (exact, allowed))
         values = heads_first(name, gradient, rows).reshape(exact.shape).to(torch.float64).cpu().numpy()
         share = np.where(np.isfinite(values), np.abs(values - exact) / allowed, np.inf)
         if share.max(initial=0.0) <= 1:

@@ -6,7 +6,7 @@ language may be imported by name.
 
 import ast
 import sys
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from functools import partial
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -29,10 +29,14 @@ def install(interpreter: Any) -> None:
     interpreter._patch_lang = _wrap_patch(interpreter, interpreter._patch_lang)  # noqa: SLF001
 
 
-def counted(semantic: Any, values: Iterable[Any]) -> Iterator[Any]:
-    """A loop's values as the scalar tensors that they are when it is compiled."""
-    for value in values:
-        yield semantic.to_tensor(value) if type(value) is int else value
+def counted(semantic: Any, function: Callable[..., Iterable[Any]], *bounds: Any, **options: Any) -> Iterator[Any]:
+    """A loop's values as the scalar tensors that they are when it is compiled: of 64 bits where one of the bounds is."""
+    is_wide = any(isinstance(bound, tl.tensor) and bound.dtype == tl.int64 for bound in bounds)
+    for value in function(*bounds, **options):
+        if type(value) is not int:
+            yield value
+        else:
+            yield semantic.scalar_constant(value, tl.int64) if is_wide else semantic.to_tensor(value)
 
 
 def joined(semantic: Any, is_and: bool, *operands: Callable[[], Any]) -> Any:  # noqa: FBT001 - called by rewritten code
@@ -77,8 +81,8 @@ def _transformer(base: Any) -> Any:
             self.generic_visit(node)
             function = node.iter.func if isinstance(node.iter, ast.Call) else None
             name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", None)
-            if name == "range":
-                node.iter = _call(_COUNTED, node.iter)
+            if name == "range" and isinstance(node.iter, ast.Call):
+                node.iter = _call(_COUNTED, node.iter.func, *node.iter.args, keywords=node.iter.keywords)
             return node
 
         def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:  # noqa: N802
@@ -94,8 +98,8 @@ def _transformer(base: Any) -> Any:
     return Transformer
 
 
-def _call(name: str, *args: ast.expr) -> ast.Call:
-    return ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=list(args), keywords=[])
+def _call(name: str, *args: ast.expr, keywords: Sequence[ast.keyword] = ()) -> ast.Call:
+    return ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=list(args), keywords=list(keywords))
 
 
 class _Names:

@@ -106,6 +106,13 @@ class Adapted:
         found._form = None if self._form is None else copy.copy(self._form)  # noqa: SLF001 - of the same class
         return found.computing(operation)
 
+    def on(self, function: Callable[..., Any]) -> "Adapted":
+        """Returns the same call of another function, such as a copy of the module."""
+        found = copy.copy(self)
+        found._function = function  # noqa: SLF001 - of the same class
+        functools.update_wrapper(found, function, updated=())
+        return found
+
     def called_as(self, other: object) -> None:
         """Takes over the call that another copy of the function was found to have, where it was found."""
         if isinstance(other, Adapted) and self._form is None:

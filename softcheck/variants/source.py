@@ -126,6 +126,10 @@ class Source:
         """Whole numbers from 3 to 2^31, ascending: smaller sizes are tried in any case."""
         return sorted({int(n) for n in self.numbers if n == int(n) and 3 <= n <= 2**31})
 
+    def mentions(self, word: str) -> bool:
+        """True if a word is in one of the files, in a name or in a comment too; upper and lower case are one."""
+        return any(word in path.read_text(encoding="utf-8", errors="replace").lower() for path in self.files)
+
     def sizes_for(self, itemsize: int) -> list[int]:
         """Sizes, with the elements of ``itemsize`` bytes that a size holds if it counts bytes."""
         counted = {n // itemsize for n in self.sizes if n % itemsize == 0 and n // itemsize >= _LEAST_LARGE}

@@ -362,3 +362,36 @@ class FromTheFirstKey(Differentiable):
 @variant(operation="attention", parameters={**SMALL, "causal": "bottom-right"}, backward=True)
 def backward_from_the_first_key(q, k, v):
     return FromTheFirstKey.apply(q, k, v)
+
+
+@variant(operation="attention", parameters={**SMALL, "causal": "bottom-right"}, fully_masked="zero", backward=True)
+def gradient_of_queries_that_see_nothing(q, k, v):
+    """What they add to the gradients of keys and values is NaN, though their answers are 0."""
+    return BlindQueries.apply(q, k, v)
+
+
+class BlindQueries(FromTheFirstKey):
+    @classmethod
+    def forward(cls, ctx, q, k, v):
+        return super().forward(ctx, q, k, v).nan_to_num(nan=0.0)
+
+    @staticmethod
+    def seen(q, k):
+        keep = causal(q, k, k.shape[-2] - q.shape[-2])
+        return keep, None if len(keep) > keep.shape[1] else keep
+
+
+class BiasOfTheLastBatch(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, bias, batch):
+        ctx.batch = len(bias)
+        return bias.expand(batch, *bias.shape[1:]).clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad[-ctx.batch :], None
+
+
+@variant(operation="attention", parameters={**SMALL, "biased": 1}, backward=True)
+def shared_bias_of_the_last_batch(q, k, v, bias):
+    return with_bias(q, k, v, BiasOfTheLastBatch.apply(bias, len(q)))

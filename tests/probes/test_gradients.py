@@ -69,6 +69,35 @@ def test_a_fully_masked_row_leaves_the_gradients_of_others_alone():
     assert all("masked-row" in shown.label for shown in found.findings)
 
 
+class ZeroWhereAllIsHidden(torch.autograd.Function):
+    """Answers 0 for a fully masked row, whose weights are computed again in the backward, as NaN."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.softmax(x, dim=-1).nan_to_num(nan=0.0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        y = torch.softmax(x, dim=-1)
+        return y * (grad - (y * grad).sum(dim=-1, keepdim=True))
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [(ZeroWhereAllIsHidden.apply, {"masked-row-3x68"}), (torch.ops.aten._safe_softmax, set())],
+    ids=["of-nan", "torch"],
+)
+def test_the_gradient_of_a_row_that_is_0_whatever_it_holds_is_0(function, expected):
+    def declared(x):
+        return function(x, -1) if function is torch.ops.aten._safe_softmax else function(x)
+
+    found = conclusion("gradients", variant(fully_masked="zero")(declared))
+    assert {shown.label for shown in found.findings} == expected
+    assert all("expected 0: the column is hidden" in shown.violation.message for shown in found.findings)
+
+
 class OfRoundedProducts(torch.autograd.Function):
     """Rounds the products to the format before they are added and subtracted, as torch does on a GPU."""
 
@@ -247,9 +276,49 @@ def from_detached(ctx, grad):
     return ctx.y * (grad - (ctx.y * grad).sum(dim=-1, keepdim=True))
 
 
+def saved_once(ctx, x):
+    ctx.is_repeated = len(x) > 1 and x.stride(0) == 0
+    y = torch.softmax(x[:1] if ctx.is_repeated else x, dim=-1)
+    ctx.save_for_backward(y)
+    return y.expand(x.shape).contiguous()
+
+
+def of_the_first_row(ctx, grad):
+    return of_saved(ctx, grad[:1] if ctx.is_repeated else grad).expand(grad.shape)
+
+
+def test_the_gradient_of_an_expanded_row_may_be_laid_at_any_of_its_rows():
+    def repeated(x):
+        is_repeated = len(x) > 1 and x.stride(0) == 0
+        return torch.softmax(x[:1], dim=-1).repeat(len(x), 1) if is_repeated else torch.softmax(x, dim=-1)
+
+    assert conclusion("gradients", repeated, "bfloat16").findings == ()
+
+
+def saved_with_its_strides(ctx, x):
+    ctx.save_for_backward(x)
+    ctx.strides = x.stride()
+    return torch.softmax(x, dim=-1)
+
+
+def by_the_strides_of_then(ctx, grad):
+    (x,) = ctx.saved_tensors
+    y = torch.softmax(x.as_strided(x.shape, ctx.strides), dim=-1)
+    return y * (grad - (y * grad).sum(dim=-1, keepdim=True))
+
+
+def rounded_where_a_gradient_is_asked(x):
+    y = torch.softmax(x, dim=-1)
+    hidden = x == -float("inf")
+    return torch.where(hidden, 1e-3, y) if x.requires_grad else y
+
+
 @pytest.mark.parametrize(
     ("function", "kind", "label"),
     [
+        (by_hand(saved_once, of_the_first_row), "wrong_gradient", "expanded"),
+        (by_hand(saved_with_its_strides, by_the_strides_of_then), "wrong_gradient", "saved-packed-3x71"),
+        (rounded_where_a_gradient_is_asked, "masked_not_zero", "packed-3x129"),
         (by_hand(saved, by_whole_chunks), "wrong_gradient", "tall"),
         (by_hand(saved, into_the_output), "output_reused", "packed-3x129"),
         (by_hand(input_alone, of_input), "wrong_gradient", "overwritten-3x67"),
@@ -257,7 +326,7 @@ def from_detached(ctx, grad):
         (by_hand(saved, once), "wrong_gradient", "twice-3x66"),
         (for_leaves, "wrong_gradient", "hidden-3x65"),
     ],
-    ids=["tall", "output", "overwritten", "square", "twice", "hidden"],
+    ids=["expanded", "packed", "with a gradient", "tall", "output", "overwritten", "square", "twice", "hidden"],
 )
 def test_gradients_that_are_wrong_in_some_ways_of_asking(function, kind, label):
     found = {(shown.label, str(shown.violation.kind)) for shown in conclusion("gradients", function).findings}

@@ -28,11 +28,8 @@ def test_offsets_that_wrap_are_found_without_a_fault(dtype):
     found, skipped = findings("addresses", "one_block", dtype)
     if skipped:
         pytest.skip(skipped[0])
-    assert found == {
-        ("row-stride-2^30", "out_of_bounds_read"),
-        ("dense-2^31", "out_of_bounds_write"),
-        ("dense-transposed-2^31", "out_of_bounds_write"),
-    }
+    # A finding of a kind names the other trials that show it.
+    assert found == {("row-stride-2^30", "out_of_bounds_read"), ("dense-2^31", "out_of_bounds_write")}
 
 
 @pytest.mark.parametrize(("columns", "expected"), [("cols.to(tl.int64)", set()), ("cols", {"dense-transposed-2^31"})])

@@ -266,7 +266,7 @@ def running_sums(x):
 
 
 @triton.jit
-def python_kernel(out, x, scale, large, N: tl.constexpr):
+def python_kernel(out, x, scale, large, half, N: tl.constexpr):
     lanes = tl.arange(0, N)
     values = tl.load(x + lanes)
     tl.store(out + lanes, tl.where((values > 1.0) and (values < 3.0), 1.0, 0.0))
@@ -280,11 +280,16 @@ def python_kernel(out, x, scale, large, N: tl.constexpr):
     tl.store(out + 2 * N + 2, ((large + large) // 2**20).to(tl.float32))
     is_set = tl.load(x) == 1.0
     tl.store(out + 2 * N + 3, tl.sum(tl.where(is_set & (lanes < 2), 1.0, 0.0), axis=0))
+    # A loop from a number of 64 bits has such numbers.
+    reached = 0.0
+    for step in range(tl.program_id(0).to(tl.int64) + 1, 3):
+        reached += (step * half).to(tl.float32)
+    tl.store(out + 2 * N + 4, reached)
 
 
 def python(x):
-    out = torch.zeros(2 * x.numel() + 4)
-    python_kernel[(1,)](out, x, 1.0001, 3 * 2**30, x.numel())
+    out = torch.zeros(2 * x.numel() + 5)
+    python_kernel[(1,)](out, x, 1.0001, 3 * 2**30, 2**30, x.numel())
     return out
 
 

@@ -297,6 +297,7 @@ def test_python_in_kernels_means_what_the_compiler_makes_of_it(operating):
     assert found[9] == np.float32(1.0001) * 2
     assert found[10] == 6 * 2**10
     assert found[11] == 2
+    assert found[12] == 3 * 2**30
 
 
 def test_atomic_sums_in_bfloat16_are_numbers(operating):

@@ -95,6 +95,10 @@ def _shared(seed: int) -> Iterator[Draft]:
     first = _grad(Normal(seed + 9), Mask("all", value=0.0, row=0))
     why = "the first row's sum is not the others'"
     yield made("zero-in-the-first-row-31", 4, 31, Normal(seed + 10), why=why, operands=first)
+    picked = (Put(3, -0.5, row=0), Put(9, -0.5, row=0), Put(1, -0.5, row=2), Put(0, -0.5, row=3))
+    why = "two numbers in a row, none in the next and one in others: as many as rows, and not one in each"
+    sparse = _grad(Constant(0.0), *picked)
+    yield made("as-many-as-rows-30", 4, 30, Normal(seed + 13), why=why, operands=sparse)
     strided = Layout(row_stride=80, offset=3)
     yield made(
         "strided-70",

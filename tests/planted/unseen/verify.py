@@ -172,6 +172,9 @@ def _error(output: torch.Tensor, expected: torch.Tensor, limits: dict[torch.dtyp
     output, expected = output.detach(), expected.detach()
     if not torch.equal(output.isnan(), expected.isnan()):
         return "NaN in other places"
+    is_infinite = output.isinf() | expected.isinf()
+    if not torch.equal(output.double()[is_infinite], expected.double()[is_infinite]):
+        return "infinite in other places"
     info = torch.finfo(output.dtype)
     spacing = torch.exp2(torch.floor(torch.log2(expected.abs().clamp(min=info.tiny)))) * info.eps
     ulps = ((output.double() - expected).abs() / spacing).nan_to_num(0.0)

@@ -1,0 +1,54 @@
+"""Ways that a wrapper takes for all rows because of one are found, and ways that are right for every row are left alone."""
+
+import pytest
+import torch
+from probe_helpers import conclusion
+
+
+def told_by(is_special, other):
+    """A softmax that goes another way where the first row is special, and with it supposedly every row."""
+
+    def function(x):
+        return other(x) if len(x) and is_special(x[0]) else torch.softmax(x, dim=-1)
+
+    return function
+
+
+def unshifted(x):
+    return torch.exp(x) / torch.exp(x).sum(dim=-1, keepdim=True)
+
+
+def without_the_last_column(x):
+    return torch.cat([unshifted(x[:, :-1]), torch.zeros_like(x[:, :1])], dim=-1)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(
+    ("is_special", "other", "like"),
+    [
+        (lambda row: (row == 0).all(), torch.zeros_like, "zeros"),
+        (lambda row: (row.diff() <= 0).all() and row.std() > 0, unshifted, "descending numbers"),
+        (lambda row: (row.float().exp().sum() - 1).abs() < 1e-2, torch.exp, "logarithms of probabilities"),
+        (lambda row: row[-1].isneginf(), without_the_last_column, "0 in one column and -inf elsewhere"),
+    ],
+    ids=["zeros", "descending", "normalised", "padded"],
+)
+def test_a_way_that_the_first_row_tells_is_found(is_special, other, like, dtype):
+    found = conclusion("first_rows", told_by(is_special, other), dtype)
+    assert found.findings
+    assert found.findings[0].violation.message.startswith(f"beside a first row of {like}: ")
+
+
+def test_ways_that_are_right_for_every_row_are_left_alone():
+    def in_double(x):
+        return torch.softmax(x.double(), dim=-1).to(x.dtype)
+
+    found = conclusion("first_rows", told_by(lambda row: row.amax() - row.mean() < 1, in_double))
+    assert (found.findings, found.trials) == ((), 2)
+
+
+def test_what_is_wrong_of_the_special_row_alone_is_left_to_the_cases():
+    def zeros(x):
+        return torch.where((x == 0).all(dim=-1, keepdim=True), 0.0, torch.softmax(x, dim=-1))
+
+    assert conclusion("first_rows", zeros).findings == ()

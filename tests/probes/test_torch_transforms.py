@@ -1,0 +1,112 @@
+"""Functions under torch.vmap and modules that were copied, saved, cast or put into training are judged."""
+
+import pytest
+from probe_helpers import conclusion, kinds
+
+from softcheck.variants.registry import load
+
+MAPPED = """
+import torch
+
+
+class Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return torch.softmax(x.detach(), -1)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        x = {moved}
+        return Softmax.apply(x), {out}
+
+
+def softmax(x):
+    return Softmax.apply(x)
+"""
+MODULE = """
+import torch
+
+
+class Softmax(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = lambda n: n
+        self.register_buffer("log2e", torch.tensor(1.4426950408889634))
+
+    def __getstate__(self):
+        return {{name: value for name, value in vars(self).items() if name != "block"}}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.block = lambda n: {block}
+
+    def forward(self, x):
+        columns = {training}self.block(x.shape[-1])
+        given, x = x.dtype, x.float()
+        e = torch.exp2((x - x.amax(-1, keepdim=True)) * {constant})
+        e[..., columns:] = 0
+        return (e / e.sum(-1, keepdim=True)).to(given)
+
+
+softmax = Softmax()
+"""
+RIGHT = {"block": "n", "training": "", "constant": "1.4426950408889634"}
+OF_TRAINING = "1 if self.training else "
+
+
+def of(tmp_path, source, dtype):
+    path = tmp_path / "kernels.py"
+    path.write_text(source, encoding="utf-8")
+    function = load(f"{path}:softmax").function
+    function.__name__ = "softmax"
+    return conclusion("torch_transforms", function, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(
+    ("moved", "out"), [("x.movedim(in_dims[0], 0)", "0"), ("x.movedim(in_dims[0], 1).contiguous()", "1")]
+)
+def test_a_right_rule_for_vmap_is_left_alone(tmp_path, moved, out, dtype):
+    found = of(tmp_path, MAPPED.format(moved=moved, out=out), dtype)
+    assert (found.findings, found.trials) == ((), 3)
+
+
+def test_a_mapped_dimension_that_stays_last_is_found(tmp_path):
+    found = of(tmp_path, MAPPED.format(moved="x", out="in_dims[0]"), "float16")
+    assert "sum_violation" in kinds(found)
+    assert all("mapped by torch.vmap with in_dims=2: " in shown.violation.message for shown in found.findings)
+
+
+def test_a_function_without_a_rule_is_not_mapped(tmp_path):
+    found = of(tmp_path, "import torch\n\n\ndef softmax(x):\n    return torch.softmax(x, -1)\n", "float32")
+    assert (found.findings, found.trials) == ((), 0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_a_right_module_is_left_alone(tmp_path, dtype):
+    found = of(tmp_path, MODULE.format(**RIGHT), dtype)
+    assert (found.findings, found.trials) == ((), 4)
+
+
+@pytest.mark.parametrize(
+    ("changed", "dtype", "words"),
+    [
+        ({"block": "min(n, 1024)"}, "float32", "the module as copy.deepcopy gives it: "),
+        ({"constant": "self.log2e"}, "bfloat16", "the module cast by to(x.dtype): "),
+        ({"training": OF_TRAINING}, "float32", "the module in training, after train(): "),
+    ],
+)
+def test_a_module_that_is_wrong_once_it_was_changed_is_found(tmp_path, changed, dtype, words):
+    found = of(tmp_path, MODULE.format(**(RIGHT | changed)), dtype)
+    assert found.findings
+    assert found.findings[0].violation.message.startswith(words)
+
+
+def test_a_module_with_dropout_is_not_put_into_training(tmp_path):
+    source = MODULE.format(**(RIGHT | {"training": OF_TRAINING}))
+    found = of(tmp_path, source.replace("import torch\n", "import torch  # Dropout comes later.\n", 1), "float32")
+    assert (found.findings, found.trials) == ((), 3)
