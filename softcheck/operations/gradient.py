@@ -6,7 +6,6 @@ difference cancels.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from softcheck.operations.ulp import Scaled, scaled
 
 if TYPE_CHECKING:
     import torch
+    from flint import fmpq
 
 ROUNDINGS = 16
 """Roundings of one element beside those of the sum: of products, differences, quotients and conversions."""
@@ -105,8 +105,8 @@ def _with_mean(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
     return g.abs() + (p * g.abs()).sum(dim=1, keepdim=True)
 
 
-def _of_softmax(y: Sequence[Fraction], g: Sequence[Fraction]) -> list[Fraction]:
-    mean = sum((one * other for one, other in zip(y, g, strict=True)), Fraction(0))
+def _of_softmax(y: "Sequence[fmpq]", g: "Sequence[fmpq]") -> "list[fmpq]":
+    mean = sum(one * other for one, other in zip(y, g, strict=True))
     return [one * (grad - mean) for one, grad in zip(y, g, strict=True)]
 
 
@@ -114,23 +114,36 @@ def compared(
     found: Values,
     grads: Values,
     answer: Reference,
-    formula: Callable[[Sequence[Fraction], Sequence[Fraction]], list[Fraction]],
+    formula: "Callable[[Sequence[fmpq], Sequence[fmpq]], list[fmpq]]",
 ) -> tuple[Values, Values]:
     """Returns the exact gradient and the distances from it, computed in rational numbers and rounded once.
 
     ``answer`` is the softmax, and ``formula`` gives a row's gradient from it and the row of ``grads``.
     """
+    from flint import fmpq
+
     exact = np.zeros(found.shape)
     differences = np.full(found.shape, np.inf)
     for row in range(found.shape[0]):
         parts = zip(answer.high[row], answer.low[row], answer.exponent[row], strict=True)
-        y = [(Fraction(float(high)) + Fraction(float(low))) * Fraction(2) ** int(e) for high, low, e in parts]
-        g = [Fraction(float(grad)) for grad in grads[row]]
+        y = [(_rational(high) + _rational(low)) * fmpq(2) ** int(e) for high, low, e in parts]
+        g = [_rational(grad) for grad in grads[row]]
         for column, (value, gradient) in enumerate(zip(found[row], formula(y, g), strict=True)):
-            exact[row, column] = float(gradient)
+            exact[row, column] = _rounded(gradient)
             if np.isfinite(value):
-                differences[row, column] = float(abs(Fraction(float(value)) - gradient))
+                differences[row, column] = _rounded(abs(_rational(value) - gradient))
     return exact, differences
+
+
+def _rational(number: float) -> "fmpq":
+    from flint import fmpq
+
+    return fmpq(*float(number).as_integer_ratio())
+
+
+def _rounded(number: "fmpq") -> float:
+    # Python divides whole numbers with one rounding.
+    return int(number.p) / int(number.q)
 
 
 def output_errors(

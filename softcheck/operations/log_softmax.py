@@ -12,7 +12,6 @@ and no better, however small it is.
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,6 +48,7 @@ from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
     import torch
+    from flint import fmpq
 
 LOGARITHM, NEXT_TO_ONE = 6.0, 3.0
 """Relative and absolute error of a logarithm in rho. lg2.approx is within 2^-22 absolutely for arguments from 0.5 to 2 and relatively
@@ -122,8 +122,8 @@ def logarithm_errors(values: Values, logarithms: Values, constants: Model) -> Va
     return found
 
 
-def _of_log_softmax(y: Sequence[Fraction], g: Sequence[Fraction]) -> list[Fraction]:
-    total = sum(g, Fraction(0))
+def _of_log_softmax(y: "Sequence[fmpq]", g: "Sequence[fmpq]") -> "list[fmpq]":
+    total = sum(g)
     return [grad - one * total for one, grad in zip(y, g, strict=True)]
 
 

@@ -4,7 +4,6 @@ Derived in docs/bounds.md, sections 24 and 28. Errors are in ulp(|g| (a p + e)),
 """
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from softcheck.operations.ulp import Flags
 
 if TYPE_CHECKING:
     import torch
+    from flint import fmpq
 
 
 class RowTerms(NamedTuple):
@@ -83,7 +83,7 @@ def gradient_of_rows(
         found, grads = found.reshape(p_of.shape), np.repeat(grads, len(p_of) // len(grads), axis=0)
         of_rows = np.where(terms.counts, grads, 0.0)
 
-        def formula(p: Sequence[Fraction], g: Sequence[Fraction]) -> list[Fraction]:
+        def formula(p: "Sequence[fmpq]", g: "Sequence[fmpq]") -> "list[fmpq]":
             # The first two hold the row's own gradient and factor, the others what is subtracted, and the slopes.
             others, slopes = g[2 : 2 + len(p)], g[2 + len(p) :]
             return [g[0] * (g[1] * one - less) * by for one, less, by in zip(p, others, slopes, strict=True)]
