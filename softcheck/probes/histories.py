@@ -188,10 +188,14 @@ class _InTurn:
     def _without_idle_steps(self, shown: _ShownError) -> _ShownError:
         """Returns the fault without the steps that did no more than give the last one its values.
 
-        Without a step of the same code before it, hypothesis' shorter history has other values, which may be right.
+        Without a step of the same code before it, hypothesis' shorter history has other values, which may be right. Of a hundred
+        steps of one code in a row, of which the first is needed, the others are taken to be.
         """
         place = 0
         while place < len(shown.steps) - 1:
+            if place and shown.codes[place] == shown.codes[place - 1]:
+                place += 1
+                continue
             steps = shown.steps[:place] + shown.steps[place + 1 :]
             codes = shown.codes[:place] + shown.codes[place + 1 :]
             violation = None if self.fatal else self._violation_of(steps, shown.violation)
