@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _UNIT = 2.0**-53
 SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""
+CENTRED = 8 * _UNIT
+"""Error of a softmax's backward that takes one number from all of a row's gradients first, in float64, in units of y max |g|."""
 
 _FORWARD: "Mapping[str, Callable[[torch.Tensor], torch.Tensor]]" = {
     "softmax_backward": lambda x: _torch().softmax(x, dim=-1),
@@ -219,6 +221,8 @@ class _Backward:
                 products = exact.fmt.unit_roundoff * p * np.abs(g)
                 error = p * of_sum + 4 * model.roundoff * p * (np.abs(g) + sizes)
                 error += products + p * products.sum(axis=1, keepdims=True)
+                if exact.fmt != FLOAT64:
+                    error += CENTRED * p * np.abs(g).max(axis=1, keepdims=True, initial=0.0)
             error = error * SECOND_ORDER + least
         return bounds_of(error, answers, exact, model)
 

@@ -8,7 +8,7 @@ import torch
 
 from oracles.formats import Format
 from softcheck.operations import bounds
-from softcheck.operations.backward import SECOND_ORDER
+from softcheck.operations.backward import CENTRED, SECOND_ORDER
 from softcheck.operations.operation import Limits
 from softcheck.operations.torch_bounds import half_ulp, inverse_ulp, summing_error
 
@@ -51,7 +51,8 @@ def backward_limits(
     else:
         # The products y g rounded to the format cost u y |g|, and y times their sum.
         per_term = 4 * model.roundoff + fmt.unit_roundoff
-        error = torch.addcmul(least, p, (of_sum + per_term * sizes) * SECOND_ORDER)
+        centred = CENTRED * sizes_of_g.amax(dim=1, keepdim=True)
+        error = torch.addcmul(least, p, (of_sum + per_term * sizes + centred) * SECOND_ORDER)
         error.add_(part, alpha=per_term * SECOND_ORDER)
     if model.rounds_result:
         error += half_ulp(exact.abs() + error, fmt)
