@@ -1,4 +1,4 @@
-"""One forward call and its backward: the gradient against the exact one, and tensors that a backward must leave alone."""
+"""One forward call and its backward, in the ways of asking for gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from oracles.formats import Bits, Format, Values, bits_hex, decode, encode, format_of
+from oracles.formats import Bits, decode, encode
 from softcheck.calling import activity
 from softcheck.calling.call import Placed, call_on_device, is_usable, place, synchronize, to_bits, to_tensor
 from softcheck.calling.memory import refuse_lack
@@ -19,17 +18,11 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import contract_of
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.gradient import Gradient, GradientErrors
-from softcheck.operations.operation import Operation
-from softcheck.operations.ulp import Flags
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import call_on, differing, ordinary_rows, prefixed, wrong_values
+from softcheck.probes.helpers import call_on, ordinary_rows, prefixed, wrong_values
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.adapt import Adapted
-
-_MOST_ROWS = 64
-"""Rows of which the exact gradient is computed in rational numbers: of a taller matrix those that look worst."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,140 +193,3 @@ def raised_in_backward(subject: Subject, error: Exception) -> str:
     """Says what a backward raised. Raises torch.OutOfMemoryError as ``refuse_lack`` does."""
     refuse_lack(error, subject.device)
     return f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-
-
-def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.Tensor, words: str) -> Violation | None:
-    """Judges a gradient against the exact one for an output gradient. ``words`` say how the backward was called."""
-    fmt = subject.setting.fmt
-    found, grads = to_bits(gradient, fmt), decode(given := to_bits(grad, fmt), format_of(given, fmt))
-    is_special = np.logical_not(np.isfinite(grads).all(axis=1))
-    silent = np.flatnonzero(is_special & np.isfinite(decode(found, fmt)).all(axis=1))
-    if silent.size:
-        message = (
-            f"output gradient {one.words}, {words}: row {silent[0]}: it holds NaN or infinity, and the input's gradient is finite "
-            "throughout; expected one that is not, as a loss scaler looks for it"
-        )
-        return Violation(FindingKind.WRONG_GRADIENT, message, count=len(silent), row=int(silent[0]))
-    if violation := _of_hidden(subject, one, found, ~is_special, words):
-        return violation
-    rows = _worst_rows(subject.setting.operation, one.bits, found, grads, fmt)
-    rows = rows[~is_special[rows]]
-    errors = _errors(subject, one.bits[rows], decode(found[rows], fmt), grads[rows], one.arithmetic)
-    broken = ~(errors.errors <= errors.limits)
-    if not broken.any():
-        return None
-    share = np.where(broken, errors.errors / errors.limits, 0.0)
-    place, column = (int(number) for number in np.unravel_index(np.argmax(share), share.shape))
-    row = int(rows[place])
-    message = (
-        f"output gradient {one.words}, {words}: row {row}, column {column}: "
-        f"{decode(found, fmt)[row, column]:.9g} (bits {bits_hex(found[row, column], fmt)}), expected "
-        f"{errors.exact[place, column]:.17g}: {errors.errors[place, column]:.6g} ULP of {judged_by(subject.setting.operation).scale}, "
-        f"bound {errors.limits[place, column]:.6g} ULP"
-    )
-    return Violation(
-        FindingKind.WRONG_GRADIENT,
-        message,
-        count=int(broken.sum()),
-        row=row,
-        column=column,
-        input_bits=bits_hex(one.bits[row, column], fmt),
-        output_bits=bits_hex(found[row, column], fmt),
-        share=float(share[place, column]),
-    )
-
-
-def judged_together(subject: Subject, one: Forward, gradient: torch.Tensor) -> Violation | None:
-    """Judges the gradient of one row that all rows of the input are: the sum of theirs, whichever of them it is laid at."""
-    fmt = subject.setting.fmt
-    grads = decode(given := to_bits(one.grad, fmt), format_of(given, fmt))
-    due = _errors(subject, one.bits, np.zeros(one.bits.shape), grads, one.arithmetic)
-    found, exact = gradient.to(torch.float64).sum(dim=0).cpu().numpy(), due.exact.sum(axis=0)
-    sizes = np.abs(due.exact) + due.limits / due.per_ulp
-    # Each row's gradient may be rounded, and so may be each of their sums.
-    allowed = (due.limits / due.per_ulp + 2 * len(sizes) * fmt.unit_roundoff * sizes).sum(axis=0)
-    share = np.where(np.isfinite(found), np.abs(found - exact) / allowed, np.inf)
-    if share.max() <= 1:
-        return None
-    column = int(share.argmax())
-    message = (
-        f"of {len(sizes)} rows that are one row expanded: column {column}: their gradients add up to {found[column]:.9g}, expected "
-        f"{exact[column]:.9g} within {allowed[column]:.3g}"
-    )
-    return Violation(FindingKind.WRONG_GRADIENT, message, column=column, share=float(share[column]))
-
-
-def _of_hidden(subject: Subject, one: Forward, found: Bits, looked_at: Flags, words: str) -> Violation | None:
-    """Returns a violation if the gradient of a hidden logit is not 0, where the answer for one is 0 whatever it is.
-
-    What a call takes behind a mask stands in the matrix's place, so that the gradient is that of the call's own input.
-    """
-    operation, fmt = subject.setting.operation, subject.setting.fmt
-    if (
-        not operation.answers_elements
-        or operation.answer(np.full((1, 1), -np.inf), fmt, "zero").values[0, 0] != 0
-        or not looked_at.any()
-    ):
-        return None
-    hidden = np.isneginf(decode(one.bits, fmt))
-    promised = looked_at & (~hidden.all(axis=1) | (subject.setting.declaration.fully_masked == "zero"))
-    own = decode(to_bits(one.of_own_input[-1].reshape(hidden.shape), fmt) if one.of_own_input else found, fmt)
-    wrong = (own != 0) & hidden & promised[:, None]
-    if not wrong.any():
-        return None
-    row, column = (int(number) for number in np.argwhere(wrong)[0])
-    message = (
-        f"output gradient {one.words}, {words}: row {row}, column {column}: {own[row, column]:.9g}, expected 0: the column is hidden, "
-        "and the answer does not depend on it"
-    )
-    return Violation(FindingKind.WRONG_GRADIENT, message, count=int(wrong.sum()), row=row, column=column)
-
-
-def changed(subject: Subject, one: Forward) -> Violation | None:
-    """Returns a violation if a backward has changed the output that the caller holds."""
-    message = "the output that the caller holds changed in the backward"
-    return differing(
-        FindingKind.OUTPUT_REUSED, one.returned, to_bits(one.output, subject.setting.fmt), subject.setting.fmt, message
-    )
-
-
-def rewritten(subject: Subject, words: str, before: Bits, gradient: torch.Tensor) -> Violation | None:
-    """Returns a violation if a gradient, whose bits were ``before`` when it came, has changed since."""
-    fmt = subject.setting.fmt
-    message = f"the gradient for the output gradient {words}, which the caller holds, changed in a later backward"
-    return differing(FindingKind.OUTPUT_REUSED, before, to_bits(gradient, fmt), fmt, message)
-
-
-def judged_by(computed: Operation) -> Gradient:
-    """Returns how an operation's gradients are judged, where they are."""
-    assert computed.gradient is not None
-    return computed.gradient
-
-
-def _worst_rows(computed: Operation, bits: Bits, found: Bits, grads: Values, fmt: Format) -> NDArray[np.int64]:
-    """Returns the numbers of the rows to judge: of few all that are not fully masked, of many those furthest from float64's.
-
-    A row whose answer nobody promises has no gradient either.
-    """
-    logits = decode(bits, fmt)
-    left_out = np.logical_and.reduce(np.isneginf(logits), axis=1)
-    if computed.undefined is not None:
-        left_out |= computed.undefined(logits)
-    if len(bits) <= _MOST_ROWS:
-        return np.flatnonzero(~left_out)
-    x, dx = (torch.from_numpy(decode(each, fmt)) for each in (bits, found))
-    g = torch.from_numpy(grads)
-    x.requires_grad_()
-    (exact,) = torch.autograd.grad(computed.yardstick(x), x, g)
-    size = judged_by(computed).size(torch.softmax(x.detach(), dim=1), g)
-    share = ((dx - exact).abs() / (size + fmt.least_normal)).nan_to_num(nan=torch.inf).amax(dim=1)
-    worst: NDArray[np.int64] = np.sort(share.argsort(descending=True)[:_MOST_ROWS].numpy())
-    kept: NDArray[np.int64] = worst[~left_out[worst]]
-    return kept
-
-
-def _errors(subject: Subject, bits: Bits, found: Values, grads: Values, arithmetic: Arithmetic) -> GradientErrors:
-    fmt, computed = subject.setting.fmt, subject.setting.operation
-    logits = decode(bits, fmt)
-    answer = computed.prove(logits, fmt, subject.setting.declaration.fully_masked)
-    return judged_by(computed).errors(found, grads, logits, answer, fmt, arithmetic)

@@ -17,20 +17,11 @@ from softcheck.calling.call import call_on_device, place, to_bits
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes import operand_gradients
-from softcheck.probes.backward import (
-    Forward,
-    GradientRequest,
-    backward,
-    changed,
-    forward,
-    is_torchs_own,
-    judged,
-    judged_together,
-    rewritten,
-)
+from softcheck.probes.backward import Forward, GradientRequest, backward, forward, is_torchs_own
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.forward_mode import of_forward_mode
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows
+from softcheck.probes.judged_gradients import changed, judged, judged_together, rewritten
 from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled

@@ -129,6 +129,8 @@ def strided_layouts(rows: int, columns: int) -> dict[str, Layout]:
 
 
 _NAMES = tuple(strided_layouts(1, 1))
+_OF_HEADS = ("column-slice", "transposed", "expanded-rows")
+"""For heads three stand for all: the rows of their operands lie apart wherever the matrix is not packed."""
 
 
 class Layouts(GroupedProbe):
@@ -143,16 +145,17 @@ class Layouts(GroupedProbe):
         keeps for it. On a GPU one wide transposed matrix is among them: another would be compiled for once more.
         """
         shapes = [(3, 129), (4, 1030)] if setting.on_gpu and not setting.quick else [(2, 129)]
-        of_layouts = [(rows, (columns,) * len(_NAMES)) for rows, columns in shapes]
+        names = _OF_HEADS if setting.has_heads else _NAMES
+        of_layouts = [(rows, (columns,) * len(names)) for rows, columns in shapes]
         if not setting.quick:
             # Whole vectors of 16 bytes, which a kernel may take for aligned.
-            of_layouts.append((shapes[0][0], tuple(range(32, 32 + 16 * len(_NAMES), 16))))
+            of_layouts.append((shapes[0][0], tuple(range(32, 32 + 16 * len(names), 16))))
         every = _ALIGNMENT // setting.fmt.itemsize
         offsets = range(1, every) if setting.on_gpu else sorted({1, every - 1})
         is_strided = "strided" in setting.declaration.layouts
         found = []
         for rows, widths in of_layouts if is_strided else ():
-            for name, asked in zip(_NAMES, widths, strict=True):
+            for name, asked in zip(names, widths, strict=True):
                 columns = asked if setting.takes(asked) else 1
                 layout = strided_layouts(rows, columns)[name]
                 found.append(Trial(f"strided/{name}-{columns}", _matrix(rows, columns, layout)))

@@ -11,9 +11,10 @@ from softcheck.calling.call import is_usable, synchronize, to_bits, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.operation import Operation
-from softcheck.probes.backward import Forward, GradientRequest, forward, judged_by
+from softcheck.probes.backward import Forward, GradientRequest, forward
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import ordinary_rows
+from softcheck.probes.judged_gradients import judged_by
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 

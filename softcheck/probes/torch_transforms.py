@@ -18,7 +18,7 @@ from oracles.formats import Bits, decode, encode
 from softcheck.calling.call import TORCH_DTYPES
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import only, ordinary_rows, prefixed
+from softcheck.probes.helpers import only, ordinary_rows, prefixed, repeats
 from softcheck.probes.judged import judged
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.probes.relations import RelationProbe
@@ -103,8 +103,6 @@ def _changed(subject: Subject, function: Adapted, name: str) -> Outcome:
     module = inspect.unwrap(function)
     if not isinstance(module, torch.nn.Module):
         return Outcome(skipped=f"{NOTHING_TO_TRY}is no module")
-    if name == "training" and source_of(function).mentions("dropout"):
-        return Outcome(skipped=f"{NOTHING_TO_TRY}drops numbers at random in training")
     setting = subject.setting
     change, words = _CHANGES[name]
     try:
@@ -112,10 +110,20 @@ def _changed(subject: Subject, function: Adapted, name: str) -> Outcome:
     except Exception as error:  # noqa: BLE001 - a module need not be copied, and what can't be is no finding
         return Outcome(skipped=f"the module can't be had {words}: {type(error).__name__}: {error}")
     for columns in filter(setting.takes, _WIDTHS):
-        found = _judged(subject, _telling(setting, columns), other, f"the module {words}")
+        bits = _telling(setting, columns)
+        found = _judged(subject, bits, other, f"the module {words}")
+        if found.violations and not found.fatal and not _repeats(subject, bits, other):
+            # As dropout, and noise that is added in training, have it.
+            return Outcome(skipped=f"the module {words} gives another answer each time")
         if found.violations or found.fatal or found.skipped is not None:
             return found
     return Outcome()
+
+
+def _repeats(subject: Subject, bits: Bits, function: Adapted) -> bool:
+    fmt = subject.setting.fmt
+    first, again = (judged(subject, bits, function).bits(fmt) for _ in range(2))
+    return repeats(first, again, fmt)
 
 
 def _telling(setting: Setting, columns: int) -> Bits:

@@ -2,7 +2,6 @@
 
 import collections
 import itertools
-import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +14,7 @@ from softcheck.run.exhaust import Exhausted, exhaust_within
 from softcheck.run.record import Kept, Record
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
+from softcheck.variants.forms import names_in
 
 _SECONDS = 60.0
 """Seconds per variant and dtype: many times what all pairs take if few rows are in doubt and the GPU is otherwise
@@ -39,7 +39,7 @@ def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> lis
     head of two keys has a hundred numbers and more, and where each row is a call of its own.
     """
     computed = declaration.computed
-    is_of_rows = computed.matrix is not None or re.search(r"\bx1\b", declaration.call)
+    is_of_rows = computed.matrix is not None or "x1" in names_in(declaration.call)
     if computed.on_device is None or computed.parts is not None or is_of_rows:
         return []
     return [

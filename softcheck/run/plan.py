@@ -1,6 +1,5 @@
 """Assignment of cases to variants, and the cases left out by declaration."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from softcheck.operations.registry import operation
 from softcheck.run.patience import MOST_DEATHS
 from softcheck.speed.shapes import DEFAULT
 from softcheck.variants.declaration import Declaration
-from softcheck.variants.forms import operands_in
+from softcheck.variants.forms import names_in, operands_in
 
 NARROW = 2**12
 """Columns up to which a kernel of one block is compiled in a fraction of a second."""
@@ -132,11 +131,11 @@ _IN_CALLS = {"behind": MASKS, "bias": frozenset({"bias"})}
 
 def _untaken(operands: Operands, declaration: Declaration) -> str | None:
     """Returns what a case names that a declaration's operation or call does not take, or None."""
-    words = set(re.findall(r"\w+", declaration.call))
+    words = names_in(declaration.call)
     return _untaken_operand(operands, declaration.computed, words) or _untaken_parameter(operands, declaration, words)
 
 
-def _untaken_operand(operands: Operands, computed: Operation, words: set[str]) -> str | None:
+def _untaken_operand(operands: Operands, computed: Operation, words: frozenset[str]) -> str | None:
     arguments = {} if computed.arguments is None else computed.arguments.words
     judged = {name for names in arguments.values() for name in names}
     always = {operand.name for operand in computed.operands}
@@ -149,7 +148,7 @@ def _untaken_operand(operands: Operands, computed: Operation, words: set[str]) -
     return None
 
 
-def _untaken_parameter(operands: Operands, declaration: Declaration, words: set[str]) -> str | None:
+def _untaken_parameter(operands: Operands, declaration: Declaration, words: frozenset[str]) -> str | None:
     for name, value in operands.parameters.items():
         in_calls = {name, *(["temperature"] if name == "scale" else [])}
         if value != declaration.computed.parameters.get(name) and not words & in_calls:

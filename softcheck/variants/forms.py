@@ -318,9 +318,14 @@ def _parts(value: Any) -> dict[str, Any]:
     return {f".{each.name}": getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else {}
 
 
+def names_in(text: str) -> frozenset[str]:
+    """The words in the text of a call, names of operands and parameters among them."""
+    return frozenset(re.findall(r"\w+", text))
+
+
 def operands_in(text: str) -> frozenset[str]:
     """The names of operands in the text of a call."""
-    return OPERANDS.intersection(re.findall(r"\w+", text))
+    return OPERANDS & names_in(text)
 
 
 def call_in_words(text: str) -> str:
