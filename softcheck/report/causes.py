@@ -67,7 +67,10 @@ def causes_of(
     run = {case.id: case for case in cases}
     left = _evidence([f for f in findings if f.known is None], run, rows or {id_: c.shape[0] for id_, c in run.items()})
     found: list[Cause] = []
-    for suppose in (_offsets, _empty_inputs, _layouts, _masked_rows, _magnitudes, _widths, _shapes):
+    for suppose in (
+        *(_offsets, _empty_inputs, _layouts, _masked_rows, _magnitudes, _widths, _shapes),
+        *(_transforms, _first_rows),
+    ):
         cause = suppose(left)
         if cause is not None and cause.findings:
             found.append(cause)
@@ -114,6 +117,22 @@ def _offsets(evidence: _Evidence) -> Cause | None:
         mend="convert the row and column numbers with .to(tl.int64) before they are multiplied by strides",
         declare="max_elements=2**31",
         right_on="fewer than 2^31 elements",
+    )
+
+
+def _transforms(evidence: _Evidence) -> Cause:
+    return _cause(
+        evidence.of_probes("torch_transforms"),
+        "right as it stands, and wrong once torch maps the function or the module is copied, saved, cast or in training",
+        mend="keep constants as Python numbers and what a copy needs as attributes; in a rule for torch.vmap, move the mapped dimension away",
+    )
+
+
+def _first_rows(evidence: _Evidence) -> Cause:
+    return _cause(
+        evidence.of_probes("first_rows"),
+        "right by themselves, and wrong beside a first row of some kind: one row tells the way for all",
+        mend="ask all rows, or let each row take its own way",
     )
 
 

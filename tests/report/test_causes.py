@@ -57,6 +57,22 @@ def test_what_is_wrong_on_strided_and_empty_inputs_and_beyond_2_to_the_31_can_be
     assert "--declare 'layouts=contiguous,empty=False,max_elements=2**31'" in words
 
 
+@pytest.mark.parametrize(
+    ("probe", "text"),
+    [
+        ("torch_transforms/module/cast", "wrong once torch maps the function or the module is copied"),
+        ("first_rows/first", "wrong beside a first row of some kind"),
+    ],
+)
+def test_what_only_a_change_or_a_first_row_shows_is_laid_to_it(probe, text):
+    found = [finding(kind, f"probe/{probe}") for kind in (Kind.ULP_EXCEEDS_BOUND, Kind.SUM_VIOLATION)]
+    (cause,) = causes_of(found, CASES)
+    assert text in cause.text
+    assert len(cause.findings) == 2
+    everywhere = wrong_where(lambda case: True)
+    assert not any(text in cause.text for cause in causes_of(everywhere, CASES))
+
+
 def test_a_proposal_is_made_only_where_it_explains_everything():
     found = [finding(Kind.RAISED, "empty/10x0/float16"), finding(Kind.NONDETERMINISTIC, "probe/determinism/repeated")]
     assert proposal(causes_of(found, CASES)) is None
