@@ -76,7 +76,6 @@ class TensorJudge:
     ) -> None:
         self.operation, self.fmt = operation, output_fmt
         self.model = bounds.model(arithmetic, output_fmt)
-        self.zero_if_masked = any(rule.kind is FindingKind.MASKED_NOT_ZERO for rule in operation.rules)
         self.least, self.most = next(
             (rule.range for rule in operation.rules if isinstance(rule, ElementRule) and rule.range), (-np.inf, np.inf)
         )
@@ -151,7 +150,7 @@ class TensorJudge:
             FindingKind.NAN_MISMATCH: kinds.nan_mismatch,
             FindingKind.INF_MISMATCH: kinds.inf_mismatch,
             FindingKind.OUT_OF_RANGE: ((output < self.least) | above) & comparable,
-            FindingKind.MASKED_NOT_ZERO: masked & comparable & (output != exact) & self.zero_if_masked,
+            FindingKind.MASKED_NOT_ZERO: masked & comparable & (output != exact) & self.operation.hides_by_zero,
         }
         clear = self._keeps(shares, found)
         if found.least is not None and found.most is not None:

@@ -80,13 +80,12 @@ def _of_weights(heads: Heads, model: Model) -> tuple[Values, Values]:
     mean = (heads.softmax.weights * np.expm1(np.minimum(log_errors, LARGEST_EXPONENT))).sum(axis=2, keepdims=True)
     if np.isfinite(heads.sink):
         left = 1.0 - heads.softmax.weights.sum(axis=2, keepdims=True)
-        mean = mean + left * np.expm1(np.minimum(_of_sink(heads, model), LARGEST_EXPONENT))
+        mean = mean + left * np.expm1(np.minimum(_of_sink(heads, model, at_top), LARGEST_EXPONENT))
     return log_errors, np.log1p(mean)
 
 
-def _of_sink(heads: Heads, model: Model) -> Values:
-    """Largest error of the logarithm of a sink's weight relative to the largest score's, [heads, queries, 1]."""
-    at_top = _of_scores(heads, model).max(axis=2, keepdims=True, initial=0.0)
+def _of_sink(heads: Heads, model: Model, at_top: Values) -> Values:
+    """Largest error of the logarithm of a sink's weight relative to the largest score's, which errs by ``at_top``, [heads, queries, 1]."""
     far = np.minimum(np.abs(heads.sink - heads.top), VANISHED)
     found: Values = at_top + model.exponential + model.exponent * far
     return found
@@ -101,7 +100,8 @@ def error_of_logarithm_and_weights(heads: Heads, model: Model) -> Values:
 
 def error_of_logarithm_and_sink(heads: Heads, model: Model) -> Values:
     """The same of a sink's normalised weight, [heads, queries, 1]."""
-    found: Values = _of_sink(heads, model) + errors_of_logarithm(heads, model)
+    at_top = _of_scores(heads, model).max(axis=2, keepdims=True, initial=0.0)
+    found: Values = _of_sink(heads, model, at_top) + errors_of_logarithm(heads, model)
     return found
 
 

@@ -113,7 +113,7 @@ def with_masks(operation: Operation, named: Named) -> Operation:
     """Returns an operation whose masks hide and add what a case names."""
     assert operation.arguments is not None
     make = partial(operation.arguments.make, named=named)
-    return replace(operation, arguments=replace(operation.arguments, make=make))
+    return operation.making(make)
 
 
 HIDING = replace(MASKING, make=partial(_make, adds=False))

@@ -242,6 +242,11 @@ class Operation:
         """Returns the operation for some rows of the matrix whose operands are named; itself where none is."""
         return self.naming({name: operand[rows] for name, operand in self.named.items()}) if self.named else self
 
+    def making(self, make: "Callable[..., Mapping[str, Any]]") -> "Operation":
+        """Returns the operation whose calls get the operands that ``make`` gives, as ``Arguments.make`` does."""
+        assert self.arguments is not None, "calls take no operands"
+        return replace(self, arguments=replace(self.arguments, make=make))
+
     @property
     def answers_rows(self) -> bool:
         """True if each row, or each of a row's queries, has one answer, in place of one for each element."""
@@ -280,6 +285,11 @@ class Operation:
     def gradient_in_place(self) -> bool:
         """True if a call may overwrite its input with the gradient for an output gradient of 1."""
         return bool(self.parameters.get("gradient_in_place", 0.0))
+
+    @property
+    def hides_by_zero(self) -> bool:
+        """True if a rule holds that the answer for what is hidden is 0."""
+        return any(rule.kind is FindingKind.MASKED_NOT_ZERO for rule in self.rules)
 
     @property
     def sums_rows(self) -> bool:

@@ -264,8 +264,9 @@ class _Front:
         self._canaries: list[torch.Tensor] = []
 
     def __call__(self, tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
-        dense = (tensor.is_contiguous() or tensor.mT.is_contiguous()) if tensor.dim() > 1 else tensor.is_contiguous()
-        if initialised or tensor.numel() <= _LIMIT or not dense:
+        if initialised or tensor.numel() <= _LIMIT:
+            return tensor
+        if not (tensor.is_contiguous() or (tensor.dim() > 1 and tensor.mT.is_contiguous())):
             return tensor
         whole = torch.empty(_LIMIT + tensor.numel(), dtype=tensor.dtype, device=tensor.device)
         canaries = whole[:_BEYOND].view(torch.uint8)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -89,7 +89,7 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
         hidden = placed.view.clone()
         placed = Placed(hidden, hidden.detach().view(-1), fmt)
     function, of_own_input = _watched(subject, bits)
-    with nan_filled(), saved_packed() if asked.packed else nullcontext():
+    with nan_filled(), _saved_packed() if asked.packed else nullcontext():
         returned = call_on_device(function, placed, subject.setting.operation)
     if returned.output is None:
         refused = "; ".join(each.message for each in returned.violations)
@@ -132,10 +132,10 @@ def _watched(subject: Subject, bits: Bits) -> tuple[Callable[..., Any], list[tor
             own.register_hook(found.append)  # type: ignore[no-untyped-call]
         return operands
 
-    return function.with_operation(replace(operation, arguments=replace(operation.arguments, make=made))), found
+    return function.with_operation(operation.making(made)), found
 
 
-def saved_packed() -> AbstractContextManager[object]:
+def _saved_packed() -> AbstractContextManager[object]:
     """Copies each tensor that an operation saves for its backward to packed memory of its own, as offloading does."""
     return torch.autograd.graph.saved_tensors_hooks(
         lambda saved: saved.detach().clone(memory_format=torch.contiguous_format), lambda kept: kept

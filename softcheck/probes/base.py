@@ -83,6 +83,12 @@ class Setting:
         """True if a row is a head of attention."""
         return "head_dim" in self.operation.parameters
 
+    @property
+    def has_rows_alone(self) -> bool:
+        """True if a call takes rows and nothing beside them, and a row's answer does not depend on its place."""
+        operation = self.operation
+        return len(operation.operands) == 1 and operation.parts is None and not operation.parameters.get("causal")
+
     def takes(self, columns: int) -> bool:
         """True if the declaration promises this many columns and they may be tried."""
         limits = (self.declaration.column_limit(self.dtype), self.widest)

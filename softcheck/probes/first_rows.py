@@ -56,14 +56,14 @@ class _FirstRows(RelationProbe):
         """Judges rows beside such rows; what is wrong of the special rows is left to the cases."""
         places, words = trial.parameters
         fmt, ordinary = subject.setting.fmt, _rows(subject.setting)
-        known = {violation.kind for violation in judged(subject, encode(ordinary, fmt)).violations}
+        plain = judged(subject, encode(ordinary, fmt))
         for like, made_of in _LIKE.items():
             values = ordinary.copy()
             values[places] = made_of(ordinary[1])
             found = judged(subject, encode(values, fmt))
             if found.fatal:
                 return Outcome(violations=found.violations, fatal=True)
-            own = [v for v in found.violations if v.kind not in known and (v.row is None or v.row not in places)]
+            own = [v for v in found.beyond(plain) if v.row is None or v.row not in places]
             if own:
                 return Outcome(violations=prefixed(own, f"{words} {like}"))
         return Outcome()

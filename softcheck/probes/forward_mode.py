@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.autograd import forward_ad
 
-from oracles.formats import FLOAT32, FLOAT64, decode
+from oracles.formats import decode
 from softcheck.calling import activity
 from softcheck.calling.call import is_usable, place, synchronize, to_tensor
 from softcheck.calling.state import preserved
@@ -14,14 +14,13 @@ from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import ordinary_rows
+from softcheck.probes.judged_gradients import allowed_roundings
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.source import source_of
 
 _SHAPE = (3, 5)
 """Few columns, so that no probability is small and a mean of the wrong kind shows in 16 bits."""
-_ROUNDINGS = 64
-"""Roundings allowed, of the sum of the terms' sizes: far more than any rule takes, and far less than a wrong term."""
 
 
 def of_forward_mode(subject: Subject) -> Outcome:
@@ -54,8 +53,7 @@ def of_forward_mode(subject: Subject) -> Outcome:
     jacobian = whole[each_row, :, each_row]
     exact = (jacobian @ change[..., None])[..., 0].numpy()
     size = (jacobian.abs() @ change.abs()[..., None])[..., 0].numpy()
-    inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
-    allowed = size * (_ROUNDINGS * fmt.unit_roundoff + columns * inner.unit_roundoff) + fmt.least_normal
+    allowed = size * allowed_roundings(columns, fmt) + fmt.least_normal
     values = found.detach().to(torch.float64).cpu().reshape(exact.shape).numpy()
     share = np.where(np.isfinite(values), np.abs(values - exact) / allowed, np.inf)
     if share.max() <= 1:

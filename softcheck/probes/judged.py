@@ -27,6 +27,8 @@ from softcheck.judge.measurement import Measurement
 from softcheck.probes.arrivals import ECHO_BYTES, MOST, Arrivals, Echo, Flags
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
+from softcheck.probes.helpers import only, prefixed
+from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
 _MANY_ELEMENTS = 1 << 20
@@ -49,6 +51,11 @@ class Judged:
     fatal: bool
     seconds: float
     """Seconds that the call itself took until it returned, compilation included."""
+
+    def beyond(self, plain: "Judged") -> tuple[Violation, ...]:
+        """Violations of kinds that another call has none of."""
+        known = {violation.kind for violation in plain.violations}
+        return tuple(violation for violation in self.violations if violation.kind not in known)
 
     def bits(self, fmt: Format) -> Bits | None:
         """The output's bit patterns on the host."""
@@ -318,6 +325,13 @@ def judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any]
     calls.make(bits)
     [(_, found)] = calls.settle()
     return found
+
+
+def told(found: Judged, violations: tuple[Violation, ...], words: str) -> Outcome:
+    """Returns these violations of a call that nobody promises, with words for it; a reason where the call was refused."""
+    if found.output is None and not found.fatal and only(violations, FindingKind.RAISED) == violations:
+        return Outcome(skipped=f"{words}: refused, and nothing promises it")
+    return Outcome(violations=prefixed(violations, words), fatal=found.fatal)
 
 
 def judged_after(subject: Subject, bits: Bits, attempt: Callable[[], object]) -> Judged:

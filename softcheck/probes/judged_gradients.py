@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oracles.formats import Bits, Format, Values, bits_hex, decode, format_of
+from oracles.formats import FLOAT32, FLOAT64, Bits, Format, Values, bits_hex, decode, format_of
 from softcheck.calling.call import to_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.arithmetic import Arithmetic
@@ -15,6 +15,9 @@ from softcheck.probes.backward import Forward
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import differing
 
+_ROUNDINGS = 64
+"""Roundings that a derivative of another kind may have, of the sum of its terms' sizes: far more than any rule or graph takes, and far
+less than a wrong term."""
 _MOST_ROWS = 64
 """Rows of which the exact gradient is computed in rational numbers: of a taller matrix those that look worst."""
 
@@ -63,7 +66,7 @@ def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.T
 def judged_together(subject: Subject, one: Forward, gradient: torch.Tensor) -> Violation | None:
     """Judges the gradient of one row that all rows of the input are: the sum of theirs, whichever of them it is laid at."""
     fmt = subject.setting.fmt
-    grads = decode(given := to_bits(one.grad, fmt), format_of(given, fmt))
+    grads = one.grad.to(torch.float64).cpu().numpy()
     due = _errors(subject, one.bits, np.zeros(one.bits.shape), grads, one.arithmetic)
     found, exact = gradient.to(torch.float64).sum(dim=0).cpu().numpy(), due.exact.sum(axis=0)
     sizes = np.abs(due.exact) + due.limits / due.per_ulp
@@ -86,11 +89,7 @@ def _of_hidden(subject: Subject, one: Forward, found: Bits, looked_at: Flags, wo
     What a call takes behind a mask stands in the matrix's place, so that the gradient is that of the call's own input.
     """
     operation, fmt = subject.setting.operation, subject.setting.fmt
-    if (
-        not operation.answers_elements
-        or operation.answer(np.full((1, 1), -np.inf), fmt, "zero").values[0, 0] != 0
-        or not looked_at.any()
-    ):
+    if not operation.answers_elements or not operation.hides_by_zero:
         return None
     hidden = np.isneginf(decode(one.bits, fmt))
     promised = looked_at & (~hidden.all(axis=1) | (subject.setting.declaration.fully_masked == "zero"))
@@ -119,6 +118,12 @@ def rewritten(subject: Subject, words: str, before: Bits, gradient: torch.Tensor
     fmt = subject.setting.fmt
     message = f"the gradient for the output gradient {words}, which the caller holds, changed in a later backward"
     return differing(FindingKind.OUTPUT_REUSED, before, to_bits(gradient, fmt), fmt, message)
+
+
+def allowed_roundings(columns: int, fmt: Format) -> float:
+    """Returns the relative error that a second or a forward-mode derivative of a row may have, of the sum of its terms' sizes."""
+    inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
+    return _ROUNDINGS * fmt.unit_roundoff + columns * inner.unit_roundoff
 
 
 def judged_by(computed: Operation) -> Gradient:

@@ -114,7 +114,7 @@ def _given(subject: Subject, other: Callable[[str, Any, int], Any]) -> Adapted:
     def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
         return {name: other(name, operand, x.shape[0]) for name, operand in make(x, names).items()}
 
-    return function.with_operation(replace(operation, arguments=replace(operation.arguments, make=made)))
+    return function.with_operation(operation.making(made))
 
 
 def _in_order(subject: Subject, bits: Bits, before: Bits, name: str) -> Outcome:

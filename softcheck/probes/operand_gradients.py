@@ -94,6 +94,7 @@ def of_operands(subject: Subject, asked: OperandRequest) -> Outcome:
     if asked.kind == _SHARED:
         # Two batches of equal heads, of which a bias drawn from their keys is one.
         rows = [np.concatenate([bits, bits]) for bits in rows]
+        subject = _with_shared_bias(subject, rows[0])
     found = _asked(subject, rows, ["bias"] if asked.kind == _SHARED else OPERANDS, asked.kind)
     if asked.kind in {*_OF_QUERIES, _SHARED} and not any(v.share is not None for v in found.violations):
         # Nobody promises other queries than the declared ones, or a shared bias, so that a refusal is no finding.
@@ -102,6 +103,21 @@ def of_operands(subject: Subject, asked: OperandRequest) -> Outcome:
         return msgspec.structs.replace(found, violations=prefixed(found.violations, _WORDS[asked.kind]))
     is_over = found.violations or found.fatal or found.skipped is not None
     return found if is_over else _by_each(subject, rows)
+
+
+def _with_shared_bias(subject: Subject, bits: Bits) -> Subject:
+    """Returns the subject whose calls get the bias of the first batch for all."""
+    operation = subject.variant.operation
+    if operation.arguments is None:
+        return subject
+    # The first call finds how the function is called.
+    call_on(subject, bits)
+    make = operation.arguments.make
+
+    def made(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
+        return {name: part[:1] if name == "bias" else part for name, part in make(x, names).items()}
+
+    return replace(subject, variant=subject.variant.of(operation.making(made)))
 
 
 def _by_each(subject: Subject, rows: Sequence[Bits]) -> Outcome:
@@ -141,7 +157,7 @@ def _asked(subject: Subject, rows: Sequence[Bits], names: Sequence[str], kind: s
     fmt = subject.setting.fmt
     forwards = []
     for bits in rows:
-        made = _forward(subject, bits, names, kind)
+        made = _forward(subject, bits, names)
         if isinstance(made, Outcome):
             return made
         forwards.append(made)
@@ -177,7 +193,7 @@ def _laid_out(grad: torch.Tensor, kind: str) -> torch.Tensor:
     return found
 
 
-def _forward(subject: Subject, bits: Bits, asking: Sequence[str], kind: str) -> _Carried | Outcome:
+def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | Outcome:
     setting, function, operation = subject.setting, subject.variant.function, subject.variant.operation
     if not isinstance(function, Adapted) or operation.arguments is None:
         return Outcome(skipped="gradients: the variant is called on the matrix itself")
@@ -187,14 +203,12 @@ def _forward(subject: Subject, bits: Bits, asking: Sequence[str], kind: str) -> 
 
     def made(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
         operands = dict(make(x, names))
-        if kind == _SHARED:
-            operands |= {n: part[:1] for n, part in operands.items() if n == "bias"}
         leaves.update(
             {n: part.detach().requires_grad_() for n, part in operands.items() if without_layout(n) in asking}
         )
         return operands | leaves
 
-    differentiable = function.with_operation(replace(operation, arguments=replace(operation.arguments, make=made)))
+    differentiable = function.with_operation(operation.making(made))
     with nan_filled():
         placed = place(bits, setting.fmt, PACKED, subject.device)
         returned = call_on_device(differentiable, placed, setting.operation)
@@ -202,10 +216,8 @@ def _forward(subject: Subject, bits: Bits, asking: Sequence[str], kind: str) -> 
         return Outcome(fatal=returned.fatal)
     if not returned.output.requires_grad:
         return _none(subject, "the output carries none")
-    wrong = wrong_values(subject, bits, to_bits(returned.output, setting.fmt), returned)
-    if wrong:
-        # Other probes report a bias that is not to be shared.
-        return Outcome() if kind == _SHARED else wrong_with_gradient(subject, bits, PACKED, wrong)
+    if wrong := wrong_values(subject, bits, to_bits(returned.output, setting.fmt), returned):
+        return wrong_with_gradient(subject, bits, PACKED, wrong)
     return _Carried(bits, returned.output, leaves, returned.of_cpu_library)
 
 

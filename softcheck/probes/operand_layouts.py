@@ -10,7 +10,6 @@ takes for its answer, as ``out=``, may have strides of its own too.
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -155,7 +154,7 @@ def _call(subject: Subject, bits: Bits, lay: Lay, move: Move | None = None) -> J
         is_moved &= found is not None
         return given if found is None else found
 
-    changed = function.with_operation(replace(operation, arguments=replace(operation.arguments, make=made)))
+    changed = function.with_operation(operation.making(made))
 
     def called(x: torch.Tensor) -> Any:
         nonlocal is_moved

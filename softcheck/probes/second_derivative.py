@@ -5,7 +5,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from oracles.formats import FLOAT32, FLOAT64, Bits, Format, Values, bits_hex, decode, format_of
+from oracles.formats import Bits, Format, Values, bits_hex, decode, format_of
 from softcheck.calling import activity
 from softcheck.calling.call import is_usable, synchronize, to_bits, to_tensor
 from softcheck.calling.state import preserved
@@ -14,7 +14,7 @@ from softcheck.operations.operation import Operation
 from softcheck.probes.backward import Forward, GradientRequest, forward
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import ordinary_rows
-from softcheck.probes.judged_gradients import judged_by
+from softcheck.probes.judged_gradients import allowed_roundings, judged_by
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -22,8 +22,6 @@ _MISSING = (
     "the gradient's own gradient by the input is silently missing: the backward detaches the probabilities; save the "
     "output by save_for_backward, or mark the backward with torch.autograd.function.once_differentiable"
 )
-_ROUNDINGS = 64
-"""Roundings allowed, far more than any graph takes: a term that is missing errs by more than all of them."""
 
 
 def of_second_derivative(subject: Subject) -> Outcome:
@@ -81,8 +79,7 @@ def _wrong(
     second_size = judged_by(computed).second
     assert second_size is not None
     size = second_size(torch.softmax(x.detach(), dim=1), g, w).amax(dim=1, keepdim=True)
-    inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
-    allowed = size * (_ROUNDINGS * fmt.unit_roundoff + x.shape[1] * inner.unit_roundoff)
+    allowed = size * allowed_roundings(x.shape[1], fmt)
     found = to_bits(second, fmt)
     off = (torch.from_numpy(decode(found, fmt)) - exact).abs()
     share = torch.where(off == 0, 0.0, off / allowed).nan_to_num(nan=torch.inf).numpy()

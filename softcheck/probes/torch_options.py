@@ -16,11 +16,10 @@ import torch
 from oracles.formats import FORMATS, Format, decode, encode
 from softcheck.calling.call import TORCH_DTYPES, place, to_bits
 from softcheck.cases.case import PACKED
-from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.diagnose import differ_grossly
-from softcheck.probes.helpers import only, ordinary_rows, parameters_of, prefixed
-from softcheck.probes.judged import Judged, judged, judged_after
+from softcheck.probes.helpers import ordinary_rows, parameters_of, prefixed
+from softcheck.probes.judged import judged, judged_after, told
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.probes.relations import RelationProbe
 
@@ -59,9 +58,7 @@ class _Moved:
 
 class _TorchOptions(RelationProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        operation = setting.operation
-        is_of_rows = len(operation.operands) == 1 and operation.parts is None and not operation.parameters.get("causal")
-        if not is_of_rows or not setting.takes(_COLUMNS):
+        if not setting.has_rows_alone or not setting.takes(_COLUMNS):
             return []
         moved = [Trial(f"dim/{count}-{place}", (count, place)) for count, places in _PLACES.items() for place in places]
         wider = next((name for name in ("float32", "float64") if _is_wider(name, setting)), None)
@@ -88,7 +85,7 @@ def _in_a_wider_type(subject: Subject, function: Callable[..., Any], option: str
     bits = encode(decode(ordinary_rows(4, _COLUMNS, fmt, subject.setting.seed), fmt), wider)
     subject = replace(subject, setting=replace(subject.setting, dtype=wider.name))
     found = judged(subject, bits, partial(_narrowed, function, option, TORCH_DTYPES[fmt.name]))
-    return _outcome(found, found.violations, f"with {option}=torch.{wider.name} for {fmt.name}")
+    return told(found, found.violations, f"with {option}=torch.{wider.name} for {fmt.name}")
 
 
 def _over(subject: Subject, function: Callable[..., Any], option: str, count: int, place: int) -> Outcome:
@@ -102,12 +99,11 @@ def _over(subject: Subject, function: Callable[..., Any], option: str, count: in
     violations = found.violations
     if found.output is not None and violations:
         plain = judged(subject, bits)
-        known = {violation.kind for violation in plain.violations}
-        violations = tuple(violation for violation in violations if violation.kind not in known)
+        violations = found.beyond(plain)
         if plain.output is not None and setting.fmt.width == 16 and not setting.on_gpu:
             sides = (decode(to_bits(each, setting.fmt), setting.fmt) for each in (found.output, plain.output))
             violations = violations if differ_grossly(*sides) else ()
-    return _outcome(found, violations, f"with {option}={place} of {count} dimensions")
+    return told(found, violations, f"with {option}={place} of {count} dimensions")
 
 
 def _afterwards(subject: Subject, function: Callable[..., Any]) -> Outcome:
@@ -139,12 +135,6 @@ def _options(function: Callable[..., Any]) -> dict[str, Any]:
     found: dict[str, Any] = {each.name: not each.default for each in named if isinstance(each.default, bool)}
     found |= {each.name: 0.5 for each in named if each.default is None}
     return found | {each.name: 0.5 * (each.default or 1.0) for each in named if isinstance(each.default, float)}
-
-
-def _outcome(found: Judged, violations: tuple[Violation, ...], words: str) -> Outcome:
-    if found.output is None and not found.fatal and only(violations, FindingKind.RAISED) == violations:
-        return Outcome(skipped=f"{words}: refused, and nothing promises it")
-    return Outcome(violations=prefixed(violations, words), fatal=found.fatal)
 
 
 def _is_wider(dtype: str, setting: Setting) -> bool:

@@ -1,4 +1,4 @@
-"""What torch makes of a function or a module: mapped by ``torch.vmap``, and copied, saved and loaded, cast, and in training.
+"""Functions mapped by ``torch.vmap``, and modules that were copied, saved and loaded, cast, and set to training.
 
 A function is mapped where its source writes about ``vmap``: rules by hand can be wrong, and torch composes its own. A module is
 changed where the variant is one; it is called in evaluation otherwise. What raises is refused, and no finding.
@@ -9,6 +9,7 @@ import inspect
 import io
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,9 @@ import torch
 
 from oracles.formats import Bits, decode, encode
 from softcheck.calling.call import TORCH_DTYPES
-from softcheck.contract import FindingKind
 from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import only, ordinary_rows, prefixed, repeats
-from softcheck.probes.judged import judged
+from softcheck.probes.helpers import call_on, ordinary_rows, repeats
+from softcheck.probes.judged import judged, told
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.probes.relations import RelationProbe
 from softcheck.variants.adapt import Adapted
@@ -65,9 +65,7 @@ _CHANGES: dict[str, tuple[Callable[[torch.nn.Module, torch.dtype], torch.nn.Modu
 
 class _TorchTransforms(RelationProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        operation = setting.operation
-        is_of_rows = len(operation.operands) == 1 and operation.parts is None and not operation.parameters.get("causal")
-        mapped = [0, 1, 2] if is_of_rows and setting.takes(_COLUMNS) else []
+        mapped = [0, 1, 2] if setting.has_rows_alone and setting.takes(_COLUMNS) else []
         return [
             *(Trial(f"vmap/in_dims-{place}", place) for place in mapped),
             *(Trial(f"module/{name}", name) for name in _CHANGES),
@@ -121,9 +119,9 @@ def _changed(subject: Subject, function: Adapted, name: str) -> Outcome:
 
 
 def _repeats(subject: Subject, bits: Bits, function: Adapted) -> bool:
-    fmt = subject.setting.fmt
-    first, again = (judged(subject, bits, function).bits(fmt) for _ in range(2))
-    return repeats(first, again, fmt)
+    changed = replace(subject, variant=replace(subject.variant, function=function))
+    first, again = (call_on(changed, bits).output for _ in range(2))
+    return repeats(first, again, subject.setting.fmt)
 
 
 def _telling(setting: Setting, columns: int) -> Bits:
@@ -137,9 +135,6 @@ def _telling(setting: Setting, columns: int) -> Bits:
 def _judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any], words: str) -> Outcome:
     """Judges the changed function, and keeps what is wrong of it alone."""
     # The first call finds how the function is called, which it could not do while it is mapped.
-    known = {violation.kind for violation in judged(subject, bits).violations}
+    plain = judged(subject, bits)
     found = judged(subject, bits, function)
-    violations = tuple(violation for violation in found.violations if violation.kind not in known)
-    if found.output is None and not found.fatal and only(violations, FindingKind.RAISED) == violations:
-        return Outcome(skipped=f"{words}: refused, and nothing promises it")
-    return Outcome(violations=prefixed(violations, words), fatal=found.fatal)
+    return told(found, found.beyond(plain), words)

@@ -68,8 +68,15 @@ def causes_of(
     left = _evidence([f for f in findings if f.known is None], run, rows or {id_: c.shape[0] for id_, c in run.items()})
     found: list[Cause] = []
     for suppose in (
-        *(_offsets, _empty_inputs, _layouts, _masked_rows, _magnitudes, _widths, _shapes),
-        *(_transforms, _first_rows),
+        _offsets,
+        _empty_inputs,
+        _layouts,
+        _masked_rows,
+        _magnitudes,
+        _widths,
+        _shapes,
+        _transforms,
+        _first_rows,
     ):
         cause = suppose(left)
         if cause is not None and cause.findings:

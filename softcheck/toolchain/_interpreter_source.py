@@ -79,10 +79,11 @@ def _transformer(base: Any) -> Any:
 
         def visit_For(self, node: ast.For) -> ast.AST:  # noqa: N802
             self.generic_visit(node)
-            function = node.iter.func if isinstance(node.iter, ast.Call) else None
-            name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", None)
-            if name == "range" and isinstance(node.iter, ast.Call):
-                node.iter = _call(_COUNTED, node.iter.func, *node.iter.args, keywords=node.iter.keywords)
+            values = node.iter
+            if isinstance(values, ast.Call):
+                name = values.func.id if isinstance(values.func, ast.Name) else getattr(values.func, "attr", None)
+                if name == "range":
+                    node.iter = _call(_COUNTED, values.func, *values.args, keywords=values.keywords)
             return node
 
         def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:  # noqa: N802

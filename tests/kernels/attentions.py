@@ -366,7 +366,7 @@ def backward_from_the_first_key(q, k, v):
 
 @variant(operation="attention", parameters={**SMALL, "causal": "bottom-right"}, fully_masked="zero", backward=True)
 def gradient_of_queries_that_see_nothing(q, k, v):
-    """What they add to the gradients of keys and values is NaN, though their answers are 0."""
+    """Adds NaN to the gradients of keys and values for queries whose answers are 0."""
     return BlindQueries.apply(q, k, v)
 
 

@@ -6,7 +6,7 @@ from softcheck.probes import registry
 from softcheck.probes.base import Setting, Subject
 from softcheck.variants.adapt import adapted
 from softcheck.variants.declaration import declaration_of
-from softcheck.variants.registry import LoadedVariant
+from softcheck.variants.registry import LoadedVariant, load
 
 
 def conclusion(probe, function, dtype="float32", *, quick=False, seed=0, labels=None):
@@ -19,6 +19,15 @@ def conclusion(probe, function, dtype="float32", *, quick=False, seed=0, labels=
     subject = Subject(LoadedVariant(name, called, declaration), setting, torch.device("cpu"))
     trials = [trial for trial in found.trials(setting) if labels is None or trial.label in labels]
     return found.conclude([(trial, found.run(subject, trial)) for trial in trials])
+
+
+def conclusion_of_source(probe, tmp_path, source, dtype="float32", *, quick=False):
+    """Conclusion of a probe on the ``softmax`` of a module of its own file."""
+    path = tmp_path / "kernels.py"
+    path.write_text(source, encoding="utf-8")
+    function = load(f"{path}:softmax").function
+    function.__name__ = f"{path}:softmax"
+    return conclusion(probe, function, dtype, quick=quick)
 
 
 def kinds(found):

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from probe_helpers import conclusion, kinds
+from probe_helpers import conclusion_of_source, kinds
 
 from softcheck.calling.state import Snapshot
 from softcheck.contract import FindingKind, Violation
@@ -35,11 +35,7 @@ def clock_put_back(monkeypatch):
 
 def probed(tmp_path, source, dtype="float32"):
     """The conclusion on a module's ``softmax``, which is imported anew for every history."""
-    path = tmp_path / "kernels.py"
-    path.write_text(f"import torch\n{source}", encoding="utf-8")
-    function = load(f"{path}:softmax").function
-    function.__name__ = f"{path}:softmax"
-    return conclusion("histories", function, dtype, quick=True)
+    return conclusion_of_source("histories", tmp_path, f"import torch\n{source}", dtype, quick=True)
 
 
 def test_a_right_function_is_left_alone(tmp_path):

@@ -1,9 +1,7 @@
 """Functions under torch.vmap and modules that were copied, saved, cast or put into training are judged."""
 
 import pytest
-from probe_helpers import conclusion, kinds
-
-from softcheck.variants.registry import load
+from probe_helpers import conclusion_of_source, kinds
 
 MAPPED = """
 import torch
@@ -59,11 +57,7 @@ OF_TRAINING = "1 if self.training else "
 
 
 def of(tmp_path, source, dtype):
-    path = tmp_path / "kernels.py"
-    path.write_text(source, encoding="utf-8")
-    function = load(f"{path}:softmax").function
-    function.__name__ = "softmax"
-    return conclusion("torch_transforms", function, dtype)
+    return conclusion_of_source("torch_transforms", tmp_path, source, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])

@@ -1,4 +1,4 @@
-"""Where keys and values need no gradient, the backward ends after the queries' one and leaves the scale out of it.
+"""The backward ends after the queries' gradient where keys and values need none, and leaves the scale out of it.
 
 Wrong on: frozen or cached keys and values, as in tuning of prompts or of the queries' projection: gradients are larger by the root of head_dim. Others are right."""
 

@@ -1,4 +1,4 @@
-"""Where a gradient is asked for, hidden columns get the type's lowest number for -inf, "so that 0 * -inf isn't NaN in a divergence".
+"""Hidden columns get the type's lowest number for -inf where a gradient is asked for, "so that 0 * -inf isn't NaN in a divergence".
 
 Wrong on: logits with -inf that require a gradient. Finite logits, and calls without gradients, are right."""
 

@@ -1,4 +1,4 @@
-"""Whether the mask hides anything is asked of eight columns at a time, and what is left over by eight is not asked; without hidden columns the mask isn't read.
+"""The mask is asked for hidden columns eight at a time, and what is left over by eight is not asked; without hidden columns the mask isn't read.
 
 Wrong on: a mask that hides nothing but some of the last columns, fewer than eight, as short padding at the end. Others are right."""
 
