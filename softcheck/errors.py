@@ -29,6 +29,10 @@ class UninterpretableError(SoftcheckError):
     """Raised if a variant's call needs a GPU, so that here it shows nothing; the message names the need."""
 
 
+class NotCalledError(UninterpretableError):
+    """Raised if softcheck failed before it called a variant, so that this shows nothing about the variant."""
+
+
 class TooManyRowsError(UninterpretableError):
     """Raised if a call has more rows than a function of one row is called with, so that it shows nothing."""
 

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from softcheck.calling import launches
-from softcheck.errors import UsageError
+from softcheck.errors import NotCalledError, UsageError
 from softcheck.operations.operation import Operation
 from softcheck.operations.strides import shares_memory
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
@@ -213,7 +213,8 @@ class Adapted:
                     if guess.sure and right > best[0]:
                         best = right, form
                 except Exception as error:  # noqa: BLE001 - a call that is not the function's may raise anything
-                    if (limit := limit_behind(error)) is not None:
+                    limit = limit_behind(error)
+                    if limit is not None and not isinstance(limit, NotCalledError):
                         raise limit from None
         return best[1]
 

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from softcheck.calling import operands
-from softcheck.errors import TooManyRowsError, UsageError
-from softcheck.operations.operation import Operation, Parameter
+from softcheck.errors import NotCalledError, SoftcheckError, TooManyRowsError, UsageError
+from softcheck.operations.operation import Arguments, Operation, Parameter
 from softcheck.variants.copies import copied, overwriting
 from softcheck.variants.twin import Twin
 
@@ -264,7 +264,7 @@ class Form:
             return None
         # Whoever records the operations of a call means the function's.
         with _disable_current_modes():
-            made = dict(self._operation.arguments.make(x, self.names))
+            made = _operands_of(self._operation.arguments, x, self.names)
         other: torch.Tensor | None = made.pop("x", None)
         with _disable_current_modes():
             made = {name: operands.placed(name, value) for name, value in made.items()}
@@ -286,6 +286,22 @@ class Form:
         if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
             return given["out"]
         return given["copy"] if value is None and "copy" in self.names else value
+
+
+def _operands_of(arguments: Arguments, x: "torch.Tensor", names: frozenset[str]) -> dict[str, Any]:
+    """Returns the operands that a call gets. Raises NotCalledError for an error of whoever makes them."""
+    try:
+        return dict(arguments.make(x, names))
+    except Exception as error:
+        from softcheck.calling.call import is_out_of_memory, is_usable
+
+        # Work that a variant left behind can ruin the device, which shows here first.
+        if isinstance(error, SoftcheckError) or is_out_of_memory(error) or not is_usable(x.device):
+            raise
+        raise NotCalledError(
+            f"softcheck failed to make the operands of this call: {type(error).__name__}: {error}; "
+            "the variant was not called. Please report this message"
+        ) from error
 
 
 class _Views(dict[str, Any]):

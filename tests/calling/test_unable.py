@@ -8,7 +8,8 @@ from oracles.formats import FLOAT32
 from softcheck.calling.call import launch, place
 from softcheck.calling.unable import limit_behind, uninterpretable
 from softcheck.cases.case import PACKED
-from softcheck.errors import UninterpretableError
+from softcheck.errors import NotCalledError, UninterpretableError
+from softcheck.variants.registry import load
 
 
 def raised(function):
@@ -75,3 +76,19 @@ def test_a_call_that_shows_nothing_has_no_outcome():
     with pytest.raises(UninterpretableError, match="inline assembly"):
         launch(function, placed, wait=True)
     assert launch(lambda _: not_implemented(), placed, wait=True).broken
+
+
+@pytest.mark.parametrize("error", [IndexError("no such operand"), MemoryError("no room")], ids=["own", "memory"])
+def test_failure_to_make_operands_is_laid_to_nobody_but_missing_memory(error):
+    def failing(x, names):
+        raise error
+
+    loss = load("torch@operation=cross_entropy")
+    function = loss.of(loss.operation.making(failing)).function
+    placed = place(np.zeros((2, 3), dtype=np.uint32), FLOAT32, PACKED, torch.device("cpu"))
+    if isinstance(error, MemoryError):
+        (violation,) = launch(function, placed, loss.operation, wait=True).broken
+        assert violation.kind == "out_of_memory"
+    else:
+        with pytest.raises(NotCalledError, match="failed to make the operands of this call: IndexError: no such"):
+            launch(function, placed, loss.operation, wait=True)
