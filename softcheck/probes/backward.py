@@ -186,7 +186,8 @@ def backward(subject: Subject, one: Forward, grad: torch.Tensor, *, keeps: bool)
     except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
         said = raised_in_backward(subject, error)
         return _not_asked(subject, FindingKind.RAISED, said, not is_usable(subject.device))
-    return gradient
+    # A backward that computes in the saved output returns a tensor that carries a gradient itself.
+    return gradient.detach()
 
 
 def raised_in_backward(subject: Subject, error: Exception) -> str:

@@ -178,7 +178,8 @@ def _asked(subject: Subject, rows: Sequence[Bits], names: Sequence[str], kind: s
                 said = raised_in_backward(subject, error)
                 return msgspec.structs.replace(_none(subject, said), fatal=not is_usable(subject.device))
             grads = grad.to(torch.float64).cpu().numpy()
-            violations = _judged(subject, made, dict(zip(made.leaves, found, strict=True)), grads)
+            gradients = {name: one.detach() for name, one in zip(made.leaves, found, strict=True)}
+            violations = _judged(subject, made, gradients, grads)
             if violations:
                 return Outcome(violations=violations)
     return Outcome()

@@ -241,6 +241,11 @@ def into_the_output(ctx, grad):
     return gradient
 
 
+def in_the_output(ctx, grad):
+    (y,) = ctx.saved_tensors
+    return y.mul_(grad - (y * grad).sum(dim=-1, keepdim=True))
+
+
 def input_alone(ctx, x):
     ctx.x = x.detach()
     return torch.softmax(x, dim=-1)
@@ -321,12 +326,13 @@ def rounded_where_a_gradient_is_asked(x):
         (rounded_where_a_gradient_is_asked, "masked_not_zero", "packed-3x129"),
         (by_hand(saved, by_whole_chunks), "wrong_gradient", "tall"),
         (by_hand(saved, into_the_output), "output_reused", "packed-3x129"),
+        (by_hand(saved, in_the_output), "output_reused", "packed-3x129"),
         (by_hand(input_alone, of_input), "wrong_gradient", "overwritten-3x67"),
         (by_hand(saved, of_a_square), "wrong_gradient", "transposed-17x17"),
         (by_hand(saved, once), "wrong_gradient", "twice-3x66"),
         (for_leaves, "wrong_gradient", "hidden-3x65"),
     ],
-    ids=["expanded", "packed", "with a gradient", "tall", "output", "overwritten", "square", "twice", "hidden"],
+    ids=["expanded", "packed", "with a gradient", "tall", "output", "in place", "overwritten", "square", "twice", "hidden"],
 )
 def test_gradients_that_are_wrong_in_some_ways_of_asking(function, kind, label):
     found = {(shown.label, str(shown.violation.kind)) for shown in conclusion("gradients", function).findings}
