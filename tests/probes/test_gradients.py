@@ -332,7 +332,18 @@ def rounded_where_a_gradient_is_asked(x):
         (by_hand(saved, once), "wrong_gradient", "twice-3x66"),
         (for_leaves, "wrong_gradient", "hidden-3x65"),
     ],
-    ids=["expanded", "packed", "with a gradient", "tall", "output", "in place", "overwritten", "square", "twice", "hidden"],
+    ids=[
+        "expanded",
+        "packed",
+        "with a gradient",
+        "tall",
+        "output",
+        "in place",
+        "overwritten",
+        "square",
+        "twice",
+        "hidden",
+    ],
 )
 def test_gradients_that_are_wrong_in_some_ways_of_asking(function, kind, label):
     found = {(shown.label, str(shown.violation.kind)) for shown in conclusion("gradients", function).findings}
