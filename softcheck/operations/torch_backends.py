@@ -54,10 +54,11 @@ def yardstick(attending: Attending, x: torch.Tensor) -> torch.Tensor:
 
     It is torch's own where that knows all parameters, else by single operations in at least 32 bits.
     """
-    given = _given(attending, x)
     if attending.known_to_torch:
+        # Without a mask a hidden key is -inf itself.
+        given = _given(attending, x, has_mask=attending.masked or attending.biased)
         return by_torch(attending, given).reshape(len(x), -1)
-    q, k, v, mask = of_call(attending, given)
+    q, k, v, mask = of_call(attending, _given(attending, x))
     q, k, v = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k, v))
     return by_single_operations(attending, q, k, v, mask).to(x.dtype).reshape(len(x), -1)
 
@@ -123,9 +124,9 @@ def _scores(attending: Attending, q: torch.Tensor, k: torch.Tensor, mask: torch.
     return torch.cat([scores, torch.full_like(scores[..., :1], attending.sink)], dim=-1)
 
 
-def _given(attending: Attending, x: torch.Tensor) -> dict[str, Any]:
+def _given(attending: Attending, x: torch.Tensor, *, has_mask: bool = True) -> dict[str, Any]:
     """The operands of a call on a matrix's heads, with the mask and bias that torch's attention takes."""
-    names = frozenset(("q", "k", "v", "keep", *(["bias"] if attending.biased else [])))
+    names = frozenset(("q", "k", "v", *(["keep"] if has_mask else []), *(["bias"] if attending.biased else [])))
     return {"x": x, **attending.make(x, names)}
 
 

@@ -195,15 +195,24 @@ def _is_strided(finding: Finding, evidence: _Evidence) -> bool:
 
 
 def _masked_rows(evidence: _Evidence) -> Cause | None:
-    """Rows of -inf alone that give 0, where nothing else is wrong."""
-    masked = [f for f in evidence.findings if f.kind is FindingKind.NAN_MISMATCH and f.message.endswith(_OF_ONE_VALUE)]
+    """Rows of -inf alone, or queries that see no key, that give numbers, where nothing else is wrong."""
+    masked = [
+        f
+        for f in evidence.findings
+        if f.kind is FindingKind.NAN_MISMATCH and f.message.endswith(f"expected nan: {_OF_ONE_VALUE}")
+    ]
     if not masked or any(_is_wrong(f) for f in evidence.findings if f not in masked):
         return None
+    who = "queries that see no key" if all(", query " in f.message for f in masked) else "rows of -inf alone"
     if not all("output 0 " in f.message for f in masked):
-        return None
+        return _cause(
+            masked,
+            f"{who} give numbers rather than NaN: a finite number stands for -inf, so that what is hidden counts there",
+            mend="fill what is hidden with -inf; or write zeros there, and declare fully_masked=zero",
+        )
     return _cause(
         masked,
-        "rows of -inf alone give 0 rather than NaN",
+        f"{who} give 0 rather than NaN",
         mend="leave out the replacement of an empty sum or of a maximum of -inf",
         declare='fully_masked="zero"',
         right_on="rows that are not fully masked",

@@ -42,12 +42,20 @@ def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Sequence[str]) -> l
 
 
 def _calls(run: Run) -> list[str]:
-    """One line per variant whose call was recognised or declared, rather than typed as part of its name."""
+    """One line per variant whose call was recognised or declared, rather than typed as part of its name, with its parameters."""
     return [
-        f"{name}: called as {call_in_words(declaration.call)}"
+        f"{name}: called as {call_in_words(declaration.call)}{_parameters(declaration)}"
         for name, declaration in run.declarations.items()
         if declaration.call and not split_call(name)[1]
     ]
+
+
+def _parameters(declaration: Declaration) -> str:
+    numbers = [
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in declaration.parameters.items()
+    ]
+    return f"; judged with {', '.join(numbers)}" if numbers else ""
 
 
 def _other_operations(run: Run, rows: Sequence[VariantResult]) -> list[str]:

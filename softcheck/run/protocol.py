@@ -174,6 +174,8 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     """Seconds that the trial call took."""
     fatal: bool = False
     """True if the trial call ruined the device for this process, so that the worker can't continue."""
+    notes: tuple[str, ...] = ()
+    """What the variant's calls leave out."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):

@@ -44,7 +44,8 @@ from softcheck.run.protocol import (
 from softcheck.run.trial_widths import try_width
 from softcheck.run.trials import make_trials
 from softcheck.variants import executed
-from softcheck.variants.registry import LoadedVariant, load
+from softcheck.variants.adapt import Adapted
+from softcheck.variants.registry import LoadedVariant, known_names, load
 from softcheck.variants.source import source_of
 
 _ELEMENTS_WITHOUT_KERNELS = 1 << 18
@@ -127,7 +128,7 @@ class Server:
         if wrong is None:
             fatal = changed or is_lost() or not is_usable(self.device)
             declaration = msgspec.structs.replace(variant.declaration, call=variant.call)
-            yield Loaded(spec, declaration, first_call_seconds=seconds, fatal=fatal)
+            yield Loaded(spec, declaration, first_call_seconds=seconds, fatal=fatal, notes=tuple(_left_out(variant)))
         else:
             yield Refused(spec, wrong)
 
@@ -235,6 +236,15 @@ class Server:
                 break
         yield Measured(request.variant, merge(found), time.perf_counter() - begun, fatal)
         yield Done()
+
+
+def _left_out(variant: LoadedVariant) -> Iterator[str]:
+    """Yields a note on the function's parameters that do nothing in its calls; none of a built-in function's."""
+    found = variant.function.untried if isinstance(variant.function, Adapted) else {}
+    if found and variant.name not in known_names():
+        options = " or ".join(dict.fromkeys(one for choices in found.values() for one in choices))
+        does = "stays at a value that does nothing" if len(found) == 1 else "stay at values that do nothing"
+        yield f"{variant.name}: {', '.join(found)} {does}, so that this is not judged; {options} judges it"
 
 
 class _Answers:

@@ -78,6 +78,7 @@ class Session(Pool):
                     declared = reply.declaration
                 elif isinstance(reply, Loaded):
                     on_first_call(reply.first_call_seconds)
+                    self.blames.notes += [note for note in reply.notes if note not in self.blames.notes]
                     self.widths.declare(spec, reply.declaration)
                     self.blames.declarations[spec] = reply.declaration
                     return reply.declaration

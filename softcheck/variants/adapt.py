@@ -15,8 +15,17 @@ from softcheck.errors import NotCalledError, UsageError
 from softcheck.operations.operation import Operation
 from softcheck.operations.strides import shares_memory
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
-from softcheck.variants.forms import OPERANDS, PLAIN, Form
-from softcheck.variants.recognise import Guess, Vocabulary, guesses, guesses_for, instance_guesses, kernel_guess
+from softcheck.variants.forms import OPERANDS, PLAIN, Form, names_in
+from softcheck.variants.recognise import (
+    Guess,
+    Vocabulary,
+    guesses,
+    guesses_for,
+    instance_guesses,
+    kernel_guess,
+    parameters_of,
+    untried,
+)
 from softcheck.variants.wrapping import wrapper
 
 if TYPE_CHECKING:
@@ -99,6 +108,28 @@ class Adapted:
         if self._form is not None:
             self._form = self._form.of(operation)
         return self
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names in the call that is given or found, else in the likeliest by the names of the function's parameters."""
+        return names_in(self._ways[0].text) if self._form is None else self._form.names
+
+    @property
+    def untried(self) -> dict[str, tuple[str, ...]]:
+        """The function's parameters that do nothing in its calls, each with options of a report that would have it judged.
+
+        Of a call that was given none is named: whoever gave it has seen them.
+        """
+        if self._operation is None or self.is_given:
+            return {}
+        kind = getattr(self._function, "__self__", None)
+        signed = kind.forward if inspect.isclass(kind) and hasattr(kind, "forward") else self._function
+        try:
+            parameters = parameters_of(getattr(signed, "forward", signed))
+        except (TypeError, ValueError):
+            return {}
+        text = self._ways[0].text if self._form is None else self._form.text
+        return untried(parameters, text, self.names, self._operation)
 
     def with_operation(self, operation: Operation) -> "Adapted":
         """Returns a copy whose calls get what another operation gives them; the call itself stays as it was found."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from softcheck.cases.case import Case
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Operation
@@ -21,6 +23,7 @@ from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
 from softcheck.variants.declaration import Declaration, check_promises, declaration_of, with_promises
 from softcheck.variants.forms import Form
+from softcheck.variants.recognise import implied
 
 _PACKAGE = "softcheck.variants.builtin"
 
@@ -200,8 +203,12 @@ def load(spec: str) -> LoadedVariant:
     _correct_interpreter()
     declaration = with_promises(declaration_of(found), where.promises)
     if where.kind != "builtin" or declaration.call or not declaration.computed.answers_elements:
-        named = split_call(where.name)[0].partition("@")[0]
-        found = adapted(found, named, where.call or declaration.call, declaration.computed)
+        named, call = split_call(where.name)[0].partition("@")[0], where.call or declaration.call
+        made = adapted(found, named, call, declaration.computed)
+        if more := implied(made.names, declaration.computed, declaration.parameters):
+            declaration = msgspec.structs.replace(declaration, parameters={**declaration.parameters, **more})
+            made = adapted(found, named, call, declaration.computed)
+        found = made
     return LoadedVariant(where.name, found, declaration)
 
 

@@ -50,6 +50,31 @@ def of_three_dimensions(q, k, v, sm_scale):
     return attend(*(part.view(1, heads, -1, d) for part in (q, k, v)), scale=sm_scale)[0].view(heads, length, d)
 
 
+@variant(operation="attention", parameters=SMALL)
+def with_mask_of_padding(q, k, v, keep):
+    return attend(q, k, v, keep)[0]
+
+
+@variant(operation="attention", parameters=SMALL)
+def with_what_is_hidden(q, k, v, attn_mask):
+    return attend(q, k, v, ~attn_mask)[0]
+
+
+@variant(operation="attention", parameters=SMALL)
+def that_overlooks_its_mask(q, k, v, attn_mask):
+    return attend(q, k, v)[0]
+
+
+@variant(operation="attention", parameters=SMALL)
+def that_overlooks_its_bias(q, k, v, attn_bias):
+    return attend(q, k, v)[0]
+
+
+@variant(operation="attention", parameters=SMALL)
+def that_overlooks_its_sinks(q, k, v, sinks):
+    return attend(q, k, v)[0]
+
+
 @variant(operation="attention", parameters={**SMALL, "masked": 1})
 def with_mask(q, k, v, attn_mask=None):
     return attend(q, k, v, attn_mask)[0]

@@ -46,6 +46,12 @@ def ignoring(logits, target, ignore_index=-100):
     return torch.nn.functional.cross_entropy(logits.float(), target, reduction="none", ignore_index=ignore_index)
 
 
+def with_options(logits, target, ignore_index, label_smoothing, softcap=0.0):
+    return torch.nn.functional.cross_entropy(
+        logits.float(), target, reduction="none", ignore_index=ignore_index, label_smoothing=label_smoothing
+    )
+
+
 def counts_ignored_rows(logits, target, ignore_index=-100):
     shown = target.clamp(min=0)
     return torch.nn.functional.cross_entropy(logits.float(), shown, reduction="none")

@@ -212,6 +212,11 @@ def with_required_mask(x, mask):
     return torch.softmax(x.masked_fill(mask, -10000.0), -1)
 
 
+def with_optional_mask(x, mask=None, scale=1.0):
+    x = x * scale
+    return torch.softmax(x if mask is None else x.masked_fill(mask, -float("inf")), -1)
+
+
 def with_added_mask(x, attn_mask, scale):
     return torch.softmax(x * scale + attn_mask, -1)
 

@@ -115,6 +115,8 @@ def test_formats_share_queries_and_keys():
         ("with_logarithm", "f(q, k, v, scale)[0]"),
         ("by_length", "f(q_blhd, k_blhd, v_blhd, True)"),
         ("of_three_dimensions", "f(q3, k3, v3, scale)"),
+        ("with_mask_of_padding", "f(q, k, v, keep)"),
+        ("with_what_is_hidden", "f(q, k, v, mask)"),
         ("with_mask", "f(q, k, v, keep)"),
         ("with_added_mask", "f(q, k, v, bias)"),
         ("with_bias", "f(q, k, v, bias)"),
@@ -147,6 +149,9 @@ def test_a_right_function_nearly_reaches_the_bound_of_16_bits():
         ("answers_beyond_all_values", ("ties",), {"out_of_range", "ulp_exceeds_bound"}),
         ("mean_where_nothing_is_seen", ("special",), {"masked_not_zero"}),
         ("values_as_long_as_keys", ("ties",), {"ulp_exceeds_bound"}),
+        ("that_overlooks_its_mask", ("ties",), {"ulp_exceeds_bound"}),
+        ("that_overlooks_its_bias", ("ties",), {"ulp_exceeds_bound"}),
+        ("that_overlooks_its_sinks", ("ties",), {"ulp_exceeds_bound"}),
     ],
 )
 def test_wrong_functions_break_their_rules(function, families, kinds):
@@ -175,6 +180,36 @@ def test_the_exact_answer_passes_and_a_slip_of_its_size_does_not(parameters):
     assert not judge(bits, encode(exact, fmt), fmt, operation=attention).violations
     wrong = encode(exact * (1 + 2e-4), fmt)
     assert judge(bits, wrong, fmt, operation=attention).violations
+
+
+_SEEN_BY_TORCH = (
+    {},
+    {"causal": "bottom-right"},
+    {"causal": "top-left"},
+    {"causal": "bottom-right", "window": 3.0},
+    {"masked": 1.0},
+    {"masked": 1.0, "key_padding": 1.0},
+    {"biased": 1.0},
+    {"biased": 1.0, "masked": 1.0},
+    {"softcap": 5.0},
+    {"sink": 0.5},
+    {"groups": 2.0},
+    {"queries": 3.0},
+    {"queries": 30.0, "causal": "bottom-right"},
+)
+
+
+@pytest.mark.parametrize("parameters", _SEEN_BY_TORCH, ids=str)
+def test_torchs_answer_is_the_exact_one_where_keys_are_hidden(parameters):
+    x = logits(6, 16)
+    x[(torch.arange(6)[:, None] + torch.arange(16)) % 3 == 0] = -torch.inf
+    found = operation("attention", parameters)
+    exact = found.answer(x.double().numpy(), FORMATS["float32"], "nan").values
+    y = found.yardstick(x).double().numpy().reshape(exact.shape)
+    is_due = np.isfinite(exact) & np.isfinite(y)
+    # torch gives a query that sees no key NaN or 0.
+    assert np.all(is_due | (np.nan_to_num(exact) == 0))
+    assert np.abs(y - exact)[is_due].max() < 1e-5
 
 
 def test_an_earlier_query_sees_no_later_key():

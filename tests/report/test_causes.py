@@ -110,6 +110,24 @@ def test_rows_of_minus_infinity_that_give_zero_can_be_declared():
     message = "row 0, column 0, input -inf (bits fc00): output 0 (bits 0000, 0x0.0p+0), expected nan: every logit of the row is -inf"
     (cause,) = causes_of([finding(Kind.NAN_MISMATCH, "padding/all-of-3/float16", message)], CASES)
     assert cause.declare == 'fully_masked="zero"'
+    assert cause.text == "rows of -inf alone give 0 rather than NaN"
+
+
+def test_queries_without_keys_that_give_numbers_come_before_the_sizes_at_which_they_show():
+    case = next(case for case in CASES if case.id == "padding/all-of-3/float16")
+    message = "row 0, query 2, element 0: output 334 (bits 43a7), expected nan: every logit of the row is -inf"
+    found = [
+        finding(Kind.NAN_MISMATCH, case.id, message),
+        finding(
+            Kind.NAN_MISMATCH, "probe/sizes/columns-1-100", f"N in 3-5, 15 (10 of 26 widths tried); at N = 3: {message}"
+        ),
+    ]
+    (cause,) = causes_of(found, CASES)
+    assert cause.text.startswith("queries that see no key give numbers rather than NaN")
+    assert not cause.declare
+    assert len(cause.findings) == 2
+    elsewhere = finding(Kind.ULP_EXCEEDS_BOUND, case.id, "row 0, query 0, element 1: output 2, expected 1")
+    assert not any("no key" in cause.text for cause in causes_of([*found, elsewhere], CASES))
 
 
 def test_declared_defects_are_no_cause():

@@ -23,7 +23,7 @@ RECOGNISED = {
     "with_dim": "f(x, -1)",
     "with_default_dim": "f(x, dim=-1)",
     "with_axis_by_name": "f(x, axis=-1)",
-    "with_scale_and_mask": "f(x, 1.0, None, False)",
+    "with_scale_and_mask": "f(x, scale, None, False)",
     "out_keyword": "f(x, out=out)",
     "out_last": "f(x, out)",
     "out_first_and_sizes": "f(out, x, rows, columns)",
@@ -56,7 +56,7 @@ RECOGNISED = {
     "returns_named": "f(x)[1]",
     "returns_dataclass": "f(x).probs",
     "with_required_mask": "f(x, mask)",
-    "with_added_mask": "f(x, bias, 1.0)",
+    "with_added_mask": "f(x, bias, scale)",
     "with_temperatures": "f(x, torch.ones(rows, device=x.device))",
     "with_any_arguments": "f(x, -1)",
     "with_dim_bound": "",
@@ -80,11 +80,18 @@ def spec(name):
     return f"{KERNELS}:{name}"
 
 
+def exact(variant):
+    """The answer for X with the scale that a function without a default for it is judged with."""
+    assert variant.operation.parameters["scale"] == (0.5 if "scale" in variant.call else 1.0)
+    return torch.softmax(X * variant.operation.parameters["scale"], -1)
+
+
 @pytest.mark.parametrize("name", RECOGNISED)
 def test_call_is_recognised(name):
     variant = load(spec(name))
     before = X.clone()
-    torch.testing.assert_close(variant.function(X), EXACT, rtol=1e-6, atol=0)
+    found = variant.function(X)
+    torch.testing.assert_close(found, exact(variant), rtol=1e-6, atol=0)
     assert torch.equal(X, before)
     assert variant.call == RECOGNISED[name]
 
@@ -94,7 +101,7 @@ def test_recognised_call_can_be_typed_and_is_then_taken(name):
     recognised = load(spec(name))
     recognised.function(X)
     typed = load(recognised.spec)
-    torch.testing.assert_close(typed.function(X), EXACT, rtol=1e-6, atol=0)
+    torch.testing.assert_close(typed.function(X), exact(typed), rtol=1e-6, atol=0)
     assert typed.spec == recognised.spec
 
 
@@ -290,6 +297,64 @@ def test_a_call_that_operands_of_is_known_once_it_is_found():
     assert operands_of(masked) & {"mask", "keep", "bias"}
     assert not operands_of(plain)
     assert not operands_of(torch.softmax)
+
+
+LOSSES = KERNELS.with_name("row_answers.py")
+ATTENTIONS = KERNELS.with_name("attentions.py")
+
+
+def test_what_a_function_can_not_be_called_without_is_judged_at_a_value_that_tells():
+    loss = load(f"{LOSSES}:with_options@operation=cross_entropy")
+    assert loss.declaration.parameters == {"ignore_index": -100.0, "label_smoothing": 0.1}
+    exact = loss.operation.yardstick(X)
+    torch.testing.assert_close(loss.function(X), exact.float())
+    assert loss.call == "f(x, target, ignore_index, label_smoothing)"
+    declared = load(f"{LOSSES}:with_options@operation=cross_entropy,label_smoothing=0.3")
+    assert declared.declaration.parameters == {"ignore_index": -100.0, "label_smoothing": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        (f"{KERNELS}:with_scale_and_mask", {"scale": 0.5}),
+        (f"{KERNELS}:with_required_mask", {}),
+        (f"{ATTENTIONS}:with_mask_of_padding", {"head_dim": 16.0, "masked": 1.0}),
+        (f"{ATTENTIONS}:that_overlooks_its_bias", {"head_dim": 16.0, "biased": 1.0}),
+        (f"{ATTENTIONS}:that_overlooks_its_sinks", {"head_dim": 16.0, "sink": 1.0}),
+        (f"{ATTENTIONS}:by_heads(q, k, v, bias)", {"head_dim": 16.0, "biased": 1.0}),
+        (f"{ATTENTIONS}:with_added_mask", {"head_dim": 16.0, "masked": 1.0}),
+        (f"{ATTENTIONS}:with_mask_of_padding@masked=0", {"head_dim": 16.0, "masked": 0.0}),
+        (f"{ATTENTIONS}:with_mask", {"head_dim": 16.0, "masked": 1.0}),
+    ],
+)
+def test_operands_imply_parameters_that_nobody_declares(name, parameters):
+    assert load(name).declaration.parameters == parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        (
+            f"{LOSSES}:with_options@operation=cross_entropy",
+            {"softcap": ("--declare softcap=30",)},
+        ),
+        (f"{LOSSES}:with_options@operation=cross_entropy,softcap=5", {}),
+        (f"{LOSSES}:ignoring@operation=cross_entropy", {"ignore_index": ("--declare ignore_index=-100",)}),
+        (f"{ATTENTIONS}:by_length", {}),
+        (
+            f"{ATTENTIONS}:by_length@causal=",
+            {"causal": ("--declare causal=top-left",)},
+        ),
+        (f"{KERNELS}:with_dim", {}),
+        (
+            f"{KERNELS}:with_optional_mask",
+            {"mask": ("--call 'f(x, mask=mask)'",), "scale": ("--declare scale=0.5",)},
+        ),
+        (f"{KERNELS}:with_optional_mask(x)", {}),
+    ],
+)
+def test_parameters_that_do_nothing_in_a_call_are_named_with_what_would_have_them_judged(name, found):
+    assert load(name).function.untried == found
 
 
 def test_operands_of_another_operation_are_refused_with_the_operations_own():
