@@ -114,6 +114,8 @@ class _Drawing:
             # A maximum that is missed overflows; a rescaling that is missed shows where both sides count.
             lambda: self._jump(float(self.rng.choice(_FAR_STEPS))),
             self._padding_shows,
+            # The maximum is still -inf where the first tile ends.
+            self._first_tiles_are_masked,
             lambda: self._jump(float(self.rng.choice(_NEAR_STEPS))),
             self._peaked(np.append(starts[some], starts[-1])),
             lambda: self._put_in_last_tile(float(self.rng.choice((np.nan, np.inf)))),
@@ -222,6 +224,12 @@ class _Drawing:
         row[start : start + self.tile] = -np.inf
         if value != -np.inf:
             row[min(start + int(self.rng.integers(self.tile)), self.columns - 1)] = value
+        return row
+
+    def _first_tiles_are_masked(self) -> Values:
+        """The first tile is -inf throughout, or every tile but the last."""
+        row = self.noise()
+        row[: int(self.rng.choice((1, self.tiles - 1))) * self.tile] = -np.inf
         return row
 
     def _one_tile_is_moved(self, step: float) -> Values:

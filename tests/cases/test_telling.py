@@ -78,3 +78,12 @@ def test_special_values_of_many_patterns():
     assert np.isneginf(values).all(axis=1).any()
     assert np.isposinf(values).any()
     assert (np.signbit(values) & (values == 0.0)).any()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_first_tiles_of_minus_infinity_are_among_the_first_rows(seed):
+    columns, tile = 1000, 256
+    logits = decode(
+        telling_batch(columns, tile, FORMATS["float16"], np.random.default_rng(seed), most=4), FORMATS["float16"]
+    )
+    assert (np.isneginf(logits[:, :tile]).all(axis=1) & np.isfinite(logits[:, -1])).any()

@@ -130,6 +130,46 @@ def test_queries_without_keys_that_give_numbers_come_before_the_sizes_at_which_t
     assert not any("no key" in cause.text for cause in causes_of([*found, elsewhere], CASES))
 
 
+def test_words_behind_the_reason_do_not_hide_rows_of_minus_infinity():
+    message = "row 0, column 0, input -inf (bits fc00): output 0 (bits 0000, 0x0.0p+0), expected nan: every logit of the row is -inf"
+    found = [
+        finding(Kind.NAN_MISMATCH, "probe/volume/random", f"{message}; the row by itself is wrong too"),
+        finding(Kind.NAN_MISMATCH, "padding/all-of-3/float16", message),
+    ]
+    (cause,) = causes_of(found, CASES)
+    assert (cause.declare, len(cause.findings)) == ('fully_masked="zero"', 2)
+
+
+def swept(kind, words):
+    return finding(kind, "probe/sizes/columns-1-100", f"{words}; at N = 3: row 0: output 2, expected 1")
+
+
+def test_widths_that_are_all_of_them_together_are_no_cause():
+    nan = swept(Kind.NAN_MISMATCH, "N = 1 (1 of 38 widths tried, 1 to 4097)")
+    far = swept(Kind.ULP_EXCEEDS_BOUND, "N >= 2 (37 of 38 widths tried, 1 to 4097)")
+    assert not any("wrong at" in cause.text for cause in causes_of([nan, far], CASES))
+    assert causes_of([far], CASES)[0].text.startswith("wrong at N >= 2")
+
+
+def test_ranges_at_which_some_calls_are_wrong_say_nothing_of_widths():
+    some = "N in 4-33, 128-255, 385-511 with some row counts (80 of 120 widths tried, 1 to 4097)"
+    (cause,) = causes_of([swept(Kind.ULP_EXCEEDS_BOUND, some)], CASES)
+    assert "wrong at" not in cause.text
+
+
+def test_targets_that_are_no_columns_come_last_with_what_could_be_declared():
+    read = [finding(Kind.OUT_OF_BOUNDS_READ, f"probe/invalid_targets/{n}", "with the target -1") for n in range(2)]
+    wrong = finding(Kind.WRONG_GRADIENT, "probe/gradients/packed-3x129", "row 1, column 4")
+    causes = causes_of([*read, wrong], CASES)
+    assert [len(cause.findings) for cause in causes] == [1, 2]
+    assert causes[1].text.startswith("targets that are no columns")
+    assert proposal(causes) is None
+    assert proposal(causes[1:]) == (
+        'right on targets that are columns; if that is the contract, declare it: @variant(parameters={"invalid_target": "undefined"}), '
+        "or --declare 'invalid_target=undefined'"
+    )
+
+
 def test_declared_defects_are_no_cause():
     assert causes_of([finding(Kind.RAISED, CASES[0].id, known="declared")], CASES) == ()
 
