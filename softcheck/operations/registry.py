@@ -39,8 +39,12 @@ def operation(name: str, parameters: Mapping[str, Parameter] | None = None) -> O
 def _loaded(place: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operation:
     module, _, constant = place.partition(":")
     found: Operation = getattr(import_module(module), constant)
-    for given, _ in parameters:
+    for given, value in parameters:
         if given not in found.parameters:
             hint = near_matches(given, list(found.parameters)) if found.parameters else "it has none"
             raise UsageError(f"{found.name} has no parameter {given!r}; {hint}")
+        usual = found.parameters[given]
+        if isinstance(usual, str) is not isinstance(value, str):
+            expected = "a word" if isinstance(usual, str) else f"a number, as {usual:g}"
+            raise UsageError(f"{given} is {value!r}; expected {expected}")
     return found if not parameters or found.with_parameters is None else found.with_parameters(**dict(parameters))

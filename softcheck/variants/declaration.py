@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -11,7 +11,7 @@ from oracles.reference import FullyMasked
 from softcheck.cases.case import Case
 from softcheck.cases.dtypes import known_dtype
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import UsageError
+from softcheck.errors import UsageError, near_matches
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import OPERATIONS, check_name, operation
@@ -227,12 +227,26 @@ def with_promises(declaration: Declaration, text: str) -> Declaration:
             raise UsageError(
                 f"{word!r} in {text!r} is no promise; write NAME=VALUE, as in layouts=contiguous,max_elements=2**31"
             )
+    for given in promises.keys() - {*Declaration.__struct_fields__}:
+        of_operation = operation(promises.get("operation", declaration.operation)).parameters
+        known = [*Declaration.__struct_fields__, *of_operation]
+        raise UsageError(f"{given!r} in {text!r} is no promise; {near_matches(given, known)}")
     try:
         changed = msgspec.convert({**msgspec.to_builtins(declaration), **_plain(promises)}, Declaration)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{text!r} is no declaration: {error}; see softcheck.Declaration for the fields") from None
+        raise UsageError(f"{text!r} is no declaration: {error}; {_expected(error)}") from None
     _check(changed)
     return changed
+
+
+def _expected(error: msgspec.ValidationError) -> str:
+    """The words that a promise may be, where an error says that a word is none of them."""
+    place = re.search(r"`\$\.(\w+)", str(error))
+    hint = None if place is None else get_type_hints(Declaration).get(place[1])
+    words = get_args(hint) if get_origin(hint) is Literal else get_args(next(iter(get_args(hint)), None))
+    if "enum" in str(error) and words:
+        return f"expected {' or '.join(map(str, words))}"
+    return "see softcheck.Declaration for the fields"
 
 
 def check_promises(text: str) -> None:

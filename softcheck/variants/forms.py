@@ -1,6 +1,7 @@
 """A call of a function as text, such as ``f(out, x)``, and its evaluation on a matrix. Imports torch when it is called."""
 
 import ast
+import builtins
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from softcheck.calling import operands
-from softcheck.errors import NotCalledError, SoftcheckError, TooManyRowsError, UsageError
+from softcheck.errors import NotCalledError, SoftcheckError, TooManyRowsError, UsageError, near_matches
 from softcheck.operations.operation import Arguments, Operation, Parameter
 from softcheck.variants.copies import copied, overwriting
 from softcheck.variants.twin import Twin
@@ -65,6 +66,9 @@ _IN_ITS_PLACE = ("y", "grad", *_HEADS)
 
 _INPUTS = ("x5", "x4", "x3", "x1", "x")
 
+_MODULES = ("torch", "triton")
+"""Modules that a call may name."""
+
 MOST_ROWS = 4096
 """Rows of the largest input of a function that takes one row."""
 
@@ -88,6 +92,12 @@ class Form:
         if "f" not in self.names or not self.names & {*_INPUTS, "copy", *_IN_ITS_PLACE}:
             raise UsageError(
                 f"the call {text!r} does not call f on the input; write it as {PLAIN}, with these names: {', '.join(NAMES)}"
+            )
+        made = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        made |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        if unknown := sorted(self.names - {"f", *NAMES, *self._constants, *made, *_MODULES, *dir(builtins)}):
+            raise UsageError(
+                f"the call {text!r} has {unknown[0]!r}, which is no name in it; {near_matches(unknown[0], [*NAMES, *_MODULES])}"
             )
         self.makes_instance = not any(
             isinstance(node, ast.Name) and node.id in (*_INPUTS, "copy", "out", *_IN_ITS_PLACE)

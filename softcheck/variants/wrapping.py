@@ -20,13 +20,13 @@ def wrapper(found: Any, spec: str) -> str:
     is_kernel = hasattr(found, "arg_names") or hasattr(found, "fn")
     return "\n".join(
         [
-            "A wrapper to paste and complete:",
+            "A wrapper to paste into a file and complete, for softcheck report FILE.py:wrapped:",
             "",
             "    import torch",
             *(["    import triton"] if is_kernel else []),
             f"    from {module} import {name.partition('.')[0]}",
             "",
-            "    def softmax(x: torch.Tensor) -> torch.Tensor:",
+            "    def wrapped(x: torch.Tensor) -> torch.Tensor:",
             "        rows, columns = x.shape",
             *_body(name, parameters, is_class=inspect.isclass(found), is_kernel=is_kernel),
         ]

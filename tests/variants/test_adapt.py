@@ -147,6 +147,8 @@ def test_what_cannot_be_guessed_is_refused_with_a_wrapper_to_paste(name, words):
         load(spec(name)).function(X)
     assert words in str(caught.value)
     assert f"from signatures import {name}" in str(caught.value)
+    # A wrapper of the function's own name would call itself.
+    assert "    def wrapped(x: torch.Tensor) -> torch.Tensor:" in str(caught.value)
 
 
 def test_function_that_writes_nothing_is_left_as_it_is():
@@ -174,6 +176,7 @@ def test_names_are_split_from_calls():
     [
         ("a.py:g", "f(z)", "does not call f on the input"),
         ("a.py:g", "f(x", "no Python expression"),
+        ("a.py:g", "f(x, tagret)", "has 'tagret', which is no name in it; did you mean 'target'"),
         ("a.py:g", "torch.exp(f(x))", "does not begin with f"),
         ("a.py:g(x)", "f(x)", "says how it is called already"),
         ("torch", "f(x)", "is built-in"),
