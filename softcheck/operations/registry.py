@@ -46,5 +46,5 @@ def _loaded(place: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operat
         usual = found.parameters[given]
         if isinstance(usual, str) is not isinstance(value, str):
             expected = "a word" if isinstance(usual, str) else f"a number, as {usual:g}"
-            raise UsageError(f"{given} is {value!r}; expected {expected}")
+            raise UsageError(f"{given} is {value if isinstance(value, str) else f'{value:g}'!r}; expected {expected}")
     return found if not parameters or found.with_parameters is None else found.with_parameters(**dict(parameters))

@@ -225,7 +225,7 @@ def test_promises_behind_a_name_replace_declared_ones(write):
         ("layouts=strange", "Invalid enum value 'strange' - at `$.layouts[0]`; expected contiguous or strided"),
         ("fully_masked=maybe", "expected nan or zero"),
         ("scale=3x", "scale is '3x'; expected a number, as 1"),
-        ("causal=5", "causal is 5; expected a word"),
+        ("causal=5", "causal is '5'; expected a word"),
         ("max_elements=5", "expected at least 8388608"),
         ("empty=False,contiguous", "'contiguous' in 'empty=False,contiguous' is no promise"),
     ],
