@@ -209,8 +209,8 @@ class _Drawing:
         return row
 
     def _jump(self, step: float) -> Values:
-        """From some tile on, all logits are larger by ``step``."""
-        row = self.noise()
+        """From some tile on, all logits are larger by ``step``. Before it some are level, so that their sum is large."""
+        row = self.noise() * self.rng.choice((1.0, 0.01))
         row[self._tile_start(first=1) :] += step
         return self._finite(row)
 

@@ -1,6 +1,7 @@
 """One forward call and its backward, in the ways of asking for gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,8 @@ class GradientRequest:
     """True if the backward is called twice for one forward."""
     packed: bool = False
     """True if what the forward saves is copied to packed memory until the backward, as offloading to the host does."""
+    threaded: bool = False
+    """True if another thread than that of the forward calls the backward."""
     offset: float = 900.0
     """Number that is added to all logits of the third row, and subtracted in every second forward: it cancels in an answer, and not in
     what a backward keeps of it."""
@@ -177,12 +180,27 @@ def _not_asked(subject: Subject, kind: FindingKind, why: str, fatal: bool) -> Ou
     return Outcome(skipped=f"gradients: {why}", fatal=fatal)
 
 
-def backward(subject: Subject, one: Forward, grad: torch.Tensor, *, keeps: bool) -> torch.Tensor | Outcome:
-    """Calls the backward. Returns the gradient, or an outcome if it raises; ``keeps`` leaves the graph for another call."""
-    try:
-        with preserved(), nan_filled(), activity.calling():
+def backward(
+    subject: Subject, one: Forward, grad: torch.Tensor, *, keeps: bool, threaded: bool = False
+) -> torch.Tensor | Outcome:
+    """Calls the backward. Returns the gradient, or an outcome if it raises; ``keeps`` leaves the graph for another call.
+
+    If it is ``threaded``, another thread calls it, as autograd does of its own on a GPU.
+    """
+
+    def call() -> torch.Tensor:
+        with nan_filled():
             (gradient,) = torch.autograd.grad(one.output, one.x, grad, retain_graph=keeps)
             synchronize(subject.device)
+        return gradient
+
+    try:
+        with preserved(), activity.calling():
+            if threaded:
+                with ThreadPoolExecutor(1) as pool:
+                    gradient = pool.submit(call).result()
+            else:
+                gradient = call()
     except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
         said = raised_in_backward(subject, error)
         return _not_asked(subject, FindingKind.RAISED, said, not is_usable(subject.device))

@@ -77,6 +77,7 @@ _GRADS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "varying, with a NaN": _special,
 }
 """Output gradients in their layouts, made from varying ones."""
+_FEW_GRADS = {words: _GRADS[words] for words in ("varying", "one number expanded to all")}
 
 
 _TALL = (4099, 1027, 259)
@@ -112,6 +113,7 @@ class _Gradients(GroupedProbe):
         found |= {
             "hidden-3x65": GradientRequest(rows=3, columns=65, is_leaf=False),
             "masked-row-3x68": GradientRequest(rows=3, columns=68, masked=True),
+            "another-thread-2x1100": GradientRequest(rows=2, columns=1100, threaded=True),
             "twice-3x66": GradientRequest(rows=3, columns=66, twice=True),
             "overwritten-3x67": GradientRequest(rows=3, columns=67, overwritten=True),
             "answer-overwritten-3x69": GradientRequest(rows=3, columns=69, answer_overwritten=True),
@@ -129,7 +131,7 @@ class _Gradients(GroupedProbe):
             return _tall(subject, trial.parameters)
         if not trial.parameters.is_leaf:
             return _hidden(subject, trial.parameters)
-        return _in_turn(subject, trial.parameters, _GRADS)
+        return _in_turn(subject, trial.parameters, _FEW_GRADS if trial.parameters.threaded else _GRADS)
 
 
 PROBE = _Gradients()
@@ -152,6 +154,7 @@ def _in_turn(
             if asked.answer_overwritten:
                 one.output.zero_()
     words = f"after the forwards of {len(grads)} inputs"
+    words += ", by another thread" * asked.threaded
     words += ", which were overwritten since" * asked.overwritten
     words += ", whose answers were overwritten since" * asked.answer_overwritten
     kept: list[tuple[str, Bits, torch.Tensor]] = []
@@ -176,7 +179,7 @@ def _of_one(
     """Judges one gradient, and keeps it with its bits."""
     before = grad.clone()
     for turn in range(1 + asked.twice):
-        gradient = backward(subject, one, grad, keeps=asked.twice)
+        gradient = backward(subject, one, grad, keeps=asked.twice, threaded=asked.threaded)
         if isinstance(gradient, Outcome):
             # A graph that watches for changes of its tensors refuses those that were overwritten.
             may_refuse = asked.overwritten or asked.answer_overwritten or turn

@@ -25,6 +25,8 @@ _ROWS, _COLUMNS = 6, 70
 _FACTORS = (1.0, 4.0, 6.0)
 """Factors of the logits of one head after the other: what is rounded in 16 bits shows in some of them."""
 _QUERIES = (1, 7, 100)
+_KEYS_OF_A_CHUNK, _BEFORE_IT = 99, (3, 1, 6, 13, 21)
+"""Keys of heads, and of these the keys before the first query: a chunk of a prompt behind a cache, whose length fills no tile."""
 _HEAD_DIMS = (32, 128, 96)
 _LONG, _LONG_ON_GPU = (1100,), (1100, 2050)
 """Keys of heads with as many queries."""
@@ -61,6 +63,9 @@ class HeadShapes(GroupedProbe):
             Trial(f"{name}/{number}", [_Heads({name: number})])
             for name, number in (others[::2] if setting.quick else others)
         ]
+        if known["causal"] and not known["queries"] and not known["square"]:
+            chunks = [_Heads({"queries": _KEYS_OF_A_CHUNK - before}, _KEYS_OF_A_CHUNK) for before in _BEFORE_IT]
+            found.append(Trial("queries/behind-a-cache", chunks[: 1 if setting.quick else None]))
         long, of_one = (_LONG_ON_GPU, _LONG_OF_ONE_ON_GPU) if setting.on_gpu else (_LONG, _LONG_OF_ONE)
         promised = setting.declaration.promised_columns(setting.dtype) or max(of_one)
         if known["queries"]:

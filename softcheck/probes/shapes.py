@@ -167,6 +167,8 @@ def _in_layout(setting: Setting, layout: str, number: int) -> list[_Rows]:
     left = tuple(count for count in _FEW if count not in few)
     more = _MORE[number % 7 :] + _MORE[: number % 7]
     counts = (*more, *left) if shares else (*left, *more)
+    if layout == "packed":
+        counts = (*_drawn(setting), *counts)
     if setting.dtype != "float64" and (setting.on_gpu or layout == "packed"):
         # Of float64 the numpy judge takes seconds for a million elements.
         counts += _MANY
@@ -176,6 +178,14 @@ def _in_layout(setting: Setting, layout: str, number: int) -> list[_Rows]:
     if setting.on_gpu and setting.dtype != "float64" and not setting.quick:
         found.append(_Rows(layout, _NARROW, tuple(rows for rows in _VERY_MANY if setting.holds(rows, _NARROW))))
     return found
+
+
+def _drawn(setting: Setting) -> tuple[int, ...]:
+    """Row counts of each remainder modulo 8, up to 300 and up to 3000; without a GPU two of them, up to 130."""
+    rng = np.random.default_rng(setting.seed)
+    if not setting.on_gpu:
+        return tuple(8 * int(rng.integers(8, 16)) + int(rest) for rest in rng.permutation(8)[:2])
+    return tuple(8 * int(rng.integers(low, 10 * low)) + rest for low in (8, 38) for rest in range(8))
 
 
 def _swept(subject: Subject, asked: _Rows) -> Outcome:

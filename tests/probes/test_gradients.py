@@ -1,5 +1,7 @@
 """Gradients that are wrong, and variants of which none is asked."""
 
+import threading
+
 import pytest
 import torch
 from probe_helpers import conclusion, kinds
@@ -281,6 +283,18 @@ def from_detached(ctx, grad):
     return ctx.y * (grad - (ctx.y * grad).sum(dim=-1, keepdim=True))
 
 
+_here = threading.local()
+
+
+def saved_in_its_thread(ctx, x):
+    _here.is_known = True
+    return saved(ctx, x)
+
+
+def of_its_thread(ctx, grad):
+    return of_saved(ctx, grad) if getattr(_here, "is_known", False) else torch.zeros_like(grad)
+
+
 def saved_once(ctx, x):
     ctx.is_repeated = len(x) > 1 and x.stride(0) == 0
     y = torch.softmax(x[:1] if ctx.is_repeated else x, dim=-1)
@@ -323,6 +337,7 @@ def rounded_where_a_gradient_is_asked(x):
     [
         (by_hand(saved_once, of_the_first_row), "wrong_gradient", "expanded"),
         (by_hand(saved_with_its_strides, by_the_strides_of_then), "wrong_gradient", "saved-packed-3x71"),
+        (by_hand(saved_in_its_thread, of_its_thread), "wrong_gradient", "another-thread-2x1100"),
         (rounded_where_a_gradient_is_asked, "masked_not_zero", "packed-3x129"),
         (by_hand(saved, by_whole_chunks), "wrong_gradient", "tall"),
         (by_hand(saved, into_the_output), "output_reused", "packed-3x129"),
@@ -335,6 +350,7 @@ def rounded_where_a_gradient_is_asked(x):
     ids=[
         "expanded",
         "packed",
+        "thread",
         "with a gradient",
         "tall",
         "output",

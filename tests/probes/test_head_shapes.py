@@ -66,6 +66,21 @@ def test_a_tile_that_long_heads_lose_is_found(tmp_path, condition, words, dtype)
     assert concluded(tmp_path, promised, dtype=dtype).findings == ()
 
 
+def test_a_last_tile_that_chunks_behind_a_cache_lose_is_found(tmp_path):
+    body = f"""    before, keys = k.shape[2] - q.shape[2], k.shape[2]
+    seen = torch.ones(q.shape[2], keys, dtype=torch.bool).tril(before)
+    if q.shape[2] > 32 and 0 < before < 7:
+        seen[:, -1] = False
+    return {SDPA}(q, k, v, attn_mask=seen)
+"""
+    (shown,) = concluded(tmp_path, body, '"causal": "bottom-right"').findings
+    assert shown.label == "queries/behind-a-cache"
+    assert "with queries=96 and 99 keys" in shown.violation.message
+    assert (
+        concluded(tmp_path, body.replace("q.shape[2] > 32 and", "False and"), '"causal": "bottom-right"').findings == ()
+    )
+
+
 def test_longer_heads_than_declared_are_not_tried(tmp_path):
     path = tmp_path / "short.py"
     path.write_text(
