@@ -31,6 +31,9 @@ from softcheck.probes.helpers import only, prefixed
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
+_MOST_NUMBERS = 2**21
+"""Numbers of the outputs of rows of which a finding is told without a look at the others."""
+
 _MANY_ELEMENTS = 1 << 20
 """Elements above which an output on a GPU is judged by the device judge, whose kernels take seconds to compile."""
 
@@ -280,8 +283,13 @@ class Calls:
         if bits.nbytes > self._echo_bytes and self._others_pass(made, output, output_bits):
             return ()
 
+        # A finding needs a few of many wrong rows, and each judgement of all of them may take a minute.
+        few = max(1, _MOST_NUMBERS // max(1, output_bits[:1].size))
+        of_few = self._judge(made, output_bits, slice(few)) if len(bits) > few else None
+        is_enough = of_few is not None and bool(of_few.violations)
+
         def judge_bits(found: Bits) -> Measurement:
-            return self._judge(made, found)
+            return self._judge(made, found, slice(few if is_enough else None))
 
         attempt = Attempt(
             function=self._function,
@@ -293,7 +301,9 @@ class Calls:
             output=output_bits,
             judge=judge_bits,
         )
-        if setting.on_gpu and bits.size > _MANY_ELEMENTS:
+        if of_few is not None and is_enough:
+            measured = of_few
+        elif setting.on_gpu and bits.size > _MANY_ELEMENTS:
             # Imports Triton.
             from softcheck.judge.device.trust import DistrustedError
 

@@ -339,3 +339,24 @@ def test_making_a_call_waits_for_nothing(dtype):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert all(found.violations == () for _, found in made.settle())
+
+
+def test_of_many_wrong_rows_few_are_judged_and_a_single_one_is_found_wherever_it_is(monkeypatch):
+    monkeypatch.setattr(judged, "_MOST_NUMBERS", 4 * 33)
+    bits = ordinary_rows(64, 33, FORMATS["float32"], 0)
+
+    def of_rows(wrong):
+        def softmax(x):
+            y = torch.softmax(x, dim=-1)
+            y[wrong] *= 1.1
+            return y
+
+        return judged.judged(subject_of(softmax, torch.device("cpu"), "float32"), bits).violations
+
+    everywhere, last = (
+        next(v for v in of_rows(wrong) if v.kind is FindingKind.ULP_EXCEEDS_BOUND)
+        for wrong in (slice(None), slice(60, None))
+    )
+    assert everywhere.row < 4
+    assert everywhere.count <= 4 * 33
+    assert last.row >= 60
