@@ -126,13 +126,17 @@ class _InTurn:
     def outcome(self, *, seed: int = 0, is_short: bool = False) -> Outcome:
         """Plays the histories that ``seed`` orders; if ``is_short``, the first two alone."""
         setting = self._subject.setting
-        first, second, calm, rewriting, *rest = self._circumstances.opening(setting.seed + seed, self._calm_calls())
+        first, second, typed, calm, rewriting, *rest = self._circumstances.opening(
+            setting.seed + seed, self._calm_calls()
+        )
         # Many widths among the changes would leave few calls that return to one.
         few = len(self._changes) - len(self._circumstances.widths)
         count = _RANDOM_IF_QUICK if setting.quick else _RANDOM
         is_over = False
         others: list[Sequence[Code] | None] = [None, *([] if setting.quick else rest)]
-        for history in (first, second, *([] if is_short else [calm, rewriting, *others])):
+        for history in (first, second, *([] if is_short else [typed, calm, rewriting, *others])):
+            if history is not None and not history:
+                continue
             if history is None:
                 is_over = not self._run(lambda: play_random(self._begin, few, setting.seed, count))
             else:
