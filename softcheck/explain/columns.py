@@ -25,7 +25,9 @@ COLUMNS: dict[str, Explanation] = {
         "tolerance"
     ),
     "sum viol.": Explanation(meaning="the number of rows whose sum misses 1 by more than rounding allows"),
-    "special mism.": Explanation(meaning="the number of outputs with NaN, infinity or a masked 0 in the wrong place"),
+    "special mism.": Explanation(
+        meaning="the number of rows of the cases that hold a NaN, +inf or -inf alone and are not what is due for these; NaN in another row is counted by nan_mismatch alone"
+    ),
     "sampled": Explanation(
         meaning="the number of elements of fresh random rows that the probe volume judged; the rows repeat until the code or "
         "--seed changes"

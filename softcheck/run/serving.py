@@ -128,7 +128,7 @@ class Server:
         if wrong is None:
             fatal = changed or is_lost() or not is_usable(self.device)
             declaration = msgspec.structs.replace(variant.declaration, call=variant.call)
-            yield Loaded(spec, declaration, first_call_seconds=seconds, fatal=fatal, notes=tuple(_left_out(variant)))
+            yield Loaded(spec, declaration, first_call_seconds=seconds, fatal=fatal, notes=tuple(_doubts(variant)))
         else:
             yield Refused(spec, wrong)
 
@@ -238,10 +238,15 @@ class Server:
         yield Done()
 
 
-def _left_out(variant: LoadedVariant) -> Iterator[str]:
-    """Yields a note on the function's parameters that do nothing in its calls; none of a built-in function's."""
-    found = variant.function.untried if isinstance(variant.function, Adapted) else {}
-    if found and variant.name not in known_names():
+def _doubts(variant: LoadedVariant) -> Iterator[str]:
+    """Yields notes on a call that may not be meant so, and on the function's parameters that do nothing in it; none of a built-in function's."""
+    function = variant.function
+    if not isinstance(function, Adapted) or variant.name in known_names():
+        return
+    if function.others:
+        others = " or ".join(f"--call '{text}'" for text in function.others)
+        yield f"{variant.name}: taken as {function.call}, and no meaning of its operands was right on a small trial; {others} says another"
+    if found := function.untried:
         options = " or ".join(dict.fromkeys(one for choices in found.values() for one in choices))
         does = "stays at a value that does nothing" if len(found) == 1 else "stay at values that do nothing"
         yield f"{variant.name}: {', '.join(found)} {does}, so that this is not judged; {options} judges it"

@@ -89,6 +89,8 @@ class Adapted:
         self._refusal = refusal
         self._operation: Operation | None = None
         self._is_moved = False
+        self.others: tuple[str, ...] = ()
+        """Calls with the same operands in another meaning, where none of these was right on a small trial."""
         self.is_given = form is not None
         """True if the call was not recognised but given."""
 
@@ -223,12 +225,12 @@ class Adapted:
         generator = torch.Generator().manual_seed(0)
         plain = torch.randn(_TRIAL, generator=generator).to(device=x.device, dtype=x.dtype)
         operation = self._operation
-        best: tuple[float, Form | None] = (-1.0, None)
+        answered: list[tuple[float, Form]] = []
         takes_matrices = False
         with launches.forgotten():
             for guess in self._all_ways():
                 form = self._made(guess.text)
-                if best[1] is not None and _settles(best[1], form, guess):
+                if answered and _settles(_best(answered), form, guess):
                     break
                 trial, expected = _trial(plain, form, operation)
                 if takes_matrices and "x1" in form.names:
@@ -241,13 +243,21 @@ class Adapted:
                     right = _share_right(value, expected, form)
                     if right == 1.0:
                         return form
-                    if guess.sure and right > best[0]:
-                        best = right, form
+                    if guess.sure and right >= 0.0:
+                        answered.append((right, form))
                 except Exception as error:  # noqa: BLE001 - a call that is not the function's may raise anything
                     limit = limit_behind(error)
                     if limit is not None and not isinstance(limit, NotCalledError):
                         raise limit from None
-        return best[1]
+        return self._taken(answered)
+
+    def _taken(self, answered: Sequence[tuple[float, Form]]) -> Form | None:
+        """The best of calls that were answered wrongly, and None of none; keeps those in which the operands mean something else."""
+        if not answered:
+            return None
+        found = _best(answered)
+        self.others = tuple(form.text for _, form in answered if form is not found and form.names & OPERANDS)
+        return found
 
     def _all_ways(self) -> Iterator[Guess]:
         """The guesses, then with a mask, over another dimension, in place, and with other numbers of dimensions."""
@@ -435,6 +445,11 @@ def _trial(plain: "torch.Tensor", form: Form, operation: Operation | None) -> "t
     if operation.arguments is not None:
         trial = operation.arguments.trial(trial, form.names)
     return trial, operation.yardstick(trial.double())
+
+
+def _best(answered: Sequence[tuple[float, Form]]) -> Form:
+    """The call that is right on most elements, the likeliest of several."""
+    return max(answered, key=lambda each: each[0])[1]
 
 
 def _settles(found: Form, other: Form, guess: Guess) -> bool:

@@ -212,6 +212,10 @@ def with_required_mask(x, mask):
     return torch.softmax(x.masked_fill(mask, -10000.0), -1)
 
 
+def with_mask_of_zeros(x, mask):
+    return torch.softmax(x, -1) * ~mask.bool()
+
+
 def with_optional_mask(x, mask=None, scale=1.0):
     x = x * scale
     return torch.softmax(x if mask is None else x.masked_fill(mask, -float("inf")), -1)

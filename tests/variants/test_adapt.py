@@ -360,6 +360,15 @@ def test_parameters_that_do_nothing_in_a_call_are_named_with_what_would_have_the
     assert load(name).function.untried == found
 
 
+def test_calls_of_which_none_was_right_are_named_beside_the_one_that_is_taken():
+    wrong, right = (load(f"{KERNELS}:{name}").function for name in ("with_mask_of_zeros", "with_required_mask"))
+    wrong(X)
+    right(X)
+    assert {wrong.call, *wrong.others} == {"f(x, mask)", "f(x, keep)", "f(x, bias)"}
+    assert len(wrong.others) == 2
+    assert right.others == ()
+
+
 def test_operands_of_another_operation_are_refused_with_the_operations_own():
     with pytest.raises(UsageError, match="softmax takes bias, keep, mask beside its input"):
         load(spec("with_required_mask(x, target)"))
