@@ -42,7 +42,7 @@ def softmax(x):
 """,
         shown_by="--family padding",
         cause="a row of -inf, an overflowing exponential, or a NaN that a maximum leaves out",
-        mend="subtract the maximum; let a NaN reach its whole row, and a row that is fully masked give what is declared; write every element",
+        mend="subtract the maximum, and nothing while it is -inf; let a NaN reach its whole row, and a row that is fully masked give what is declared; write every element",
         declare='for fully masked rows @variant(fully_masked="zero")',
     ),
     Kind.INF_MISMATCH: Explanation(
