@@ -32,7 +32,7 @@ from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
 _MOST_NUMBERS = 2**21
-"""Numbers of the outputs of rows of which a finding is told without a look at the others."""
+"""Numbers of the outputs of heads of which a finding is told without a look at the others."""
 
 _MANY_ELEMENTS = 1 << 20
 """Elements above which an output on a GPU is judged by the device judge, whose kernels take seconds to compile."""
@@ -283,9 +283,10 @@ class Calls:
         if bits.nbytes > self._echo_bytes and self._others_pass(made, output, output_bits):
             return ()
 
-        # A finding needs a few of many wrong rows, and each judgement of all of them may take a minute.
+        # A finding needs a few of many wrong heads, and each judgement of all of them may take a minute.
         few = max(1, _MOST_NUMBERS // max(1, output_bits[:1].size))
-        of_few = self._judge(made, output_bits, slice(few)) if len(bits) > few else None
+        has_more = setting.operation.parts is not None and len(bits) > few
+        of_few = self._judge(made, output_bits, slice(few)) if has_more else None
         is_enough = of_few is not None and bool(of_few.violations)
 
         def judge_bits(found: Bits) -> Measurement:

@@ -149,6 +149,13 @@ def answers_beyond_all_values(q, k, v):
     return o
 
 
+@variant(operation="attention", parameters=SMALL)
+def wrong_in_the_last_head(q, k, v):
+    y = attend(q, k, v)[0]
+    y[-1, -1] *= 1.1
+    return y
+
+
 @variant(operation="attention", parameters={**SMALL, "masked": 1}, fully_masked="zero")
 def mean_where_nothing_is_seen(q, k, v, keep):
     return torch.where(keep.any(dim=-1, keepdim=True), attend(q, k, v, keep)[0], v.mean(dim=-2, keepdim=True))

@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,8 +19,9 @@ from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.judged import Calls
 from softcheck.probes.sizes import telling_rows
 from softcheck.variants.declaration import declaration_of
-from softcheck.variants.registry import LoadedVariant
+from softcheck.variants.registry import LoadedVariant, load
 
+KERNELS = Path(__file__).parents[1] / "kernels" / "attentions.py"
 WIDTHS = tuple(range(1, 50))
 """Of a whole group and a part of another."""
 
@@ -341,22 +343,16 @@ def test_making_a_call_waits_for_nothing(dtype):
     assert all(found.violations == () for _, found in made.settle())
 
 
-def test_of_many_wrong_rows_few_are_judged_and_a_single_one_is_found_wherever_it_is(monkeypatch):
-    monkeypatch.setattr(judged, "_MOST_NUMBERS", 4 * 33)
-    bits = ordinary_rows(64, 33, FORMATS["float32"], 0)
-
-    def of_rows(wrong):
-        def softmax(x):
-            y = torch.softmax(x, dim=-1)
-            y[wrong] *= 1.1
-            return y
-
-        return judged.judged(subject_of(softmax, torch.device("cpu"), "float32"), bits).violations
-
-    everywhere, last = (
-        next(v for v in of_rows(wrong) if v.kind is FindingKind.ULP_EXCEEDS_BOUND)
-        for wrong in (slice(None), slice(60, None))
-    )
-    assert everywhere.row < 4
-    assert everywhere.count <= 4 * 33
-    assert last.row >= 60
+@pytest.mark.parametrize(
+    ("name", "least", "most"), [("answers_beyond_all_values", 0, 4), ("wrong_in_the_last_head", 63, 64)]
+)
+def test_of_many_wrong_heads_few_are_judged_and_a_single_one_is_found_wherever_it_is(monkeypatch, name, least, most):
+    fmt, columns = FORMATS["float32"], 9
+    monkeypatch.setattr(judged, "_MOST_NUMBERS", 4 * columns * 16)
+    variant = load(f"{KERNELS}:{name}")
+    setting = Setting(declaration=variant.declaration, dtype="float32", backend="interpreter")
+    subject = Subject(variant, setting, torch.device("cpu"))
+    found = judged.judged(subject, ordinary_rows(64, columns, fmt, 0)).violations
+    wrong = next(v for v in found if v.kind is FindingKind.ULP_EXCEEDS_BOUND)
+    assert least <= wrong.row < most
+    assert wrong.count <= 4 * columns * 16
