@@ -145,7 +145,7 @@ class Circumstances:
         """Returns histories, those first that show most for their length.
 
         The first two put every circumstance once before and once after every other, in a random order and in its
-        reverse. The third begins with another dtype, the fourth makes ``calm`` ordinary calls before others of all contents, the
+        reverse. The third goes from another dtype to logits below float16's, the fourth makes ``calm`` ordinary calls before others of all contents, the
         fifth rewrites tensors that a call has seen, and the sixth returns to widths after many others.
         Each other history begins with a circumstance of its own, and goes to each later one and back, so that in all
         of them every circumstance comes right after every other. Random histories would need several times as many
@@ -165,10 +165,13 @@ class Circumstances:
         widths: list[Code] = [(place, 0) for place in range(last - len(self.widths), last)]
         rewritten: list[Code] = [(n, 0) for n, change in enumerate(self.changes) if change.get("memory") == "same"]
         others: list[Code] = [(n, 0) for n, change in enumerate(self.changes) if [*change] == ["contents"]]
+        far_below: list[Code] = [
+            (n, 0) for n, change in enumerate(self.changes) if change.get("contents") == "far-below"
+        ]
         dtypes: list[Code] = [(n, 0) for n, change in enumerate(self.changes) if [*change] == ["dtype"]]
         return [
             *codes[:2],
-            [*dtypes[:1], (0, 0)] if dtypes else [],
+            [*dtypes[:1], *far_below, (0, 0)] if dtypes else [],
             [(0, 0)] * calm + others,
             [code for code in rewritten for _ in range(2)],
             widths * 2,

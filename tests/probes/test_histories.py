@@ -78,8 +78,12 @@ def softmax(x):
     answers.update(shape=x.shape, total=float(exponentials[:1].sum()))
     return exponentials / (exponentials.sum(dim=1, keepdim=True) + total)""",
         "return torch.softmax(x.to(answers.setdefault(x.shape[1], x.dtype)), dim=-1).to(x.dtype)",
+        """
+    least = answers.setdefault("least", -65504.0 if x.dtype == torch.float16 else -3e38)
+    shown = torch.where(x == -float("inf"), x.float(), x.float().clamp(min=least))
+    return torch.softmax(shown, dim=-1).to(x.dtype)""",
     ],
-    ids=["by shape", "by address", "sum", "dtype by width"],
+    ids=["by shape", "by address", "sum", "dtype by width", "sentinel"],
 )
 def test_state_that_earlier_calls_leave_is_found(tmp_path, body):
     assert "nondeterministic" in kinds(probed(tmp_path, f"answers = {{}}\ndef softmax(x):\n    {body}\n"))
