@@ -161,10 +161,11 @@ def untried(
     for parameter in parameters:
         name = parameter.name.lower().rstrip("_")
         meant = [one for one in _PARAMETERS if name in one.names.split() and one.parameter in given]
+        is_given = any(one.text in names for one in meant)
         options = [
             f"--declare {one.parameter}={_in_words(one.telling)}"
             for one in meant
-            if one.parameter in idle and one.text not in names
+            if one.parameter in idle and not is_given
         ]
         texts = next((texts for words, texts in operands.items() if name in words.split()), ())
         if not meant and texts and not names & {*texts} and call.endswith(")"):

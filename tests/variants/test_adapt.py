@@ -344,6 +344,7 @@ def test_operands_imply_parameters_that_nobody_declares(name, parameters):
         (f"{LOSSES}:with_options@operation=cross_entropy,softcap=5", {}),
         (f"{LOSSES}:ignoring@operation=cross_entropy", {"ignore_index": ("--declare ignore_index=-100",)}),
         (f"{ATTENTIONS}:by_length", {}),
+        (f"{ATTENTIONS}:with_what_is_hidden", {}),
         (
             f"{ATTENTIONS}:by_length@causal=",
             {"causal": ("--declare causal=top-left",)},
