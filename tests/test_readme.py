@@ -67,8 +67,13 @@ def test_a_figure_is_printed_by_the_command_beside_it(row):
 
 def test_most_figures_of_the_readme_are_checked():
     assert len([row for row in FIGURES if "softcheck render" in row[-1]]) >= 3
-    assert f"| {sum(WRONG.values())} of {len(WRONG)} | `python benchmarks/planted_score.py` |" in README
-    assert f"| {BY_ALL} of {len(WRONG)} | `python benchmarks/planted_score.py` |" in README
+    assert all(WRONG.values())
+    assert f"| {BY_ALL} of {len(WRONG)} | `head -14 results/h200/planted.md` |" in README
+    lines = (ROOT / "results" / "h100" / "planted-unseen-wrong.md").read_text(encoding="utf-8").splitlines()
+    kernels = [line for line in lines if line.startswith("| ") and not line.startswith("| kernel")]
+    caught = sum(line.endswith(" s |") for line in kernels)
+    assert lines[0].startswith(f"# {caught} of {len(kernels)} unseen wrong kernels caught")
+    assert f"| {caught} of {len(kernels)} | `head -1 results/h100/planted-unseen-wrong.md` |" in README
 
 
 @pytest.mark.parametrize(

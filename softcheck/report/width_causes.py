@@ -16,7 +16,7 @@ _FEWEST_FAMILIES = 2
 _OF_SIZES = re.compile(r"\((\d+) of \d+ widths tried")
 
 _ANY = (1, 2, 3, 1000, 2**20)
-"""Widths that stand for all where no case was run."""
+"""Widths that stand for all beside those of cases."""
 
 _SOME_ROWS = "with some row counts"
 
@@ -50,7 +50,11 @@ def of_widths(evidence: Evidence) -> Cause | None:
     ]
     all_ways = [predicate for f in evidence.of_probes("sizes") if (predicate := _predicate(f)) is not None]
     # What one kind misses another may have: together they can be all widths.
-    if words.startswith("all N tried") or not explained or all(any(way(n) for way in all_ways) for n in tried or _ANY):
+    if (
+        words.startswith("all N tried")
+        or not explained
+        or all(any(way(n) for way in all_ways) for n in (*tried, *_ANY))
+    ):
         return None
     meaning, mend = _of_widths(words, explained)
     declare, right_on = _limit_of(words)
