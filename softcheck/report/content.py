@@ -156,7 +156,7 @@ def legend(report: Report) -> list[tuple[str, str]]:
         "=": "largest there is",
         "error/bound": "above 1 is a finding",
         "flushed": "0 for a subnormal result",
-        "special": "rows with NaN, +inf or -inf alone that are wrong",
+        "special": "wrong rows of NaN, infinities",
         "sampled": "elements of random rows",
     }
     return [(word, meaning) for word, meaning in meanings.items() if shown.get(word, bool(judged))]
