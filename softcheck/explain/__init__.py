@@ -23,7 +23,7 @@ def pages() -> dict[str, Explanation]:
     """Every explanation by its name: kinds, verdicts, probes, columns."""
     both = {
         "regimes": dataclasses.replace(
-            of_probes()["regimes"], meaning=f"{COLUMNS['regimes'].meaning}. T{of_probes()['regimes'].meaning[1:]}"
+            of_probes()["regimes"], meaning=f"{COLUMNS['regimes'].meaning}; {of_probes()['regimes'].meaning}"
         )
     }
     return {**{str(kind): found for kind, found in KINDS.items()}, **VERDICTS, **of_probes(), **COLUMNS, **both}
