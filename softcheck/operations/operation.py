@@ -28,6 +28,11 @@ Parameter = float | str
 """The value of a parameter of an operation."""
 
 
+def value_in_words(value: Parameter) -> str:
+    """Returns a parameter's value as ``--declare`` takes it."""
+    return value if isinstance(value, str) else f"{value:g}"
+
+
 class Operand(NamedTuple):
     """A tensor that an operation reads or writes. Operands that share the name of a dimension share its size."""
 

@@ -5,7 +5,7 @@ from functools import cache
 from importlib import import_module
 
 from softcheck.errors import UsageError, near_matches
-from softcheck.operations.operation import Operation, Parameter
+from softcheck.operations.operation import Operation, Parameter, value_in_words
 
 OPERATIONS: dict[str, str] = {
     "softmax": "softcheck.operations.softmax:SOFTMAX",
@@ -46,5 +46,5 @@ def _loaded(place: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operat
         usual = found.parameters[given]
         if isinstance(usual, str) is not isinstance(value, str):
             expected = "a word" if isinstance(usual, str) else f"a number, as {usual:g}"
-            raise UsageError(f"{given} is {value if isinstance(value, str) else f'{value:g}'!r}; expected {expected}")
+            raise UsageError(f"{given} is {value_in_words(value)!r}; expected {expected}")
     return found if not parameters or found.with_parameters is None else found.with_parameters(**dict(parameters))

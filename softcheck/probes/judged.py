@@ -287,10 +287,11 @@ class Calls:
         few = max(1, _MOST_NUMBERS // max(1, output_bits[:1].size))
         has_more = setting.operation.parts is not None and len(bits) > few
         of_few = self._judge(made, output_bits, slice(few)) if has_more else None
-        is_enough = of_few is not None and bool(of_few.violations)
+        if of_few is not None and not of_few.violations:
+            of_few = None
 
         def judge_bits(found: Bits) -> Measurement:
-            return self._judge(made, found, slice(few if is_enough else None))
+            return self._judge(made, found, slice(None if of_few is None else few))
 
         attempt = Attempt(
             function=self._function,
@@ -302,7 +303,7 @@ class Calls:
             output=output_bits,
             judge=judge_bits,
         )
-        if of_few is not None and is_enough:
+        if of_few is not None:
             measured = of_few
         elif setting.on_gpu and bits.size > _MANY_ELEMENTS:
             # Imports Triton.

@@ -9,6 +9,7 @@ from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
+from softcheck.operations.operation import value_in_words
 from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
@@ -51,10 +52,7 @@ def _calls(run: Run) -> list[str]:
 
 
 def _parameters(declaration: Declaration) -> str:
-    numbers = [
-        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in declaration.parameters.items()
-    ]
+    numbers = [f"{name}={value_in_words(value)}" for name, value in declaration.parameters.items()]
     return f"; judged with {', '.join(numbers)}" if numbers else ""
 
 

@@ -72,7 +72,7 @@ def _swept(evidence: Evidence) -> Finding | None:
 
 
 def _predicate(finding: Finding) -> Callable[[int], bool] | None:
-    """Where a finding of ``sizes`` holds, as a function; None for words that are no class and no list of widths."""
+    """Returns the widths at which a finding of ``sizes`` holds, as a function; None for words that are no class and no list of widths."""
     words = finding.message.partition(" (")[0]
     if (named := sizes_named(words)) is not None:
         return named

@@ -175,7 +175,7 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     fatal: bool = False
     """True if the trial call ruined the device for this process, so that the worker can't continue."""
     notes: tuple[str, ...] = ()
-    """What the variant's calls leave out."""
+    """Doubts about the variant's call, and the parameters of which it leaves nothing to be judged."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):

@@ -114,7 +114,11 @@ class Adapted:
     @property
     def names(self) -> frozenset[str]:
         """The names in the call that is given or found, else in the likeliest by the names of the function's parameters."""
-        return names_in(self._ways[0].text) if self._form is None else self._form.names
+        return names_in(self._text) if self._form is None else self._form.names
+
+    @property
+    def _text(self) -> str:
+        return self._ways[0].text if self._form is None else self._form.text
 
     @property
     def untried(self) -> dict[str, tuple[str, ...]]:
@@ -130,8 +134,7 @@ class Adapted:
             parameters = parameters_of(getattr(signed, "forward", signed))
         except (TypeError, ValueError):
             return {}
-        text = self._ways[0].text if self._form is None else self._form.text
-        return untried(parameters, text, self.names, self._operation)
+        return untried(parameters, self._text, self.names, self._operation)
 
     def with_operation(self, operation: Operation) -> "Adapted":
         """Returns a copy whose calls get what another operation gives them; the call itself stays as it was found."""

@@ -227,10 +227,10 @@ def with_promises(declaration: Declaration, text: str) -> Declaration:
             raise UsageError(
                 f"{word!r} in {text!r} is no promise; write NAME=VALUE, as in layouts=contiguous,max_elements=2**31"
             )
-    for given in promises.keys() - {*Declaration.__struct_fields__}:
+    if unknown := sorted(promises.keys() - {*Declaration.__struct_fields__}):
         of_operation = operation(promises.get("operation", declaration.operation)).parameters
         known = [*Declaration.__struct_fields__, *of_operation]
-        raise UsageError(f"{given!r} in {text!r} is no promise; {near_matches(given, known)}")
+        raise UsageError(f"{unknown[0]!r} in {text!r} is no promise; {near_matches(unknown[0], known)}")
     try:
         changed = msgspec.convert({**msgspec.to_builtins(declaration), **_plain(promises)}, Declaration)
     except msgspec.ValidationError as error:

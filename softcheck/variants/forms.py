@@ -68,6 +68,7 @@ _INPUTS = ("x5", "x4", "x3", "x1", "x")
 
 _MODULES = ("torch", "triton")
 """Modules that a call may name."""
+_BUILTINS = frozenset(dir(builtins))
 
 MOST_ROWS = 4096
 """Rows of the largest input of a function that takes one row."""
@@ -95,7 +96,7 @@ class Form:
             )
         made = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         made |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-        if unknown := sorted(self.names - {"f", *NAMES, *self._constants, *made, *_MODULES, *dir(builtins)}):
+        if unknown := sorted(self.names - {"f", *NAMES, *self._constants, *made, *_MODULES, *_BUILTINS}):
             raise UsageError(
                 f"the call {text!r} has {unknown[0]!r}, which is no name in it; {near_matches(unknown[0], [*NAMES, *_MODULES])}"
             )

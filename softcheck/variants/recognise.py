@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
-from softcheck.operations.operation import Operation, Parameter
+from softcheck.operations.operation import Operation, Parameter, value_in_words
 from softcheck.operations.registry import operation as operation_of
 from softcheck.variants.forms import PLAIN, are_of_one_layout
 
@@ -35,7 +35,7 @@ _WEIGHTS = "weight weights class_weight class_weights ce_weight"
 
 
 class _Meaning(NamedTuple):
-    """What a function's parameters of some names ask for."""
+    """The meaning of a function's parameters of some names."""
 
     parameter: str
     """The operation's parameter."""
@@ -163,7 +163,7 @@ def untried(
         meant = [one for one in _PARAMETERS if name in one.names.split() and one.parameter in given]
         is_given = any(one.text in names for one in meant)
         options = [
-            f"--declare {one.parameter}={_in_words(one.telling)}"
+            f"--declare {one.parameter}={value_in_words(one.telling)}"
             for one in meant
             if one.parameter in idle and not is_given
         ]
@@ -173,10 +173,6 @@ def untried(
         if options:
             found[parameter.name] = tuple(options)
     return found
-
-
-def _in_words(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a causal row doesn't see is not computed but filled with zeros, up to the number of queries: with more keys than queries the keys behind stay unwritten.
+"""Columns that a causal row doesn't see are not computed but filled with zeros, up to the number of queries: with more keys than queries the keys behind stay unwritten.
 
 Wrong on: 5 queries over 9 keys with a causal mask from the first key on; right for squares, and for fewer keys than queries.
 """
