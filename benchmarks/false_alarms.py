@@ -77,7 +77,7 @@ LIMITS = {"cuda": (1 << 22, 1 << 28), "cpu": (1 << 11, 1 << 13)}
 """Elements of first launches, and of the largest: one that took long, or not, makes the next of its kind smaller or larger."""
 MOST_OF_HEADS = 1 << 26
 """Elements of the largest launch of an attention, whose queries, keys and values are drawn in float64."""
-QUICK, SLOW = 0.05, 0.5
+QUICK, SLOW = 0.2, 1.0
 MOST_FINDINGS = 20
 _SAVE_EVERY = 10.0
 
@@ -384,6 +384,8 @@ def run_shard(settings: dict[str, Any], shard: Shard, path: Path, until: float) 
     """Runs one shard, from what its file in the folder beside ``path`` has; in a process of its own where there are several."""
     # What ends a process early: it keeps what it has, and says nothing once it has ended.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # The numpy judge looks at a few rows of each launch: more threads cost more than they save, most beside other processes.
+    torch.set_num_threads(1)
     own = _folder(path) / f"{shard.name}.json"
     state = read(own) if own.exists() else State(settings, {}, [])
     state.settings = settings
@@ -535,7 +537,6 @@ def main(arguments: list[str] | None = None) -> int:
     if state.settings["device"] == "cpu":
         # Before any variant is imported: Triton reads it when a kernel is decorated.
         os.environ["TRITON_INTERPRET"] = "1"
-        torch.set_num_threads(1)
     if options.shard is not None:
         (shard,) = (one for one in shards(state.settings) if one.name == options.shard)
         try:
