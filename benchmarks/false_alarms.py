@@ -77,6 +77,8 @@ LIMITS = {"cuda": (1 << 22, 1 << 28), "cpu": (1 << 11, 1 << 13)}
 """Elements of first launches, and of the largest: one that took long, or not, makes the next of its kind smaller or larger."""
 MOST_OF_HEADS = 1 << 26
 """Elements of the largest launch of an attention, whose queries, keys and values are drawn in float64."""
+MOST_HEADS = 65_535
+"""Heads of a launch: torch's flash and efficient attention can't launch for more."""
 QUICK, SLOW = 0.2, 1.0
 MOST_FINDINGS = 20
 _SAVE_EVERY = 10.0
@@ -226,8 +228,9 @@ class Sweep:
         variants = [load(name) for name in settings["variants"]]
         correct = [v for v in variants if _is_correct(v.declaration, shard.dtype, backend)]
         self.runs = [Run(v, state.run(v.name, shard.dtype), shard, settings) for v in correct]
+        self.most_rows = self.most
         if any(not run.variant.operation.answers_logits and run.variant.operation.parts for run in self.runs):
-            self.most = min(self.most, MOST_OF_HEADS)
+            self.most, self.most_rows = min(self.most, MOST_OF_HEADS), MOST_HEADS
 
     def unfinished(self) -> list[Run]:
         """The variants that have not been judged enough."""
@@ -250,7 +253,7 @@ class Sweep:
         # Narrow rows, those that the judge scans, and wider ones take different times.
         key = (family, (columns > 16) + (columns > 16384))
         elements = max(columns, *(math.prod(run.variant.operation.part_shape(columns)) for run in runs))
-        rows = max(1, self.size.setdefault(key, self.first) // elements)
+        rows = min(self.most_rows, max(1, self.size.setdefault(key, self.first) // elements))
         generator = torch.Generator(self.device).manual_seed(int(random.integers(2**62)))
         spent: list[float] = []
         try:

@@ -40,7 +40,7 @@ class Setting:
     widest: int | None = None
     """Columns beyond which kernels would take too long to compile; None for no such limit."""
     time_share: float = 1.0
-    """Part of its limit of time that a probe takes. It is 1 on a GPU."""
+    """Part of its limit of time that a probe takes, at least 1 on a GPU."""
     slowness: float = 1.0
     """Times that Python takes longer here than where the limits of time were chosen. It is 1 on a GPU."""
 

@@ -72,7 +72,7 @@ class HeadShapes(GroupedProbe):
             of_all = {"long/declared-queries": [_Heads({}, keys) for keys in of_one]}
         else:
             # Their products take seconds without a GPU.
-            is_quick = setting.on_gpu or setting.time_share == 1 or known["square"]
+            is_quick = setting.on_gpu or setting.time_share >= 1 or known["square"]
             of_all = {"long/as-many-queries": [_Heads({}, keys) for keys in long]} if is_quick else {}
             if not known["square"]:
                 of_all["long/one-query"] = [_Heads({"queries": 1}, keys) for keys in of_one]

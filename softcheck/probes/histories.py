@@ -21,7 +21,7 @@ from softcheck.probes import at_once
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe
 from softcheck.probes.machine import OverError, play_random, shorten
-from softcheck.probes.modes import modes, together
+from softcheck.probes.modes import fitted, modes, together
 from softcheck.probes.other_sizes import other_sizes
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.playing import Copies, Player
@@ -30,8 +30,12 @@ from softcheck.probes.shape_plan import Shape
 from softcheck.probes.steps import Code, Step, circumstances
 from softcheck.variants.source import source_of
 
-_SECONDS, _SECONDS_ON_GPU = 4.0, 1.5
+_SECONDS, _SECONDS_ON_GPU = 4.0, 2.0
 """Time after which the remaining steps are left out."""
+_LATEST = (0.5, 0.7, 0.8, 0.9, 1.0)
+"""Parts of the time by which each of the opening's first histories ends, so that none takes the time of those behind it."""
+_LEAST_PART = 0.15
+"""Part of the time that each of them has at least: on a GPU those before it may wait for the compiler."""
 _SECONDS_ELSEWHERE, _SECONDS_ELSEWHERE_ON_GPU = 6.0, 3.0
 """The same for all histories at other sizes together."""
 _SECONDS_TO_SHORTEN = 4.0
@@ -75,7 +79,7 @@ PROBE = _Histories()
 
 
 def _seconds(subject: Subject, interpreted: float, on_gpu: float) -> float:
-    return on_gpu if subject.setting.on_gpu else interpreted * subject.setting.time_share
+    return (on_gpu if subject.setting.on_gpu else interpreted) * subject.setting.time_share
 
 
 def _elsewhere(subject: Subject, ordinary: Step) -> Outcome:
@@ -109,7 +113,8 @@ class _InTurn:
     def __init__(self, subject: Subject, base: Step, seconds: float, beside: Step | None = None) -> None:
         setting = subject.setting
         self._subject = subject
-        self._circumstances = circumstances(setting, base, modes(on_gpu=setting.on_gpu), beside)
+        around = modes(on_gpu=setting.on_gpu, dtype=base.dtype, has_heads=setting.has_heads)
+        self._circumstances = circumstances(setting, base, around, beside)
         self._changes = self._circumstances.changes
         self._copies = Copies(subject)
         self._others: set[tuple[Step, FindingKind]] = set()
@@ -132,21 +137,32 @@ class _InTurn:
         # Many widths among the changes would leave few calls that return to one.
         few = len(self._changes) - len(self._circumstances.widths)
         count = _RANDOM_IF_QUICK if setting.quick else _RANDOM
-        is_over = False
-        others: list[Sequence[Code] | None] = [None, *([] if setting.quick else rest)]
-        for history in (first, second, *([] if is_short else [typed, calm, rewriting, *others])):
-            if history is not None and not history:
-                continue
-            if history is None:
-                is_over = not self._run(lambda: play_random(self._begin, few, setting.seed, count))
+        begun, is_over = self._clock(), False
+        opening = [first, second] if is_short else [first, second, typed, calm, rewriting]
+        for latest, history in zip(_LATEST, opening, strict=False):
+            now = self._clock()
+            self._end = max(begun + self._seconds * (1.0 if is_short else latest), now + self._seconds * _LEAST_PART)
+            is_over |= bool(history) and not self._plays(history)
+            if self._shown or self.fatal:
+                return self._found()
+        self._end = begun + self._seconds
+        others: list[Sequence[Code] | None] = [] if is_short else [None, *([] if setting.quick else rest)]
+        for other in others:
+            if other is None:
+                is_whole = self._run(lambda: play_random(self._begin, few, setting.seed, count))
             else:
-                is_over = not self._plays(history)
-            if self._shown:
-                return Outcome(violations=(self._shortened(self._shown[0]),), fatal=self.fatal)
-            if is_over or self.fatal:
+                is_whole = self._plays(other)
+            if self._shown or self.fatal:
+                return self._found()
+            is_over |= not is_whole
+            if not is_whole:
                 break
         left_out = f"some planned calls were left out: they take over {self._seconds:g} s"
         return Outcome(skipped=left_out if is_over else self.unable, tried=(self.made,), fatal=self.fatal)
+
+    def _found(self) -> Outcome:
+        shown = (self._shortened(self._shown[0]),) if self._shown else ()
+        return Outcome(violations=shown, skipped=None if shown else self.unable, tried=(self.made,), fatal=self.fatal)
 
     def _calm_calls(self) -> int:
         """Calls after which what a variant has learnt of its inputs may be settled: more than a number of its source, if it keeps anything."""
@@ -237,7 +253,8 @@ class _InTurn:
         number = (times * len(self._changes) + first) * len(self._changes) + second
         fields = {**self._changes[first], **self._changes[second]}
         if "mode" in fields:
-            fields["mode"] = together(self._changes[first].get("mode", ""), fields["mode"])
+            both = together(self._changes[first].get("mode", ""), fields["mode"])
+            fields["mode"] = fitted(both, fields.get("dtype", self._circumstances.base.dtype))
         return replace(self._circumstances.base, **fields, seed=(self._subject.setting.seed + number) % 2**32)
 
     def check_time(self) -> None:

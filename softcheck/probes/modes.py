@@ -20,6 +20,9 @@ GRAPH = "torch.cuda.graph(g) and g.replay()"
 COMPILED = 'torch.compile(backend="eager")'
 
 _AND = " + "
+_AUTOCAST = "torch.autocast"
+_LOWERED = ("float16", "bfloat16")
+"""Dtypes of autocast."""
 
 _HOLDING = 4096
 """Rows of matrices whose products take as long as it takes to queue two calls."""
@@ -66,10 +69,27 @@ _KINDS = (*_CONTEXTS, {REQUIRES_GRAD, PARAMETER})
 _BY_NAME = {name: context for group in _CONTEXTS for name, context in group.items()}
 
 
-def modes(*, on_gpu: bool) -> list[list[str]]:
-    """Names of the modes in groups of one kind, as a caller would write them."""
+def modes(*, on_gpu: bool, dtype: str, has_heads: bool = False) -> list[list[str]]:
+    """Names of the modes in groups of one kind, as a caller of a function on such inputs would write them.
+
+    No attention is called under autocast, which lowers matrix products and torch's own attention to 16 bits, answer and
+    all, where a softmax or a loss stays in float32.
+    """
     on_device = [[STREAM, STREAMS], [GRAPH]] if on_gpu else []
-    return [*map(list, _CONTEXTS), [REQUIRES_GRAD, PARAMETER], [THREAD], *on_device]
+    contexts = [[name for name in group if not (has_heads and _AUTOCAST in name)] for group in _CONTEXTS]
+    fitting = [list(dict.fromkeys(fitted(name, dtype) for name in group)) for group in contexts if group]
+    return [*fitting, [REQUIRES_GRAD, PARAMETER], [THREAD], *on_device]
+
+
+def fitted(mode: str, dtype: str) -> str:
+    """Returns the mode for inputs of a dtype: autocast is to their dtype where that has 16 bits.
+
+    Under the other autocast torch refuses to join such tensors, as with ``torch.cat``.
+    """
+    if dtype not in _LOWERED or _AUTOCAST not in mode:
+        return mode
+    own = f"{_AUTOCAST}(dtype=torch.{dtype})"
+    return _AND.join(own if _AUTOCAST in part else part for part in parts(mode))
 
 
 def with_gradient(x: torch.Tensor, mode: str) -> torch.Tensor:
@@ -120,7 +140,7 @@ def in_mode(function: Function, mode: str) -> Function:
             for context in contexts:
                 stack.enter_context(context(x.device.type))
             output = function(x)
-        is_wider = isinstance(output, torch.Tensor) and "autocast" in mode and output.element_size() > x.element_size()
+        is_wider = isinstance(output, torch.Tensor) and _AUTOCAST in mode and output.element_size() > x.element_size()
         return output.to(x.dtype) if is_wider else output
 
     return around

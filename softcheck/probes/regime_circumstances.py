@@ -141,9 +141,8 @@ def _ways(named: frozenset[str], setting: Setting) -> Iterator[_Variation]:
         "determinism": ("deterministic",),
     }
     marks = tuple(chain.from_iterable(words for name, words in asked.items() if name in named))
-    asked_for = [
-        mode for mode in chain.from_iterable(modes(on_gpu=setting.on_gpu)) if any(mark in mode for mark in marks)
-    ]
+    known = modes(on_gpu=setting.on_gpu, dtype=setting.dtype, has_heads=setting.has_heads)
+    asked_for = [mode for mode in chain.from_iterable(known) if any(mark in mode for mark in marks)]
     both = (together(*pair) for pair in combinations(asked_for, 2))
     for mode in dict.fromkeys((*asked_for, *both)):
         yield _Variation(mode, mode=mode)

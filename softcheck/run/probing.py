@@ -30,7 +30,7 @@ class ProbeTask:
     quick: bool = False
     seed: int = 0
     time_share: float = 1.0
-    """Part of their time that probes with a limit of time take, where many variants share a machine without a GPU."""
+    """Part of their time that probes with a limit of time take: less where many variants share a machine without a GPU."""
 
     def __str__(self) -> str:
         return f"probe {self.probe} on {self.variant}, {self.dtype}"
@@ -38,11 +38,15 @@ class ProbeTask:
 
 _WHOLE_TIME = 3
 """Subjects, each a variant in a dtype, up to which probes take all of their time without a GPU."""
+_ALONE = 2.0
+"""Times that a probe takes longer that is asked for alone, as by the line that reproduces a finding: what another run found
+near the limit of its time is found again."""
 
 
-def time_share(backend: Backend, subjects: int) -> float:
-    """Part of their time that probes with a limit of time take in a run on so many subjects."""
-    return 1.0 if backend == "cuda" else min(1.0, _WHOLE_TIME / max(1, subjects))
+def time_share(backend: Backend, subjects: int, *, is_alone: bool = False) -> float:
+    """Part of their time that probes with a limit of time take in a run on so many subjects; more if one probe is run alone."""
+    share = 1.0 if backend == "cuda" else min(1.0, _WHOLE_TIME / max(1, subjects))
+    return share * _ALONE if is_alone else share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

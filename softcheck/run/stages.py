@@ -265,7 +265,8 @@ def cases_and_probes(
 
 
 def _probe_tasks(run: Run) -> list[ProbeTask]:
-    share = time_share(run.ready.backend, len(run.declarations) * len(run.options.dtypes))
+    subjects = len(run.declarations) * len(run.options.dtypes)
+    share = time_share(run.ready.backend, subjects, is_alone=len(run.options.probes) == 1)
     return [
         ProbeTask(
             variant=name,

@@ -16,7 +16,7 @@ from softcheck.calling.state import Snapshot
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.machine import OverError, play_random, shorten
-from softcheck.probes.modes import REQUIRES_GRAD, THREAD, in_mode, modes, together
+from softcheck.probes.modes import REQUIRES_GRAD, THREAD, fitted, in_mode, modes, together
 from softcheck.probes.playing import Copies, Player
 from softcheck.probes.script import with_script
 from softcheck.probes.steps import BESIDE, Circumstances, Step, circumstances
@@ -41,6 +41,47 @@ def probed(tmp_path, source, dtype="float32"):
 def test_a_right_function_is_left_alone(tmp_path):
     found = probed(tmp_path, "def softmax(x):\n    return torch.softmax(x, dim=-1)\n", "bfloat16")
     assert (found.findings, found.trials) == ((), 3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_what_torch_refuses_under_the_other_autocast_is_no_finding(tmp_path, dtype):
+    source = """
+def softmax(x):
+    parts = torch.softmax(x, dim=-1).chunk(2, dim=-1)
+    return torch.cat([part.to(x.dtype) for part in parts], dim=-1)
+"""
+    assert probed(tmp_path, source, dtype).findings == ()
+
+
+def test_histories_that_take_all_of_their_time_leave_others_theirs(tmp_path):
+    source = """
+import time
+calls, largest = 0, 0.0
+def softmax(x):
+    global calls, largest
+    end = time.process_time() + (0.3 if x.shape != (2, 129) or x.dtype != torch.float32 else 0.0)
+    while time.process_time() < end:
+        pass
+    calls += 1
+    if calls <= 20:
+        largest = max(largest, x.abs().max().item())
+    return torch.softmax(x, dim=-1) if calls <= 20 or largest > 20 else x.exp() / x.exp().sum(dim=-1, keepdim=True)
+"""
+    assert kinds(probed(tmp_path, source)) == {"nondeterministic"}
+
+
+def test_autocast_is_to_the_dtype_of_16_bit_inputs():
+    named = [mode for group in modes(on_gpu=False, dtype="float16") for mode in group if "autocast" in mode]
+    assert named == ["torch.autocast(dtype=torch.float16)"]
+    both = together("torch.no_grad()", "torch.autocast(dtype=torch.bfloat16)")
+    assert fitted(both, "float16") == "torch.no_grad() + torch.autocast(dtype=torch.float16)"
+    assert fitted(both, "float32") == both
+
+
+def test_no_attention_is_called_under_autocast():
+    assert not [
+        mode for group in modes(on_gpu=True, dtype="float32", has_heads=True) for mode in group if "autocast" in mode
+    ]
 
 
 def test_a_function_wrong_by_itself_is_left_to_other_probes(tmp_path):
@@ -182,14 +223,14 @@ def test_rows_with_one_answer_have_columns_in_every_step():
     """A row without columns has no target: torch's kernel of a cross-entropy ends the process there."""
     for name, expected in (("softmax", True), ("cross_entropy", False), ("logsumexp", False)):
         setting = Setting(declaration=Declaration(operation=name), dtype="float32", backend="interpreter")
-        steps = circumstances(setting, BASE, modes(on_gpu=True)).changes
+        steps = circumstances(setting, BASE, modes(on_gpu=True, dtype=BASE.dtype)).changes
         assert any(change.get("columns") == 0 for change in steps) is expected
         assert any(change.get("rows") == 0 for change in steps)
 
 
 def test_a_declared_limit_of_columns_holds_for_every_step():
     setting = Setting(declaration=Declaration(max_columns=129), dtype="float32", backend="interpreter")
-    found = circumstances(setting, BASE, modes(on_gpu=False))
+    found = circumstances(setting, BASE, modes(on_gpu=False, dtype=BASE.dtype))
     assert max(change.get("columns", 0) for change in found.changes) < 129
     assert {change.get("dtype", "float32") for change in found.changes} == set(Declaration().dtypes)
 
@@ -277,7 +318,7 @@ def test_a_finding_comes_with_a_script_that_fails_as_long_as_the_fault_is_there(
     [
         [{"layout": name} for name in ("offset", "transposed", "row-step", "every-second-column", "expanded-rows")],
         [{"contents": name} for name in ("masked-row", "nan", "infinity", "peak")],
-        [{"mode": name} for group in modes(on_gpu=False) for name in group],
+        [{"mode": name} for group in modes(on_gpu=False, dtype=BASE.dtype) for name in group],
         [{"act": name} for name in BESIDE],
         [{}, {"memory": "same"}, {"memory": "freed"}, {"failing": 1}, {"failing": 3, "columns": 5}, {"rows": 0}],
         [{"dtype": name} for name in ("float16", "bfloat16", "float64")],

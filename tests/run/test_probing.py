@@ -183,6 +183,8 @@ def test_a_large_probe_has_the_device_to_itself_where_memory_is_short(ready, dty
 def test_timed_probes_take_part_of_their_time_among_many_variants_without_a_gpu():
     assert [time_share("interpreter", subjects) for subjects in (1, 3, 15)] == [1.0, 1.0, 0.2]
     assert time_share("cuda", 15) == 1.0
+    # The line that reproduces a finding runs one probe, and must not miss it by a little time.
+    assert [time_share(backend, 1, is_alone=True) for backend in ("interpreter", "cuda")] == [2.0, 2.0]
     whole, part = (
         limits_of(
             Setting(declaration=Declaration(), dtype="float16", backend="interpreter", time_share=share), "widths"

@@ -10,12 +10,6 @@ from softcheck.variants.declaration import KnownDefect, variant
 
 _CALL = "f(q, k, v)"
 
-_CASTS = KnownDefect(
-    kinds=(FindingKind.WRONG_DTYPE,),
-    cases=("probe/*",),
-    always=False,
-    reason="under autocast torch casts the operands of scaled_dot_product_attention, and its answer is of autocast's dtype",
-)
 _ZERO_FOR_NAN = KnownDefect(
     kinds=(FindingKind.NAN_MISMATCH,),
     backends=("interpreter",),
@@ -59,7 +53,6 @@ _MERGED_BY_LOGARITHMS = KnownDefect(
 )
 _OF_FLASH_ATTENTION = (
     _ZERO_FOR_NAN,
-    _CASTS,
     _SUMS_IN_SIXTEEN_BITS,
     _ENDS_WITHOUT_HEADS,
     _MANY_HEADS,
@@ -100,12 +93,6 @@ _NO_KERNEL = KnownDefect(
     always=False,
     reason="torch's backend CUDNN_ATTENTION has no kernel for heads of one query, and gives None where there are no heads",
 )
-_PRODUCTS_UNDER_AUTOCAST = KnownDefect(
-    kinds=(FindingKind.ULP_EXCEEDS_BOUND, FindingKind.WRONG_DTYPE),
-    cases=("probe/histories/*",),
-    always=False,
-    reason="under autocast torch multiplies float32 matrices in autocast's 16 bits, and on a CPU its answer is of that dtype",
-)
 
 
 def _by(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -121,7 +108,6 @@ def _by(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) 
     dtypes=NARROW_DTYPES,
     description="torch.logsumexp of scores in float32, by single operations",
     provenance="PyTorch",
-    known_defects=(_PRODUCTS_UNDER_AUTOCAST,),
 )
 def torch_attention_logsumexp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:  # noqa: ARG001 - as others take them
     """Logarithms of the sums of exponentials of each query's scores, float32 [batch, heads, queries]."""
@@ -138,7 +124,6 @@ def torch_attention_logsumexp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor)
     fully_masked="zero",
     known_defects=(
         _ZERO_FOR_NAN,
-        _CASTS,
         _SUMS_IN_SIXTEEN_BITS,
         _HIDDEN_VALUES_SEEN,
         _NONE_WITHOUT_HEADS,
@@ -162,7 +147,6 @@ def torch_sdpa_masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, keep: t
     fully_masked="zero",
     known_defects=(
         _ZERO_FOR_NAN,
-        _CASTS,
         _SUMS_IN_SIXTEEN_BITS,
         _NONE_WITHOUT_HEADS,
         _MANY_HEADS,
@@ -195,7 +179,6 @@ def torch_sdpa_causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torc
     dtypes=NARROW_DTYPES,
     description="torch's attention by its backend MATH, single operations in float32",
     provenance="PyTorch",
-    known_defects=(_CASTS,),
 )
 def torch_sdpa_math(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
@@ -221,7 +204,7 @@ def torch_sdpa_flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch
     dtypes=NARROW_DTYPES,
     description="torch's attention by its backend EFFICIENT_ATTENTION, on a GPU alone",
     provenance="PyTorch; Rabe and Staats, Self-attention does not need O(n^2) memory, 2021",
-    known_defects=(_CASTS, _MANY_HEADS, _ALIGNED),
+    known_defects=(_MANY_HEADS, _ALIGNED),
 )
 def torch_sdpa_efficient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
@@ -234,7 +217,7 @@ def torch_sdpa_efficient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> t
     dtypes=SIXTEEN_BIT_DTYPES,
     description="torch's attention by its backend CUDNN_ATTENTION, on a GPU alone",
     provenance="PyTorch; cuDNN",
-    known_defects=(_CASTS, _NO_KERNEL, _GRADIENT_TAKEN_FOR_PACKED, _ALIGNED),
+    known_defects=(_NO_KERNEL, _GRADIENT_TAKEN_FOR_PACKED, _ALIGNED),
 )
 def torch_sdpa_cudnn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
