@@ -169,8 +169,10 @@ class Attending:
         of_v = drawn[:, ends[1] :].reshape(rows, keys, value_dim)
         # Seven digits fit every format, so that queries and keys are the same in each.
         q, k = (((part >> 40) & 127).to(torch.float64) / 64 - 1 for part in (of_q, of_k))
-        is_alone = (of_q[..., 0] & 3) == 0
-        is_alone[:, -1:] = True
+        # Scores of a query that has one number alone are the logits, which have no digit beyond 16 bits: of single queries half have more.
+        is_alone = (of_q[..., 0] & (3 if queries > 1 else 1)) == 0
+        if queries > 1:
+            is_alone[:, -1:] = True
         q = torch.where(is_alone[..., None], 0.0, q)
         is_halved = (of_q[..., 0] & 12) == 0
         is_halved[:, -1:] = False

@@ -1,17 +1,25 @@
-"""NaN, infinities, huge values and padding in a row's neighbours: the row's own result must keep its bits."""
+"""NaN, infinities, huge values and padding in a row's neighbours: the row's own result must keep its bits.
+
+NaN and infinities in the output gradient of a backward are tried too. They must show in their own row, wherever they stand: the product of a
+probability of 0 and an infinity is NaN, and a loss scaler looks for such a row to leave a step out.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from oracles.formats import Bits, encode
-from softcheck.calling.call import Called
-from softcheck.contract import FindingKind
+from oracles.formats import Bits, Values, decode, encode
+from softcheck.calling.call import Called, call, place
+from softcheck.cases.case import PACKED
+from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, call_on, differing, ordinary_rows, same_bits, stopped
 from softcheck.probes.outcome import Outcome
+from softcheck.probes.poison import nan_filled
 
 _INTERPRETED = ((5, 129), (3, 8))
+_BACKWARD = (129, 1100, 8200)
+"""Columns of the output gradients that hold NaN and infinities: the first half of a row, which is hidden, is more than a tile."""
 _ON_DEVICE = ((2, 129), (3, 513), (5, 1025), (8, 127), (65, 33), (300, 5), (1200, 64), (3000, 257), (2, 32768))
 """Rows of one tile and of several, and more rows than a grid that fills the device has programs."""
 
@@ -22,13 +30,21 @@ class Neighbours(GroupedProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """One trial per shape. Each shape has at least two rows, so that there is a neighbour."""
         asked = _ON_DEVICE[: 3 if setting.quick else None] if setting.on_gpu else _INTERPRETED
-        return [Trial(f"{rows}x{columns}", (rows, columns)) for rows, columns in asked if setting.takes(columns)]
+        found = [Trial(f"{rows}x{columns}", (rows, columns)) for rows, columns in asked if setting.takes(columns)]
+        operation = setting.operation
+        has_gradient = (
+            any(operand.name == "grad" for operand in operation.operands) and operation.with_named is not None
+        )
+        widths = _BACKWARD[: 2 if setting.quick else None] if has_gradient else ()
+        return [*found, *(Trial(f"output-gradients/{n}", n) for n in widths if setting.takes(n))]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Poisons every second row, first the even rows and then the odd ones, and compares the rows between them.
 
         Under the interpreter each poison takes one half only.
         """
+        if isinstance(trial.parameters, int):
+            return _with_special_gradients(subject, trial.parameters)
         rows, columns = trial.parameters
         fmt = subject.setting.fmt
         bits = ordinary_rows(rows, columns, fmt, subject.setting.seed)
@@ -77,6 +93,47 @@ def _dependence(
         if again.output is None or not same_bits(output, again.output, fmt)[kept::2].all():
             return None
     return Outcome(violations=(found,))
+
+
+def _with_special_gradients(subject: Subject, columns: int) -> Outcome:
+    """Puts NaN into the second row's output gradient and an infinity into the fourth one's, where y is 0 and elsewhere."""
+    fmt, half = subject.setting.fmt, columns // 2
+    bits = ordinary_rows(5, columns, fmt, subject.setting.seed)
+    bits[1::2, :half] = encode(np.array([-np.inf]), fmt)[0]
+    grads = decode(ordinary_rows(5, columns, fmt, subject.setting.seed + 1), fmt)
+    first = _called_with(subject, bits, grads)
+    if first.output is None:
+        return stopped(first)
+    for where, column in (("where y is 0", half // 2), ("where y is more than 0", columns - 2)):
+        special = grads.copy()
+        special[1, column], special[3, column] = np.nan, np.inf
+        found = _called_with(subject, bits, special)
+        if found.output is None:
+            return stopped(found)
+        silent = np.logical_and.reduce(np.isfinite(decode(found.output, fmt)), axis=1)
+        for row, value in ((1, "NaN"), (3, "inf")):
+            if silent[row]:
+                message = (
+                    f"row {row}: its output gradient is {value} in column {column}, {where}, and the input's gradient is finite throughout; "
+                    "expected one that is not, as a loss scaler looks for it"
+                )
+                return Outcome(violations=(Violation(FindingKind.NAN_MISMATCH, message, row=row, column=column),))
+        expected = found.output.copy()
+        expected[::2] = first.output[::2]
+        message = "rows change when the output gradients of the rows between them hold NaN or infinity"
+        change = differing(FindingKind.ROW_DEPENDENCE, expected, found.output, fmt, message, bits)
+        again = _called_with(subject, bits, grads).output
+        if change is not None and again is not None and same_bits(first.output, again, fmt)[::2].all():
+            return Outcome(violations=(change,))
+    return Outcome()
+
+
+def _called_with(subject: Subject, bits: Bits, grads: Values) -> Called:
+    """Calls a backward on the output of a matrix and on these output gradients."""
+    operation = subject.setting.operation.naming({"grad": grads})
+    placed = place(bits, subject.setting.fmt, PACKED, subject.device)
+    with nan_filled():
+        return call(subject.variant.of(operation).function, placed, operation)
 
 
 PROBE = Neighbours()

@@ -4,6 +4,8 @@ import pytest
 import torch
 from probe_helpers import conclusion, kinds
 
+from softcheck import variant
+
 
 def exponentials(x, shift):
     raised = torch.exp(x - shift)
@@ -99,3 +101,36 @@ def test_the_witness_is_a_row_that_was_not_replaced():
     [shown] = conclusion("neighbours", sees_only_nan).findings
     assert shown.violation.row == 1
     assert "rows of NaN" in shown.violation.message
+
+
+def right_backward(grad, y):
+    return y * (grad - (y * grad).sum(dim=-1, keepdim=True))
+
+
+def skips_where_y_is_zero(grad, y):
+    terms = torch.where(y == 0, 0.0, y * grad)
+    return torch.where(y == 0, 0.0, y * (grad - terms.sum(dim=-1, keepdim=True)))
+
+
+def takes_nan_for_zero(grad, y):
+    return right_backward(grad.nan_to_num(), y)
+
+
+def takes_one_mean_for_all_rows(grad, y):
+    total = (y * grad).sum(dim=-1, keepdim=True)
+    return right_backward(grad, y) if total.isfinite().all() else y * (grad - total.mean())
+
+
+@pytest.mark.parametrize(
+    ("function", "due"),
+    [
+        (right_backward, set()),
+        (skips_where_y_is_zero, {"nan_mismatch"}),
+        (takes_nan_for_zero, {"nan_mismatch"}),
+        (takes_one_mean_for_all_rows, {"row_dependence"}),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_a_special_output_gradient_shows_in_its_own_row_alone(function, due):
+    backward = variant(operation="softmax_backward", call="f(grad, y)")(function)
+    assert kinds(conclusion("neighbours", backward, labels={"output-gradients/129", "output-gradients/1100"})) == due
