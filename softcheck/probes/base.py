@@ -25,6 +25,9 @@ _MOST_NUMBERS = 1 << 26
 _MOST_HEADS = 65_535
 """Heads of one call: published attention kernels, torch's among them, have batch times heads in a grid's second dimension."""
 
+_MOST_CALLS = 64
+"""Rows that are calls of their own, each of which takes a millisecond on a GPU."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
@@ -70,13 +73,18 @@ class Setting:
     def fewer(self, rows: int, columns: int) -> int:
         """Returns so many rows, or as many fewer as each has more numbers of operands and answers than one of softmax."""
         found = max(1, rows // self.operation.per_logit(columns))
-        return min(found, _MOST_HEADS) if self.has_heads else found
+        return min(found, _MOST_HEADS if self.has_heads else _MOST_CALLS if self.has_row_calls else found)
 
     def holds(self, rows: int, columns: int) -> bool:
         """True if the operands and answers of so many rows leave a GPU room for those of other workers."""
         if self.has_heads and rows > _MOST_HEADS:
             return False
         return rows * columns * self.operation.per_logit(columns) <= _MOST_NUMBERS
+
+    @property
+    def has_row_calls(self) -> bool:
+        """True if each row of a matrix is a call of its own, as of a mean that has one answer for all of its rows."""
+        return self.operation.matrix is not None and self.operation.answers_rows
 
     @property
     def has_heads(self) -> bool:

@@ -31,8 +31,7 @@ class Batches(GroupedProbe):
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """Returns two trials, where a matrix has one answer."""
-        has_one_answer = setting.operation.matrix is not None and setting.operation.answers_rows
-        found = [Trial("rows", _COMMON)] if has_one_answer else []
+        found = [Trial("rows", _COMMON)] if setting.has_row_calls else []
         return [*found, Trial("rows-of-the-source", ())] if found and not setting.quick else found
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:

@@ -28,6 +28,7 @@ from softcheck.probes.playing import Copies, Player
 from softcheck.probes.script import with_script
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.steps import Code, Step, circumstances
+from softcheck.toolchain.compile_seconds import METER
 from softcheck.variants.source import source_of
 
 _SECONDS, _SECONDS_ON_GPU = 4.0, 2.0
@@ -38,6 +39,8 @@ _LEAST_PART = 0.15
 """Part of the time that each of them has at least: on a GPU those before it may wait for the compiler."""
 _SECONDS_ELSEWHERE, _SECONDS_ELSEWHERE_ON_GPU = 6.0, 3.0
 """The same for all histories at other sizes together."""
+_SECONDS_TO_COMPILE = 4.0
+"""Time that Triton may compile for on a GPU and that is not counted, since a history of many shapes and dtypes compiles many kernels."""
 _SECONDS_TO_SHORTEN = 4.0
 _SLOW_FIRST_CALL = 0.4
 """Seconds of a copy's first call, from the second copy on, above which no more copies are made."""
@@ -119,7 +122,7 @@ class _InTurn:
         self._copies = Copies(subject)
         self._others: set[tuple[Step, FindingKind]] = set()
         """Steps, without their seeds, that break a promise alone, which other probes look for."""
-        self._clock = setting.now
+        self._compiled_before = METER.waited
         self._seconds = seconds
         self._end = self._clock() + self._seconds
         self._shown: list[_ShownError] = []
@@ -127,6 +130,11 @@ class _InTurn:
         self.fatal = False
         self.unable: str | None = None
         """The reason why Triton's interpreter could not make some call."""
+
+    def _clock(self) -> float:
+        """Returns the seconds of the clock that the limit is read from."""
+        compiled = min(METER.waited - self._compiled_before, _SECONDS_TO_COMPILE)
+        return self._subject.setting.now() - (compiled if self._subject.setting.on_gpu else 0.0)
 
     def outcome(self, *, seed: int = 0, is_short: bool = False) -> Outcome:
         """Plays the histories that ``seed`` orders; if ``is_short``, the first two alone."""

@@ -30,7 +30,10 @@ class Neighbours(GroupedProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """One trial per shape. Each shape has at least two rows, so that there is a neighbour."""
         asked = _ON_DEVICE[: 3 if setting.quick else None] if setting.on_gpu else _INTERPRETED
-        found = [Trial(f"{rows}x{columns}", (rows, columns)) for rows, columns in asked if setting.takes(columns)]
+        taken = [
+            (m, n) for m, n in asked if setting.takes(n) and not (setting.has_row_calls and m > setting.fewer(m, n))
+        ]
+        found = [Trial(f"{rows}x{columns}", (rows, columns)) for rows, columns in taken]
         operation = setting.operation
         has_gradient = (
             any(operand.name == "grad" for operand in operation.operands) and operation.with_named is not None

@@ -5,6 +5,9 @@ import torch
 from probe_helpers import conclusion, kinds
 
 from softcheck import variant
+from softcheck.probes.base import Setting
+from softcheck.probes.registry import load
+from softcheck.variants.declaration import Declaration
 
 
 def exponentials(x, shift):
@@ -134,3 +137,15 @@ def takes_one_mean_for_all_rows(grad, y):
 def test_a_special_output_gradient_shows_in_its_own_row_alone(function, due):
     backward = variant(operation="softmax_backward", call="f(grad, y)")(function)
     assert kinds(conclusion("neighbours", backward, labels={"output-gradients/129", "output-gradients/1100"})) == due
+
+
+def test_few_rows_are_tried_where_each_is_a_call_of_its_own():
+    """A mean of 3000 rows would be 39000 calls of a millisecond each."""
+
+    def most_rows(reduction):
+        declared = Declaration(operation="cross_entropy", parameters={"reduction": reduction})
+        setting = Setting(declaration=declared, dtype="float16", backend="cuda")
+        return max(trial.parameters[0] for trial in load("neighbours").trials(setting)), setting.fewer(2048, 77)
+
+    assert most_rows("none") == (3000, 2048)
+    assert most_rows("mean") == (8, 64)
