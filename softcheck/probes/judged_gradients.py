@@ -26,8 +26,10 @@ def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.T
     """Judges a gradient against the exact one for an output gradient. ``words`` say how the backward was called."""
     fmt = subject.setting.fmt
     found, grads = to_bits(gradient, fmt), decode(given := to_bits(grad, fmt), format_of(given, fmt))
-    is_special = np.logical_not(np.isfinite(grads).all(axis=1))
-    silent = np.flatnonzero(is_special & np.isfinite(decode(found, fmt)).all(axis=1))
+    special = np.logical_not(np.isfinite(grads))
+    is_special = np.logical_or.reduce(special, axis=1)
+    shows = np.logical_or.reduce(special & _sees(subject.setting.operation, one.bits, fmt, special.shape), axis=1)
+    silent = np.flatnonzero(shows & np.isfinite(decode(found, fmt)).all(axis=1))
     if silent.size:
         message = (
             f"output gradient {one.words}, {words}: row {silent[0]}: it holds NaN or infinity, and the input's gradient is finite "
@@ -63,6 +65,16 @@ def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.T
     )
 
 
+def _sees(operation: Operation, bits: Bits, fmt: Format, shape: tuple[int, ...]) -> Flags:
+    """Returns where an answer depends on its input: not in a part, such as a causal mask's first query, that sees no logit."""
+    if operation.logits is None or not operation.answers_logits:
+        return np.ones(shape, dtype=np.bool_)
+    logits = operation.logits(decode(bits, fmt), fmt)
+    blind = np.logical_and.reduce(np.isneginf(logits), axis=1, keepdims=True)
+    seen: Flags = ~np.broadcast_to(blind, logits.shape).reshape(shape)
+    return seen
+
+
 def judged_together(subject: Subject, one: Forward, gradient: torch.Tensor) -> Violation | None:
     """Judges the gradient of one row that all rows of the input are: the sum of theirs, whichever of them it is laid at."""
     fmt = subject.setting.fmt
@@ -72,7 +84,9 @@ def judged_together(subject: Subject, one: Forward, gradient: torch.Tensor) -> V
     sizes = np.abs(due.exact) + due.limits / due.per_ulp
     # Each row's gradient may be rounded, and so may be each of their sums.
     allowed = (due.limits / due.per_ulp + 2 * len(sizes) * fmt.unit_roundoff * sizes).sum(axis=0)
-    share = np.where(np.isfinite(found), np.abs(found - exact) / allowed, np.inf)
+    # Nothing is allowed in a column that no row sees.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(found == exact, 0.0, np.where(np.isfinite(found), np.abs(found - exact) / allowed, np.inf))
     if share.max() <= 1:
         return None
     column = int(share.argmax())

@@ -49,6 +49,25 @@ def test_right_gradients_are_left_alone(dtype):
     assert found.trials > 5
 
 
+@pytest.mark.parametrize("alignment", ["top-left", "bottom-right"])
+@pytest.mark.parametrize("zero", [False, True])
+def test_a_query_that_sees_no_key_has_no_gradient_to_show(alignment, zero):
+    """The rows of an odd number of columns are matrices of which some queries see no key, where keys are fewer."""
+
+    def softmax(x):
+        queries, keys = x.shape[-2:]
+        last = keys - queries if alignment == "bottom-right" else 0
+        hidden = torch.ones(queries, keys, dtype=torch.bool).triu(last + 1)
+        y = torch.softmax(x.masked_fill(hidden, -torch.inf), dim=-1)
+        return y.masked_fill(hidden.all(dim=-1, keepdim=True), 0.0) if zero else y
+
+    declared = variant(
+        parameters={"causal": alignment}, call="f(x)", dtypes=("float32",), fully_masked="zero" if zero else "nan"
+    )
+    found = conclusion("gradients", declared(softmax))
+    assert kinds(found) == set(), [shown.violation.message for shown in found.findings]
+
+
 class OfTheLeastSum(torch.autograd.Function):
     """Divides by the smallest of all row sums, which is NaN as soon as one row is fully masked."""
 
