@@ -17,6 +17,7 @@ from softcheck.calling.call import call_on_device, place, to_bits
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes import operand_gradients
+from softcheck.probes.answers_together import of_answers_together
 from softcheck.probes.backward import Forward, GradientRequest, backward, forward, is_torchs_own
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.forward_mode import of_forward_mode
@@ -84,6 +85,7 @@ _TALL = (4099, 1027, 259)
 """Rows of a tall matrix: the most that are done in time."""
 _WIDTHS, _WIDEST = (3, 129, 600, 1100, 2050, 4100, 8200), 16_385
 """Columns of outputs that are asked whether they carry a gradient, and the most that a number of the source leads to."""
+_TOGETHER = "answers-together"
 _FEW = 16
 _SECONDS = 1.0
 """Time for the forward of a tall matrix, foretold by that of few rows."""
@@ -95,7 +97,8 @@ class _Gradients(GroupedProbe):
             return []
         if setting.operation.operand_gradients is not None:
             asked = operand_gradients.trials(setting.operation, on_gpu=setting.on_gpu)
-            return [Trial(label, each) for label, each in asked.items() if setting.takes(each.keys)]
+            operands = [Trial(label, each) for label, each in asked.items() if setting.takes(each.keys)]
+            return [*operands, Trial(_TOGETHER)]
         if setting.operation.gradient is None:
             return []
         shapes = [(3, 129), (2, 1100)] if not setting.on_gpu else [(3, 129), (33, 64), (2, 2050)]
@@ -296,6 +299,7 @@ def _tall(subject: Subject, columns: int) -> Outcome:
 
 
 _NAMED: dict[str, Callable[[Subject], Outcome]] = {
+    _TOGETHER: of_answers_together,
     "second-derivative": of_second_derivative,
     "forward-mode": of_forward_mode,
     "expanded": _expanded,

@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from softcheck.calling import operands
+from softcheck.calling import answers, operands
 from softcheck.errors import NotCalledError, SoftcheckError, TooManyRowsError, UsageError, near_matches
 from softcheck.operations.operation import Arguments, Operation, Parameter
 from softcheck.variants.copies import copied, overwriting
@@ -199,7 +199,7 @@ class Form:
             given["out"] = torch.empty(shape, dtype=x.dtype, device=x.device)
             if poison is not None:
                 given["out"].fill_(poison)
-        given["f"] = partial(function, **options) if options else function
+        given["f"] = answers.noted(partial(function, **options) if options else function)
         places: Mapping[str, Any] = {} if operands.are_held() else _Views(given)
         try:
             value = eval(self._code, {**self._constants, **given}, places)  # noqa: S307 - the expression is the user's own
@@ -290,7 +290,7 @@ class Form:
     def _answer(self, value: Any, given: Mapping[str, Any], shape: Any) -> Any:
         import torch
 
-        if parts := _parts(value):
+        if parts := parts_of(value):
             fitting = (place for place, one in parts.items() if isinstance(one, torch.Tensor) and one.shape == shape)
             self._part = next(fitting, None)
             return value if self._part is None else parts[self._part]
@@ -336,8 +336,8 @@ def _plain(name: str, number: Parameter) -> Parameter:
     return int(number) if is_integer and (name == "ignore_index" or abs(number) > 1) else number
 
 
-def _parts(value: Any) -> dict[str, Any]:
-    """The parts of a tuple, list, dictionary or dataclass, each with the text that picks it."""
+def parts_of(value: Any) -> dict[str, Any]:
+    """Returns the parts of a tuple, list, dictionary or dataclass, each with the text that picks it."""
     if isinstance(value, tuple | list):
         return {f"[{i}]": one for i, one in enumerate(value)}
     if isinstance(value, Mapping):

@@ -455,3 +455,56 @@ class OfUnbalancedGradients(OfNarrowRows):
 def test_gradients_that_hold_nan_or_cancel_are_passed_on(function, words):
     [shown] = conclusion("gradients", function.apply).findings
     assert f"output gradient {words}" in shown.violation.message
+
+
+def of_two_answers(lost):
+    """A softmax beside its log-sum-exp, whose backward loses the gradient that ``lost`` names if both are there."""
+
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            lse = torch.logsumexp(x.float(), dim=-1)
+            y = (x.float() - lse[:, None]).exp()
+            ctx.save_for_backward(y)
+            return y.to(x.dtype), lse
+
+        @staticmethod
+        def backward(ctx, of_y, of_lse):
+            (y,) = ctx.saved_tensors
+            found = torch.zeros_like(y)
+            if of_y is not None and not (lost == "y" and of_lse is not None):
+                found += y * (of_y - (y * of_y).sum(dim=-1, keepdim=True))
+            if of_lse is not None and not (lost == "lse" and of_y is not None):
+                found += y * of_lse[:, None]
+            return found
+
+    def softmax(x):
+        return Both.apply(x)
+
+    return variant(call="f(x)[0]", dtypes=("float16", "float32"))(softmax)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("lost", ["y", "lse", ""])
+def test_a_gradient_lost_beside_that_of_another_answer_is_found(lost, dtype):
+    found = conclusion("gradients", of_two_answers(lost), dtype)
+    assert kinds(found) == ({"wrong_gradient"} if lost else set())
+    assert all("output gradients of [0] and [1] at once" in shown.violation.message for shown in found.findings)
+
+
+def test_an_answer_whose_gradient_is_refused_is_left_alone():
+    class Refusing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.amax(dim=-1)
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise NotImplementedError("for monitoring alone")
+
+    def softmax(x):
+        return torch.softmax(x, dim=-1), Refusing.apply(x)
+
+    declared = variant(call="f(x)[0]", dtypes=("float32",))(softmax)
+    assert conclusion("gradients", declared, labels={"answers-together"}).findings == ()
