@@ -20,6 +20,7 @@ from softcheck.probes import operand_gradients
 from softcheck.probes.answers_together import of_answers_together
 from softcheck.probes.backward import Forward, GradientRequest, backward, forward, is_torchs_own
 from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.bias_gradients import of_bias
 from softcheck.probes.forward_mode import of_forward_mode
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows
 from softcheck.probes.judged_gradients import changed, judged, judged_together, rewritten
@@ -300,6 +301,7 @@ def _tall(subject: Subject, columns: int) -> Outcome:
 
 _NAMED: dict[str, Callable[[Subject], Outcome]] = {
     _TOGETHER: of_answers_together,
+    "bias": of_bias,
     "second-derivative": of_second_derivative,
     "forward-mode": of_forward_mode,
     "expanded": _expanded,

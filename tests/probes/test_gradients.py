@@ -508,3 +508,37 @@ def test_an_answer_whose_gradient_is_refused_is_left_alone():
 
     declared = variant(call="f(x)[0]", dtypes=("float32",))(softmax)
     assert conclusion("gradients", declared, labels={"answers-together"}).findings == ()
+
+
+class OfTheLogits(torch.autograd.Function):
+    """Gives the bias the gradient of the logits, with the scale in it."""
+
+    @staticmethod
+    def forward(ctx, x, bias):
+        y = torch.softmax(x.float() * 4.0 + bias, dim=-1)
+        ctx.save_for_backward(y)
+        return y.to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        dx = y * (grad - (y * grad).sum(dim=-1, keepdim=True)) * 4.0
+        return dx.to(grad.dtype), dx.to(grad.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(
+    ("function", "due"),
+    [
+        (lambda x, bias: torch.softmax(x.float() * 4.0 + bias, dim=-1).to(x.dtype), set()),
+        (lambda x, bias: torch.softmax(x.float() * 4.0 + bias.detach(), dim=-1).to(x.dtype), set()),
+        (OfTheLogits.apply, {"wrong_gradient"}),
+    ],
+    ids=["right", "constant", "scaled"],
+)
+def test_the_gradient_by_a_bias_is_that_by_the_scaled_logits(function, due, dtype):
+    def softmax(x, bias):
+        return function(x, bias)
+
+    declared = variant(parameters={"scale": 4.0}, call="f(x, bias)", dtypes=(dtype,))(softmax)
+    assert kinds(conclusion("gradients", declared, dtype, labels={"bias"})) == due
