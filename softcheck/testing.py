@@ -162,10 +162,10 @@ class _Subject:
         if found and not told.causes:
             told.widths = self._widths()
         own = {finding.id for finding in found}
+        together = [*found, *(f for f in told.widths if f.id not in own)]
+        computes = "softmax" if self.judged.declaration is None else self.judged.declaration.operation
         causes = [
-            cause
-            for cause in causes_of([*found, *(f for f in told.widths if f.id not in own)], cases)
-            if own.intersection(cause.findings)
+            cause for cause in causes_of(together, cases, operation=computes) if own.intersection(cause.findings)
         ]
         first = next((told.causes[cause.text] for cause in causes if cause.text in told.causes), None)
         if first is not None and not others and all(cause.text in told.causes for cause in causes):

@@ -148,7 +148,7 @@ class _Row:
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=self._witness(declaration),
             findings=tuple(findings),
-            causes=self._causes(findings),
+            causes=self._causes(findings, declaration),
             gb_per_s=speed.gb_per_s if speed else None,
             tflop_per_s=speed.tflop_per_s if speed else None,
             speed_vs_torch=speed.times_faster.mid if speed and speed.times_faster else None,
@@ -252,8 +252,9 @@ class _Row:
             count=len(cases) + len(probed),
         )
 
-    def _causes(self, findings: Sequence[Finding]) -> tuple[Cause, ...]:
-        return causes_of(findings, [case for case, _ in self.measured], {c.id: m.rows for c, m in self.measured})
+    def _causes(self, findings: Sequence[Finding], declaration: Declaration) -> tuple[Cause, ...]:
+        rows = {case.id: measurement.rows for case, measurement in self.measured}
+        return causes_of(findings, [case for case, _ in self.measured], rows, operation=declaration.operation)
 
     @property
     def coverage(self) -> Coverage | None:
@@ -278,7 +279,7 @@ class _Row:
             return []
         said = (
             *self.limits.notes(),
-            proposal(self._causes(self._findings(declaration))),
+            proposal(self._causes(self._findings(declaration), declaration)),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
             notes.fitting_declaration(self.measured, self.probed, declaration, self.dtype),
             notes.never_run(self.coverage),

@@ -25,16 +25,20 @@ _OF_ONE_VALUE = "every logit of the row is -inf"
 
 
 def causes_of(
-    findings: Sequence[Finding], cases: Sequence[Case], rows: Mapping[str, int] | None = None
+    findings: Sequence[Finding],
+    cases: Sequence[Case],
+    rows: Mapping[str, int] | None = None,
+    *,
+    operation: str = "softmax",
 ) -> tuple[Cause, ...]:
     """Returns the causes of one variant's findings in one dtype, the one that explains most first.
 
-    ``cases`` are those that were run, and ``rows`` their numbers of judged rows by id, all rows by default. Findings that a declared defect explains are left out.
+    ``cases`` are those that were run, and ``rows`` their numbers of judged rows by id, all rows by default. ``operation`` is the one
+    by which the variant was judged. Findings that a declared defect explains are left out.
     """
     run = {case.id: case for case in cases}
-    left = evidence_of(
-        [f for f in findings if f.known is None], run, rows or {id_: c.shape[0] for id_, c in run.items()}
-    )
+    judged_rows = rows or {id_: c.shape[0] for id_, c in run.items()}
+    left = evidence_of([f for f in findings if f.known is None], run, judged_rows, operation)
     targets = _invalid_targets(left)
     left = left.without(frozenset(targets.findings))
     found: list[Cause] = []

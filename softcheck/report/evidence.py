@@ -22,11 +22,13 @@ class Evidence:
     cases: dict[str, Case]
     rows: Mapping[str, int]
     """Judged rows of each case."""
+    operation: str = "softmax"
+    """The operation by which the findings were judged."""
     by_case: dict[str, list[Finding]] = field(default_factory=dict)
 
     def without(self, ids: frozenset[str]) -> "Evidence":
         """Returns the evidence that is left without the findings of these ids."""
-        return evidence_of([f for f in self.findings if f.id not in ids], self.cases, self.rows)
+        return evidence_of([f for f in self.findings if f.id not in ids], self.cases, self.rows, self.operation)
 
     def wrong_cases(self) -> list[Case]:
         """The cases on which values are wrong."""
@@ -37,9 +39,11 @@ class Evidence:
         return [f for f in self.findings if f.probe in names]
 
 
-def evidence_of(findings: Sequence[Finding], cases: dict[str, Case], rows: Mapping[str, int]) -> Evidence:
-    """Returns findings with the cases that were run, by id, and with their numbers of judged rows."""
-    found = Evidence(findings, cases, rows)
+def evidence_of(
+    findings: Sequence[Finding], cases: dict[str, Case], rows: Mapping[str, int], operation: str = "softmax"
+) -> Evidence:
+    """Returns an operation's findings with the cases that were run, by id, and with their numbers of judged rows."""
+    found = Evidence(findings, cases, rows, operation)
     for finding in findings:
         found.by_case.setdefault(finding.case, []).append(finding)
     return found

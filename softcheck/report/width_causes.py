@@ -7,6 +7,7 @@ from softcheck.contract import FindingKind
 from softcheck.probes.predicate import class_of, sizes_named
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.shape_predicate import describe_shapes
+from softcheck.report.error_sizes import as_of_left_out, may_be_rounding, sums_too_small
 from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, is_wrong
 from softcheck.report.model import Cause, Finding
 
@@ -20,12 +21,19 @@ _ANY = (1, 2, 3, 1000, 2**20)
 
 _SOME_ROWS = "with some row counts"
 
+_LEAST_LIMIT = 8
+"""The narrowest row that a kernel plausibly takes whole while it loses something of wider ones."""
+
+_NOTHING_ELSE = "such errors show at no other width that was tried"
+
+_LOOP = "loop over the row, or take a block as wide as the row"
+
 _PADDED = "N not a power of two"
 """The class of widths at which a block of a power of two holds lanes beyond the row."""
 
 
 def of_widths(evidence: Evidence) -> Cause | None:
-    """Findings at the widths of one class."""
+    """Findings at the widths of one class, where what else was found does not contradict it."""
     wrong = evidence.wrong_cases()
     tried = sorted({case.shape[1] for case in evidence.cases.values() if 0 not in case.shape})
     failing = sorted({case.shape[1] for case in wrong if 0 not in case.shape})
@@ -36,29 +44,37 @@ def of_widths(evidence: Evidence) -> Cause | None:
         found = class_of(tried, failing)
         padded = sizes_named(_PADDED)
         # Among widths beside powers of two alone, these are the odd ones too; sums that are too small tell them apart.
-        if padded is not None and list(filter(padded, tried)) == failing and any(map(_is_too_small, values)):
+        if padded is not None and list(filter(padded, tried)) == failing and sums_too_small(values):
             found = (_PADDED, padded)
     words = swept.message.partition(" (")[0] if swept is not None else None if found is None else found[0]
     if words is None or (swept is None and len(failing) < FEWEST_FAILING) or _is_chance(words):
         return None
-    named = sizes_named(words)
-    holds: Callable[[int], bool] = named or (found[1] if found is not None else lambda n: n in failing)
-    explained = [
-        f
-        for f in values
-        if f.case not in evidence.cases or holds(evidence.cases[f.case].shape[1]) or f.probe is not None
-    ]
-    all_ways = [predicate for f in evidence.of_probes("sizes") if (predicate := _predicate(f)) is not None]
+    holds = _predicate(words) or (found[1] if found is not None else lambda n: n in failing)
+    outside = [f for f in values if f.case in evidence.cases and not holds(evidence.cases[f.case].shape[1])]
+    inside = [f for f in values if f not in outside]
+    all_ways = [way for f in evidence.of_probes("sizes") if (way := _predicate(_words(f))) is not None]
     # What one kind misses another may have: together they can be all widths.
-    if (
-        words.startswith("all N tried")
-        or not explained
-        or all(any(way(n) for way in all_ways) for n in (*tried, *_ANY))
-    ):
+    if words.startswith("all N tried") or not inside or all(any(way(n) for way in all_ways) for n in (*tried, *_ANY)):
         return None
-    meaning, mend = _of_widths(words, explained)
-    declare, right_on = _limit_of(words)
-    return cause_of(explained, f"wrong at {_every(words)}: {meaning}", mend=mend, declare=declare, right_on=right_on)
+    # Errors near their bounds are rounding, which shows at some widths and not at others.
+    if may_be_rounding(swept) if swept is not None else all(map(may_be_rounding, inside)):
+        return None
+    limit = _limit_of(words)
+    if limit is not None and limit < _LEAST_LIMIT:
+        return None
+    meaning, mend = _of_widths(words, limit, inside, evidence.operation)
+    # Cases of other widths that are wrong in the same way contradict widths; a few may be another fault's.
+    contradicting = {f.case for f in outside if f.kind in {g.kind for g in inside}}
+    if len(contradicting) >= (1 if meaning == _NOTHING_ELSE else FEWEST_FAILING):
+        return None
+    is_limit = limit is not None and mend == _LOOP
+    return cause_of(
+        inside,
+        f"wrong at {_every(words)}: {meaning}",
+        mend=mend,
+        declare=f"max_columns={limit}" if is_limit else "",
+        right_on=f"rows of at most {limit} columns" if is_limit else "",
+    )
 
 
 def _swept(evidence: Evidence) -> Finding | None:
@@ -71,9 +87,13 @@ def _swept(evidence: Evidence) -> Finding | None:
     return max((f for f in evidence.of_probes("sizes") if is_wrong(f)), key=widths, default=None)
 
 
-def _predicate(finding: Finding) -> Callable[[int], bool] | None:
-    """Returns the widths at which a finding of ``sizes`` holds, as a function; None for words that are no class and no list of widths."""
-    words = finding.message.partition(" (")[0]
+def _words(finding: Finding) -> str:
+    """The words for the widths at which a finding of ``sizes`` holds."""
+    return finding.message.partition(" (")[0]
+
+
+def _predicate(words: str) -> Callable[[int], bool] | None:
+    """Returns the widths that words name, as a function; None for words that are no class and no list of widths."""
     if (named := sizes_named(words)) is not None:
         return named
     if not re.fullmatch(r"N = [\d, and]+", words):
@@ -83,8 +103,8 @@ def _predicate(finding: Finding) -> Callable[[int], bool] | None:
 
 
 def _is_chance(words: str) -> bool:
-    """True for ranges of widths at which some calls alone are wrong, and for all inputs of more than one element: these say nothing of widths."""
-    return (words.startswith("N in ") and _SOME_ROWS in words) or words in ("elements >= 2", "elements > 1")
+    """True for ranges and for two classes together, which are what is left where no class of widths is wrong, and for all inputs of more than one element."""
+    return words.startswith("N in ") or " or " in words or words in ("elements >= 2", "elements > 1")
 
 
 def of_shapes(evidence: Evidence) -> Cause | None:
@@ -105,42 +125,44 @@ def of_shapes(evidence: Evidence) -> Cause | None:
     return cause_of(found, f"wrong at {words}: a path for such shapes", mend=mend)
 
 
-def _is_too_small(finding: Finding) -> bool:
-    return "misses 1 by -" in finding.message
-
-
 def _every(words: str) -> str:
     return "every width that is no power of two" if words == _PADDED else words
 
 
-def _limit_of(words: str) -> tuple[str, str]:
-    """The declaration of a largest width, where that is what the words say."""
-    for sign, step in ((" > ", 0), (" >= ", 1)):
-        name, found, number = words.partition(sign)
-        if name == "N" and found and number.isdecimal():
-            limit = int(number) - step
-            return f"max_columns={limit}", f"rows of at most {limit} columns"
-    return "", ""
+def _limit_of(words: str) -> int | None:
+    """The largest width that is right, where that is what the words say; of some row counts alone too."""
+    found = re.fullmatch(rf"N (>=?) (\d+)(?: {_SOME_ROWS})?", words)
+    return None if found is None else int(found[2]) - (found[1] == ">=")
 
 
-def _of_widths(words: str, findings: Sequence[Finding]) -> tuple[str, str]:
+def _of_widths(words: str, limit: int | None, findings: Sequence[Finding], operation: str) -> tuple[str, str]:
     """The usual fault of a kernel that is wrong at these widths, and the mend."""
     if words == _PADDED:
-        if any(map(_is_too_small, findings)):
+        if sums_too_small(findings):
             return "lanes beyond the row enter the sum", 'load them with mask=column < columns, other=-float("inf")'
         return "lanes beyond the row are computed with", "mask every load, sum and store by column < columns"
-    if words.startswith(("N > ", "N >= ")):
-        if any(map(_is_too_small, findings)):
-            return (
-                "the parts of a row do not add up, as where a running sum is not rescaled to a new maximum",
-                "multiply the running sum by exp(old maximum - new maximum), and add each part once",
-            )
-        lost = "never written" if FindingKind.UNWRITTEN_OUTPUT in {f.kind for f in findings} else "left out"
-        return f"columns beyond a fixed number are {lost}", "loop over the row, or take a block as wide as the row"
     if words.startswith("odd N") or "% " in words:
         return (
             "the end of a row that fills no vector or tile is lost",
             "mask the last part of the row by column < columns",
         )
-    cut = "rows are" if "rows" in words else "the row is"
-    return f"the way in which {cut} cut up is wrong there", "look at how many columns each block or loop takes"
+    known = None if limit is None or _SOME_ROWS in words else _beyond(limit, findings, operation)
+    return known or (
+        _NOTHING_ELSE,
+        "look for what changes there, such as a block, a loop or a path; softcheck regimes names the paths that calls take",
+    )
+
+
+def _beyond(limit: int, findings: Sequence[Finding], operation: str) -> tuple[str, str] | None:
+    """The same of a kernel that is wrong at widths beyond a limit; None if the errors speak of no such fault."""
+    if sums_too_small(findings):
+        return (
+            "the parts of a row do not add up, as where a running sum is not rescaled to a new maximum",
+            "multiply the running sum by exp(old maximum - new maximum), and add each part once",
+        )
+    if FindingKind.UNWRITTEN_OUTPUT in {f.kind for f in findings}:
+        return "columns beyond a fixed number are never written", _LOOP
+    if as_of_left_out(findings, limit, operation):
+        what = "keys" if operation.startswith("attention") else "columns"
+        return f"{what} beyond a fixed number are left out", _LOOP
+    return None
