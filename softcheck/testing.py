@@ -164,9 +164,7 @@ class _Subject:
         own = {finding.id for finding in found}
         together = [*found, *(f for f in told.widths if f.id not in own)]
         computes = "softmax" if self.judged.declaration is None else self.judged.declaration.operation
-        causes = [
-            cause for cause in causes_of(together, cases, operation=computes) if own.intersection(cause.findings)
-        ]
+        causes = [cause for cause in causes_of(together, cases, operation=computes) if own.intersection(cause.findings)]
         first = next((told.causes[cause.text] for cause in causes if cause.text in told.causes), None)
         if first is not None and not others and all(cause.text in told.causes for cause in causes):
             pytest.xfail(f"{first} failed of the same cause: {causes[0].text}")

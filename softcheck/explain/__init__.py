@@ -5,6 +5,7 @@ import re
 
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError, near_matches
+from softcheck.explain.by_operation import MEANINGS, MENDS
 from softcheck.explain.columns import COLUMNS
 from softcheck.explain.explanation import Explanation
 from softcheck.explain.kinds import KINDS
@@ -14,9 +15,14 @@ from softcheck.explain.verdicts import VERDICTS
 __all__ = ["Explanation", "explanation_of", "files", "of_kind", "pages"]
 
 
-def of_kind(kind: FindingKind) -> Explanation:
-    """The explanation of a kind of finding."""
-    return KINDS[kind]
+def of_kind(kind: FindingKind, operation: str = "softmax") -> Explanation:
+    """The explanation of a kind of finding, with the meaning and the mend for an operation. The example stays softmax's."""
+    page = KINDS[kind]
+    return dataclasses.replace(
+        page,
+        meaning=MEANINGS.get(kind, {}).get(operation, page.meaning),
+        mend=MENDS.get(kind, {}).get(operation, page.mend),
+    )
 
 
 def pages() -> dict[str, Explanation]:

@@ -9,6 +9,7 @@ from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.merge import merge
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage, coverage_of
 from softcheck.report import exhaustive, notes, probes
 from softcheck.report.causes import causes_of, proposal
@@ -254,7 +255,16 @@ class _Row:
 
     def _causes(self, findings: Sequence[Finding], declaration: Declaration) -> tuple[Cause, ...]:
         rows = {case.id: measurement.rows for case, measurement in self.measured}
-        return causes_of(findings, [case for case, _ in self.measured], rows, operation=declaration.operation)
+        return causes_of(
+            findings,
+            [case for case, _ in self.measured],
+            rows,
+            operation=declaration.operation,
+            weaker=self._fitting(declaration),
+        )
+
+    def _fitting(self, declaration: Declaration) -> Arithmetic | None:
+        return notes.fitting_arithmetic(self.measured, self.probed, declaration, self.dtype)
 
     @property
     def coverage(self) -> Coverage | None:
@@ -281,7 +291,7 @@ class _Row:
             *self.limits.notes(),
             proposal(self._causes(self._findings(declaration), declaration)),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
-            notes.fitting_declaration(self.measured, self.probed, declaration, self.dtype),
+            notes.fitting_declaration(self._fitting(declaration)),
             notes.never_run(self.coverage),
             *(notes.unseen_defect(defect) for defect in self._unseen(declaration)),
         )

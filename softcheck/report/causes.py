@@ -14,8 +14,10 @@ from oracles.formats import FORMATS, decode
 from softcheck.cases.case import Case
 from softcheck.contract import WRONG_KINDS, FindingKind
 from softcheck.explain import of_kind
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, evidence_of, is_wrong
 from softcheck.report.model import Cause, Finding
+from softcheck.report.rounding_cause import of_rounding
 from softcheck.report.width_causes import of_shapes, of_widths
 
 _MOST_ELEMENTS = 2**16
@@ -30,15 +32,16 @@ def causes_of(
     rows: Mapping[str, int] | None = None,
     *,
     operation: str = "softmax",
+    weaker: Arithmetic | None = None,
 ) -> tuple[Cause, ...]:
     """Returns the causes of one variant's findings in one dtype, the one that explains most first.
 
     ``cases`` are those that were run, and ``rows`` their numbers of judged rows by id, all rows by default. ``operation`` is the one
-    by which the variant was judged. Findings that a declared defect explains are left out.
+    by which the variant was judged, and ``weaker`` an arithmetic that it does not declare and that allows the errors of all cases.
+    Findings that a declared defect explains are left out.
     """
-    run = {case.id: case for case in cases}
-    judged_rows = rows or {id_: c.shape[0] for id_, c in run.items()}
-    left = evidence_of([f for f in findings if f.known is None], run, judged_rows, operation)
+    unexplained = [f for f in findings if f.known is None]
+    left = evidence_of(unexplained, cases, rows, operation=operation, weaker=weaker)
     targets = _invalid_targets(left)
     left = left.without(frozenset(targets.findings))
     found: list[Cause] = []
@@ -48,6 +51,7 @@ def causes_of(
         _layouts,
         _masked_rows,
         _magnitudes,
+        of_rounding,
         of_widths,
         of_shapes,
         _transforms,
@@ -197,7 +201,9 @@ def _masked_rows(evidence: Evidence) -> Cause | None:
 
 
 def _magnitudes(evidence: Evidence) -> Cause | None:
-    """NaN, infinities or zeros for rows whose largest logit is higher or lower than in any right case."""
+    """NaN, infinities or zeros for rows whose largest logit is higher or lower than in any right case, where there is an exponential."""
+    if evidence.operation == "softmax_backward":
+        return None
     wrong = {case.id for case in evidence.wrong_cases()}
     kinds = {f.kind for f in evidence.findings}
     small = [c for c in evidence.cases.values() if 0 not in c.shape and c.shape[0] * c.shape[1] <= _MOST_ELEMENTS]
@@ -248,5 +254,5 @@ def _by_kind(evidence: Evidence) -> Iterator[Cause]:
     for kind, found in kinds.items():
         if not found:
             continue
-        explanation = of_kind(kind)
+        explanation = of_kind(kind, evidence.operation)
         yield cause_of(found, explanation.meaning, mend=explanation.mend)

@@ -13,6 +13,14 @@ _VALUES = re.compile(rf"output ({_NUMBER})\b.*?expected ({_NUMBER})\b")
 _BEYOND_ROUNDING = 4.0
 """Errors over their bounds that a step in a narrower type, or in an unlucky order, seldom reaches."""
 
+_FAR = 64.0
+"""Errors over their bounds, and"""
+_FAR_ULPS = 16.0
+"""ULPs that rounding to the input's 16 bits does not reach at the width where it first shows. In bfloat16 these are an eighth of the
+value, and the probe's rows hide more than that in the columns at their ends."""
+_FAR_SUM = 0.125
+"""The same of a sum."""
+
 _MOST = 0.75
 """Share of the findings with a sign that must agree on it."""
 
@@ -36,6 +44,15 @@ def may_be_rounding(finding: Finding) -> bool:
     """True if a finding tells an error that is so near to its bound that rounding alone may make it."""
     share = over_bound(finding)
     return share is not None and share < _BEYOND_ROUNDING
+
+
+def is_far(finding: Finding) -> bool:
+    """True if a finding tells an error that rounding to 16 bits does not make in the shortest row in which it shows."""
+    share = over_bound(finding)
+    if share is None or share < _FAR:
+        return False
+    ulps, missed = _ULPS.search(finding.message), _SUM.search(finding.message)
+    return float(ulps[1]) >= _FAR_ULPS if ulps else missed is not None and abs(float(missed[1])) >= _FAR_SUM
 
 
 def sums_too_small(findings: Iterable[Finding]) -> bool:

@@ -1,10 +1,11 @@
 """Findings of one variant and the cases that were run, from which causes are told."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from softcheck.cases.case import Case
 from softcheck.contract import WRONG_KINDS
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.report.model import Cause, Finding
 
 FEWEST_WIDTHS = 8
@@ -22,13 +23,18 @@ class Evidence:
     cases: dict[str, Case]
     rows: Mapping[str, int]
     """Judged rows of each case."""
+    by_case: Mapping[str, Sequence[Finding]]
     operation: str = "softmax"
     """The operation by which the findings were judged."""
-    by_case: dict[str, list[Finding]] = field(default_factory=dict)
+    dtype: str = ""
+    """The dtype of the input; empty if it is not known."""
+    weaker: Arithmetic | None = None
+    """The arithmetic under which no error of the cases would be a finding; None if there is none."""
 
     def without(self, ids: frozenset[str]) -> "Evidence":
         """Returns the evidence that is left without the findings of these ids."""
-        return evidence_of([f for f in self.findings if f.id not in ids], self.cases, self.rows, self.operation)
+        left = [f for f in self.findings if f.id not in ids]
+        return replace(self, findings=left, by_case=_by_case(left))
 
     def wrong_cases(self) -> list[Case]:
         """The cases on which values are wrong."""
@@ -40,12 +46,27 @@ class Evidence:
 
 
 def evidence_of(
-    findings: Sequence[Finding], cases: dict[str, Case], rows: Mapping[str, int], operation: str = "softmax"
+    findings: Sequence[Finding],
+    cases: Sequence[Case],
+    rows: Mapping[str, int] | None = None,
+    *,
+    operation: str = "softmax",
+    weaker: Arithmetic | None = None,
 ) -> Evidence:
-    """Returns an operation's findings with the cases that were run, by id, and with their numbers of judged rows."""
-    found = Evidence(findings, cases, rows, operation)
+    """Returns an operation's findings with the cases that were run, all of one dtype, and with their numbers of judged rows by id.
+
+    Left out, ``rows`` are all rows. ``weaker`` is an arithmetic that allows the errors of all cases.
+    """
+    run = {case.id: case for case in cases}
+    judged = rows or {case.id: case.shape[0] for case in cases}
+    dtype = cases[0].dtype if cases else ""
+    return Evidence(findings, run, judged, _by_case(findings), operation, dtype, weaker)
+
+
+def _by_case(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
+    found: dict[str, list[Finding]] = {}
     for finding in findings:
-        found.by_case.setdefault(finding.case, []).append(finding)
+        found.setdefault(finding.case, []).append(finding)
     return found
 
 

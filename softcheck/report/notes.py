@@ -9,6 +9,7 @@ from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import value_in_words
 from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.outcome import Coverage
@@ -108,12 +109,12 @@ def unseen_defect(defect: KnownDefect) -> str:
     return f"{what}; remove it from the declaration if it is mended, or declare always=False if it need not show everywhere"
 
 
-def fitting_declaration(
+def fitting_arithmetic(
     measured: Measured, probed: Sequence[ProbeResult], declaration: Declaration, dtype: str
-) -> str | None:
-    """Names a declaration that explains all errors beyond the standard contract.
+) -> Arithmetic | None:
+    """Returns an arithmetic that explains all errors of cases beyond the standard contract.
 
-    Returns None if the kernels show another arithmetic, or if no declaration explains them.
+    Returns None if one is declared, if the kernels show another, or if none explains them.
     """
     if declaration.arithmetic is not None or not measured:
         return None
@@ -122,11 +123,16 @@ def fitting_declaration(
     if read is not None and read.observed is not None:
         observed = read.observed
         fits = tuple(a for a in fits if not contradictions(a, observed, dtype))
-    if not fits:
+    return fits[0] if fits else None
+
+
+def fitting_declaration(arithmetic: Arithmetic | None) -> str | None:
+    """Names the declaration of an arithmetic that explains all errors beyond the standard contract; None if there is none."""
+    if arithmetic is None:
         return None
     return (
         "all errors beyond the standard contract in cases are within what a weaker one allows; if that is what the kernel is "
-        f"meant to do, declare it: @variant({in_words(fits[0])})"
+        f"meant to do, declare it: @variant({in_words(arithmetic)})"
     )
 
 

@@ -37,7 +37,7 @@ def of_widths(evidence: Evidence) -> Cause | None:
     wrong = evidence.wrong_cases()
     tried = sorted({case.shape[1] for case in evidence.cases.values() if 0 not in case.shape})
     failing = sorted({case.shape[1] for case in wrong if 0 not in case.shape})
-    swept = _swept(evidence)
+    sweep = swept(evidence)
     values = [f for f in evidence.findings if is_wrong(f)]
     found = None
     if len(tried) >= FEWEST_WIDTHS and len(failing) >= FEWEST_FAILING:
@@ -46,8 +46,8 @@ def of_widths(evidence: Evidence) -> Cause | None:
         # Among widths beside powers of two alone, these are the odd ones too; sums that are too small tell them apart.
         if padded is not None and list(filter(padded, tried)) == failing and sums_too_small(values):
             found = (_PADDED, padded)
-    words = swept.message.partition(" (")[0] if swept is not None else None if found is None else found[0]
-    if words is None or (swept is None and len(failing) < FEWEST_FAILING) or _is_chance(words):
+    words = _words(sweep) if sweep is not None else None if found is None else found[0]
+    if words is None or (sweep is None and len(failing) < FEWEST_FAILING) or _is_chance(words):
         return None
     holds = _predicate(words) or (found[1] if found is not None else lambda n: n in failing)
     outside = [f for f in values if f.case in evidence.cases and not holds(evidence.cases[f.case].shape[1])]
@@ -57,7 +57,7 @@ def of_widths(evidence: Evidence) -> Cause | None:
     if words.startswith("all N tried") or not inside or all(any(way(n) for way in all_ways) for n in (*tried, *_ANY)):
         return None
     # Errors near their bounds are rounding, which shows at some widths and not at others.
-    if may_be_rounding(swept) if swept is not None else all(map(may_be_rounding, inside)):
+    if may_be_rounding(sweep) if sweep is not None else all(map(may_be_rounding, inside)):
         return None
     limit = _limit_of(words)
     if limit is not None and limit < _LEAST_LIMIT:
@@ -77,7 +77,7 @@ def of_widths(evidence: Evidence) -> Cause | None:
     )
 
 
-def _swept(evidence: Evidence) -> Finding | None:
+def swept(evidence: Evidence) -> Finding | None:
     """The finding of ``sizes`` that holds at the most widths; None where there is none."""
 
     def widths(finding: Finding) -> int:
