@@ -36,7 +36,7 @@ class CheckResult:
 
     @property
     def causes(self) -> "tuple[Cause, ...]":
-        """Common causes of the findings, in each dtype the cause that explains most first."""
+        """Common causes of the findings, in each dtype writes out of bounds first, then the cause that explains most."""
         return tuple(cause for row in self.report.variants for cause in row.causes)
 
     def __str__(self) -> str:

@@ -16,6 +16,7 @@ from softcheck.contract import WRONG_KINDS, FindingKind
 from softcheck.explain import of_kind
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, evidence_of, is_wrong
+from softcheck.report.memory_causes import of_memory
 from softcheck.report.model import Cause, Finding
 from softcheck.report.rounding_cause import of_rounding
 from softcheck.report.width_causes import of_shapes, of_widths
@@ -34,7 +35,7 @@ def causes_of(
     operation: str = "softmax",
     weaker: Arithmetic | None = None,
 ) -> tuple[Cause, ...]:
-    """Returns the causes of one variant's findings in one dtype, the one that explains most first.
+    """Returns the causes of one variant's findings in one dtype, writes out of bounds first, then the one that explains most.
 
     ``cases`` are those that were run, and ``rows`` their numbers of judged rows by id, all rows by default. ``operation`` is the one
     by which the variant was judged, and ``weaker`` an arithmetic that it does not declare and that allows the errors of all cases.
@@ -44,6 +45,8 @@ def causes_of(
     left = evidence_of(unexplained, cases, rows, operation=operation, weaker=weaker)
     targets = _invalid_targets(left)
     left = left.without(frozenset(targets.findings))
+    memory = tuple(of_memory(left))
+    left = left.without(frozenset(id_ for cause in memory for id_ in cause.findings))
     found: list[Cause] = []
     for suppose in (
         _offsets,
@@ -63,8 +66,8 @@ def causes_of(
             left = left.without(frozenset(cause.findings))
     found += _by_kind(left)
     found.sort(key=lambda cause: -len(cause.findings))
-    # What a loss does with targets that its callers may never give comes last.
-    return tuple([*found, targets] if targets.findings else found)
+    # Damaged memory may be behind anything else. What a loss does with targets that its callers may never give comes last.
+    return (*memory, *found, *([targets] if targets.findings else []))
 
 
 def proposal(causes: Sequence[Cause]) -> str | None:
@@ -100,10 +103,19 @@ def _offsets(evidence: Evidence) -> Cause | None:
 
 def _transforms(evidence: Evidence) -> Cause:
     return cause_of(
-        evidence.of_probes("torch_transforms"),
+        _of_values(evidence.of_probes("torch_transforms")),
         "right as it stands, and wrong once torch maps the function or the module is copied, saved, cast or in training",
         mend="keep constants as Python numbers and what a copy needs as attributes; in a rule for torch.vmap, move the mapped dimension away",
     )
+
+
+def _of_values(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings that tell something of values: not those of a process that ended, whatever it computed."""
+    return [f for f in findings if f.kind not in _ENDED]
+
+
+_ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT, FindingKind.OUT_OF_MEMORY})
+"""Kinds of calls that came to no answer."""
 
 
 def _invalid_targets(evidence: Evidence) -> Cause:
@@ -118,7 +130,7 @@ def _invalid_targets(evidence: Evidence) -> Cause:
 
 def _first_rows(evidence: Evidence) -> Cause:
     return cause_of(
-        evidence.of_probes("first_rows"),
+        _of_values(evidence.of_probes("first_rows")),
         "right by themselves, and wrong beside a first row of some kind: one row tells the way for all",
         mend="ask all rows, or let each row take its own way",
     )

@@ -239,7 +239,7 @@ def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
 
     With ``known`` these are the findings that a declared defect explains, otherwise all others. Cases and probes'
     trials are in separate groups. Among trials, one that names the failing sizes comes first. Where the causes of a
-    variant's findings are known, there is one group for each, the one that explains most first.
+    variant's findings are known, there is one group for each, in their order.
     """
     return [group for result in report.variants for group in groups_of(result, known=known)]
 

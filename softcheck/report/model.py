@@ -180,7 +180,7 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """Verdicts of usual rules on the same outputs; empty if nobody asked."""
     findings: tuple[Finding, ...] = ()
     causes: tuple[Cause, ...] = ()
-    """Causes of the findings that no declared defect explains, the one that explains most first."""
+    """Causes of the findings that no declared defect explains: writes out of bounds first, then the one that explains most."""
     gb_per_s: float | None = None
     tflop_per_s: float | None = None
     """Rate of the floating-point operations that the operation counts; null where only bytes count or nothing was timed."""
