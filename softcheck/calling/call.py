@@ -361,9 +361,9 @@ def modifications(before: Bits, after: Bits, placed: Placed) -> tuple[Violation,
     changed = before != after
     if not changed.any():
         return ()
-    owned = torch.zeros(before.shape, dtype=torch.bool)
-    owned.as_strided(placed.view.shape, placed.view.stride(), placed.view.storage_offset()).fill_(True)
-    mine = owned.numpy()
+    # Not torch.zeros, whose memory a probe hands out between bands, where the view's offset would be another place.
+    mine = np.zeros(before.shape, dtype=np.bool_)
+    torch.from_numpy(mine).as_strided(placed.view.shape, placed.view.stride(), placed.view.storage_offset()).fill_(True)
     found = []
     for kind, mask, what in (
         (FindingKind.INPUT_MODIFIED, changed & mine, "element of the input"),

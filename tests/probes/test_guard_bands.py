@@ -80,6 +80,12 @@ def writes_behind_the_input(x):
     return torch.softmax(x, dim=-1)
 
 
+def subtracts_in_place(x):
+    """What it changes is its input, and nothing beside it."""
+    x -= x.amax(dim=-1, keepdim=True)
+    return torch.softmax(x, dim=-1)
+
+
 def native(x):
     return torch.softmax(x, dim=-1)
 
@@ -134,7 +140,7 @@ def test_a_declaration_of_contiguous_rows_is_respected():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
-@pytest.mark.parametrize("function", [reads_and_discards, native, honest])
+@pytest.mark.parametrize("function", [reads_and_discards, subtracts_in_place, native, honest])
 def test_what_keeps_to_its_memory_is_left_alone(function, dtype):
     found = conclusion("guard_bands", function, dtype)
     assert found.findings == ()
