@@ -16,6 +16,7 @@ from softcheck.contract import WRONG_KINDS, FindingKind
 from softcheck.explain import of_kind
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, evidence_of, is_wrong
+from softcheck.report.masked_causes import of_masked_rows
 from softcheck.report.memory_causes import of_memory
 from softcheck.report.model import Cause, Finding
 from softcheck.report.rounding_cause import of_rounding
@@ -23,8 +24,6 @@ from softcheck.report.width_causes import of_shapes, of_widths
 
 _MOST_ELEMENTS = 2**16
 """Elements of the largest case whose logits are looked at."""
-
-_OF_ONE_VALUE = "every logit of the row is -inf"
 
 
 def causes_of(
@@ -52,7 +51,7 @@ def causes_of(
         _offsets,
         _empty_inputs,
         _layouts,
-        _masked_rows,
+        of_masked_rows,
         _magnitudes,
         of_rounding,
         of_widths,
@@ -185,31 +184,6 @@ def _is_strided(finding: Finding, evidence: Evidence) -> bool:
     if case is None:
         return finding.case.startswith(_STRIDED_TRIALS)
     return not case.layout.is_contiguous(case.shape[1])
-
-
-def _masked_rows(evidence: Evidence) -> Cause | None:
-    """Rows of -inf alone, or queries that see no key, that give numbers, where nothing else is wrong."""
-    masked = [
-        f
-        for f in evidence.findings
-        if f.kind is FindingKind.NAN_MISMATCH and f"expected nan: {_OF_ONE_VALUE}" in f.message
-    ]
-    if not masked or any(is_wrong(f) for f in evidence.findings if f not in masked):
-        return None
-    who = "queries that see no key" if all(", query " in f.message for f in masked) else "rows of -inf alone"
-    if not all("output 0 " in f.message for f in masked):
-        return cause_of(
-            masked,
-            f"{who} give numbers rather than NaN: a finite number stands for -inf, so that what is hidden counts there",
-            mend="fill what is hidden with -inf; or write zeros there, and declare fully_masked=zero",
-        )
-    return cause_of(
-        masked,
-        f"{who} give 0 rather than NaN",
-        mend="leave out the replacement of an empty sum or of a maximum of -inf",
-        declare='fully_masked="zero"',
-        right_on="rows that are not fully masked",
-    )
 
 
 def _magnitudes(evidence: Evidence) -> Cause | None:

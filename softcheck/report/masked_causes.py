@@ -1,0 +1,64 @@
+"""Causes of rows of -inf alone, and of queries that see no key, that give numbers."""
+
+import math
+import re
+from collections.abc import Sequence
+
+from softcheck.contract import FindingKind
+from softcheck.report.evidence import Evidence, cause_of, is_wrong
+from softcheck.report.model import Cause, Finding
+
+_OF_ONE_VALUE = "every logit of the row is -inf"
+
+_OUTPUT = re.compile(r"output (\S+) ")
+
+_NEAR = 2.0**-6
+"""Relative error within which an output is that of equal logits, whatever the format: twice bfloat16's spacing and some rounding."""
+
+
+def of_masked_rows(evidence: Evidence) -> Cause | None:
+    """Rows of -inf alone, or queries that see no key, that give numbers, where nothing else is wrong or the numbers tell why."""
+    masked = [
+        f
+        for f in evidence.findings
+        if f.kind is FindingKind.NAN_MISMATCH and f"expected nan: {_OF_ONE_VALUE}" in f.message
+    ]
+    if not masked:
+        return None
+    others = [f for f in evidence.findings if is_wrong(f) and f not in masked]
+    who = "queries that see no key" if all(", query " in f.message for f in masked) else "rows of -inf alone"
+    if all("output 0 " in f.message for f in masked):
+        return cause_of(
+            masked,
+            f"{who} give 0 rather than NaN",
+            mend="leave out the replacement of an empty sum or of a maximum of -inf",
+            declare='fully_masked="zero"',
+            right_on="rows that are not fully masked",
+        )
+    counted: list[Finding] = []
+    if others:
+        # Equal outputs are those of equal logits, which a finite number in place of -inf is. A mask that is ignored or the wrong way round shows what it hides.
+        if not _are_equal(masked, evidence):
+            return None
+        beside = {f.case for f in others if f.kind is FindingKind.MASKED_NOT_ZERO}
+        counted = [f for f in others if f.case in beside]
+    also = ", and beside logits as low" if counted else ""
+    return cause_of(
+        [*masked, *counted],
+        f"{who} give numbers rather than NaN: a finite number stands for -inf, so that what is hidden counts there{also}",
+        mend="fill what is hidden with -inf; or write zeros there, and declare fully_masked=zero",
+    )
+
+
+def _are_equal(findings: Sequence[Finding], evidence: Evidence) -> bool:
+    """True if the outputs of all cases are those of a row of equal logits, and some row has two or more."""
+    widths = [(f, evidence.cases[f.case].shape[1]) for f in findings if f.case in evidence.cases]
+    return any(columns > 1 for _, columns in widths) and all(
+        _is_of_equal_logits(f, columns, evidence.operation) for f, columns in widths
+    )
+
+
+def _is_of_equal_logits(finding: Finding, columns: int, operation: str) -> bool:
+    expected = {"softmax": 1.0 / columns, "log_softmax": -math.log(columns)}.get(operation)
+    found = _OUTPUT.search(finding.message)
+    return expected is not None and found is not None and math.isclose(float(found[1]), expected, rel_tol=_NEAR)
