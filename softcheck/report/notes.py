@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from softcheck.cases.case import Case
-from softcheck.contract import FindingKind
+from softcheck.contract import WRONG_KINDS, FindingKind
 from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Measurement
@@ -137,10 +137,17 @@ def fitting_declaration(arithmetic: Arithmetic | None) -> str | None:
 
 
 def beyond_the_standard(measured: Measured, declaration: Declaration, dtype: str) -> str | None:
-    """Says how far a variant that declares nothing weaker goes beyond the standard contract, and why it may."""
+    """Says how far a variant that declares nothing weaker goes beyond the standard contract, and why it may.
+
+    Cases that break the contract that they are judged by too are left out: what it allows does not explain them.
+    """
     if weaker_by_design(declaration.arithmetic, dtype) is not None:
         return None
-    shares = [(m.max_standard_share, case.id, m.contract) for case, m in measured if m.max_standard_share is not None]
+    shares = [
+        (m.max_standard_share, case.id, m.contract)
+        for case, m in measured
+        if m.max_standard_share is not None and not any(v.kind in WRONG_KINDS for v in m.violations)
+    ]
     beyond = [(share, case_id, contract) for share, case_id, contract in shares if share > 1 and contract is not None]
     if not beyond:
         return None

@@ -402,6 +402,16 @@ def test_what_a_library_errs_beyond_the_standard_contract_is_a_note():
     assert "in 1 case, 1.5 times its bound on ties/a/float16: no Triton kernel took the sum" in note
 
 
+def test_an_order_of_summation_excuses_no_case_that_breaks_its_own_contract_too():
+    wrong = Violation(FindingKind.ULP_EXCEEDS_BOUND, "row 0, column 0: output 2, expected 1")
+    beyond = msgspec.structs.replace(measured(), max_standard_share=1e9, contract=Arithmetic(lanes=1))
+    broken = msgspec.structs.replace(beyond, violations=(wrong,))
+    within = msgspec.structs.replace(beyond, max_standard_share=1.5)
+    assert report_of(Declaration(), [(case("ties"), broken)]).notes == ()
+    (note,) = report_of(Declaration(), [(case("ties"), broken), (case("ramp"), within)]).notes
+    assert "in 1 case, 1.5 times its bound on ramp/a/float16" in note
+
+
 def test_what_a_rescaled_sum_errs_beyond_the_standard_contract_is_a_note():
     beyond = msgspec.structs.replace(measured(), max_standard_share=1.2, contract=Arithmetic(rescales=True))
     (note,) = report_of(Declaration(), [(case("ties"), beyond)]).notes
