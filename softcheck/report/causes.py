@@ -8,22 +8,17 @@ that no set explains are grouped by their kind.
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
-from oracles.formats import FORMATS, decode
 from softcheck.cases.case import Case
 from softcheck.contract import WRONG_KINDS, FindingKind
 from softcheck.explain import of_kind
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, evidence_of, is_wrong
+from softcheck.report.logits import is_looked_at, peaks
 from softcheck.report.masked_causes import of_masked_rows
 from softcheck.report.memory_causes import of_memory
 from softcheck.report.model import Cause, Finding
 from softcheck.report.rounding_cause import of_rounding
 from softcheck.report.width_causes import of_shapes, of_widths
-
-_MOST_ELEMENTS = 2**16
-"""Elements of the largest case whose logits are looked at."""
 
 
 def causes_of(
@@ -192,10 +187,10 @@ def _magnitudes(evidence: Evidence) -> Cause | None:
         return None
     wrong = {case.id for case in evidence.wrong_cases()}
     kinds = {f.kind for f in evidence.findings}
-    small = [c for c in evidence.cases.values() if 0 not in c.shape and c.shape[0] * c.shape[1] <= _MOST_ELEMENTS]
-    peaks = {case.id: found for case in small if (found := _peaks(case)) is not None}
-    failing = [found for case_id, found in peaks.items() if case_id in wrong]
-    passing = [found for case_id, found in peaks.items() if case_id not in wrong]
+    small = [case for case in evidence.cases.values() if is_looked_at(case)]
+    highest = {case.id: found for case in small if (found := peaks(case)) is not None}
+    failing = [found for case_id, found in highest.items() if case_id in wrong]
+    passing = [found for case_id, found in highest.items() if case_id not in wrong]
     if len(failing) < FEWEST_FAILING or len(passing) < FEWEST_WIDTHS or not kinds & _OF_OVERFLOW:
         return None
     low, high = min(found[0] for found in passing), max(found[1] for found in passing)
@@ -214,14 +209,6 @@ def _magnitudes(evidence: Evidence) -> Cause | None:
 
 
 _OF_OVERFLOW = frozenset({FindingKind.NAN_MISMATCH, FindingKind.INF_MISMATCH, FindingKind.OUT_OF_RANGE})
-
-
-def _peaks(case: Case) -> tuple[float, float] | None:
-    """The lowest and the highest largest finite logit of a case's rows; None where no logit is finite."""
-    values = decode(case.bits(case.shape[0]), FORMATS[case.dtype])
-    peaks = np.where(np.isfinite(values), values, -np.inf).max(axis=1)
-    peaks = peaks[np.isfinite(peaks)]
-    return (float(peaks.min()), float(peaks.max())) if peaks.size else None
 
 
 def _by_kind(evidence: Evidence) -> Iterator[Cause]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from softcheck.cases.case import Case
-from softcheck.contract import WRONG_KINDS, FindingKind
+from softcheck.contract import BOUNDED_KINDS, WRONG_KINDS, FindingKind
 from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Measurement
@@ -15,6 +15,7 @@ from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
 from softcheck.report.figures import plural
+from softcheck.report.logits import is_looked_at, largest_size
 from softcheck.report.model import VariantResult
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
@@ -123,7 +124,19 @@ def fitting_arithmetic(
     if read is not None and read.observed is not None:
         observed = read.observed
         fits = tuple(a for a in fits if not contradictions(a, observed, dtype))
-    return fits[0] if fits else None
+    return next((a for a in fits if not _grows_with_logits(a) or _tells_of_logits(measured, dtype)), None)
+
+
+def _grows_with_logits(arithmetic: Arithmetic) -> bool:
+    """True if an arithmetic rounds the logits themselves, so that it allows any answer where they are large enough."""
+    return arithmetic.scaled_logits or arithmetic.exp == "prescaled_ex2_approx"
+
+
+def _tells_of_logits(measured: Measured, dtype: str) -> bool:
+    """True if some wrong case has no logits so large that their rounding to the type that computes may be 1, which explains any answer."""
+    vacuous = 2.0**53 if dtype == "float64" else 2.0**24
+    wrong = [case for case, m in measured if any(v.kind in BOUNDED_KINDS for v in m.violations)]
+    return any(not is_looked_at(case) or largest_size(case) < vacuous for case in wrong)
 
 
 def fitting_declaration(arithmetic: Arithmetic | None) -> str | None:

@@ -8,6 +8,7 @@ from softcheck.contract import FindingKind as Kind
 from softcheck.explain import explanation_of, of_kind, pages
 from softcheck.report.causes import causes_of, proposal
 from softcheck.report.content import columns
+from softcheck.report.logits import peaks
 from softcheck.report.model import Finding
 
 CASES = [
@@ -93,10 +94,8 @@ def test_a_fault_on_contiguous_input_too_is_not_laid_to_strides():
 
 
 def test_an_overflowing_exponential_is_named_by_the_logits_that_show_it():
-    from softcheck.report.causes import _peaks
-
-    over = wrong_where(lambda case: (_peaks(case) or (0.0, 0.0))[1] > 11.0, Kind.NAN_MISMATCH)
-    under = wrong_where(lambda case: (_peaks(case) or (0.0, 0.0))[0] < -87.0, Kind.NAN_MISMATCH)
+    over = wrong_where(lambda case: (peaks(case) or (0.0, 0.0))[1] > 11.0, Kind.NAN_MISMATCH)
+    under = wrong_where(lambda case: (peaks(case) or (0.0, 0.0))[0] < -87.0, Kind.NAN_MISMATCH)
     for found, words in (
         (over, "the exponential overflows"),
         ([*over, *under], "the exponential overflows or underflows"),

@@ -374,6 +374,19 @@ def test_the_declaration_that_would_fit_all_errors_is_named():
 
 
 @pytest.mark.parametrize(
+    ("logit", "named"), [("7f7fffff", False), ("4b800000", False), ("4b000000", True), ("41200000", True)]
+)
+def test_rounded_logits_are_named_only_where_they_do_not_explain_any_answer(logit, named):
+    bits = np.array([[0x3F800000, int(logit, 16)]], dtype=np.uint32)
+    large = case_from_bits(bits, "float32", provenance="test", family="huge", name="a")
+    found = [(large, fitting(Arithmetic(scaled_logits=True), PRESCALED))]
+    report = build(run_of(Declaration(), found, dtypes=("float32",)), command=["softcheck"])
+    assert bool(report.notes) == named
+    found = [(large, fitting(FLUSHING))]
+    assert build(run_of(Declaration(), found, dtypes=("float32",)), command=["softcheck"]).notes
+
+
+@pytest.mark.parametrize(
     ("declaration", "fits"),
     [
         (Declaration(), [(FLUSHING,), (PRESCALED,)]),
