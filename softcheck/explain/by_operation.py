@@ -4,11 +4,15 @@ from softcheck.contract import FindingKind as Kind
 
 _BACKWARD = "compute the backward in float32 with the strides of g"
 
+_LOGARITHM = (
+    "compute (x - max) - log(sum(exp(x - max))) in float32 and in this order, with lanes beyond the row at -inf"
+)
+
 _BACKWARD_OPERANDS = "let a NaN or an infinity of an operand reach what is computed from it, and write every element"
 
 MENDS: dict[Kind, dict[str, str]] = {
     Kind.ULP_EXCEEDS_BOUND: {
-        "log_softmax": "compute (x - max) - log(sum(exp(x - max))) in float32, with lanes beyond the row at -inf",
+        "log_softmax": _LOGARITHM,
         "logsumexp": "compute max + log(sum(exp(x - max))) in float32, with lanes beyond the row at -inf",
         "cross_entropy": "compute (max - x[target]) + log(sum(exp(x - max))) in float32; look at defaults that the call leaves alone, such as a "
         "label smoothing",
@@ -18,6 +22,7 @@ MENDS: dict[Kind, dict[str, str]] = {
         "the last at -inf",
         "attention_logsumexp": "look at the scale and at masks; compute max + log(sum(exp(score - max))) in float32, with keys beyond the last at -inf",
     },
+    Kind.SUM_VIOLATION: {"log_softmax": _LOGARITHM},
     Kind.NAN_MISMATCH: {
         "softmax_backward": _BACKWARD_OPERANDS,
         "log_softmax_backward": _BACKWARD_OPERANDS,
@@ -48,5 +53,8 @@ _NO_MAXIMUM = "an output is farther from the exact answer than float32 arithmeti
 
 MEANINGS: dict[Kind, dict[str, str]] = {
     Kind.ULP_EXCEEDS_BOUND: {"softmax_backward": _NO_MAXIMUM, "log_softmax_backward": _NO_MAXIMUM},
+    Kind.SUM_VIOLATION: {
+        "log_softmax": "the exponentials of a row's outputs miss a sum of 1 by more than rounding the outputs allows"
+    },
 }
-"""Meanings by kind and operation, of operations that subtract no maximum."""
+"""Meanings by kind and operation, where softmax's speak of a maximum or of probabilities that are no part of the operation."""

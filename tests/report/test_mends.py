@@ -27,6 +27,7 @@ def test_a_mend_speaks_of_no_other_operation(operation):
         assert words
         assert ("of softmax it is" in words) == (operation == "softmax" and kind is Kind.WRONG_GRADIENT)
         assert not (operation.endswith("_backward") and "maximum" in words + of_kind(kind, operation).meaning)
+    assert ("sum what is stored" in mend(Kind.SUM_VIOLATION, operation)) == (operation != "log_softmax")
     assert mend(Kind.RAISED, operation) == of_kind(Kind.RAISED).mend
 
 
