@@ -75,8 +75,13 @@ def as_of_left_out(findings: Iterable[Finding], limit: int, operation: str) -> b
     return sum(told) >= _MOST * len(told)
 
 
+def has_sign(operation: str) -> bool:
+    """True for an operation whose answers all err to one side where terms of its sum are left out."""
+    return operation in _TOO_LARGE | _TOO_SMALL
+
+
 def _agrees(finding: Finding, limit: int, operation: str) -> bool | None:
-    if operation not in _TOO_LARGE | _TOO_SMALL:
+    if not has_sign(operation):
         return None
     if (found := _SUM.search(finding.message)) is not None:
         return float(found[1]) > 0

@@ -7,7 +7,7 @@ from softcheck.contract import FindingKind
 from softcheck.probes.predicate import class_of, sizes_named
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.shape_predicate import describe_shapes
-from softcheck.report.error_sizes import as_of_left_out, may_be_rounding, sums_too_small
+from softcheck.report.error_sizes import as_of_left_out, has_sign, is_far, may_be_rounding, sums_too_small
 from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, is_wrong
 from softcheck.report.model import Cause, Finding
 
@@ -57,12 +57,13 @@ def of_widths(evidence: Evidence) -> Cause | None:
     if words.startswith("all N tried") or not inside or all(any(way(n) for way in all_ways) for n in (*tried, *_ANY)):
         return None
     # Errors near their bounds are rounding, which shows at some widths and not at others.
-    if may_be_rounding(sweep) if sweep is not None else all(map(may_be_rounding, inside)):
+    narrowest = [sweep] if sweep is not None else _at_the_narrowest(inside, evidence)
+    if all(map(may_be_rounding, narrowest)):
         return None
     limit = _limit_of(words)
     if limit is not None and limit < _LEAST_LIMIT:
         return None
-    meaning, mend = _of_widths(words, limit, inside, evidence.operation)
+    meaning, mend = _of_widths(words, limit, inside, narrowest, evidence.operation)
     # Cases of other widths that are wrong in the same way contradict widths; a few may be another fault's.
     contradicting = {f.case for f in outside if f.kind in {g.kind for g in inside}}
     if len(contradicting) >= (1 if meaning == _NOTHING_ELSE else FEWEST_FAILING):
@@ -75,6 +76,13 @@ def of_widths(evidence: Evidence) -> Cause | None:
         declare=f"max_columns={limit}" if is_limit else "",
         right_on=f"rows of at most {limit} columns" if is_limit else "",
     )
+
+
+def _at_the_narrowest(findings: Sequence[Finding], evidence: Evidence) -> list[Finding]:
+    """The findings of the narrowest cases among them; all where there is no case."""
+    widths = {f.id: evidence.cases[f.case].shape[1] for f in findings if f.case in evidence.cases}
+    least = min(widths.values(), default=None)
+    return [f for f in findings if widths.get(f.id) == least]
 
 
 def swept(evidence: Evidence) -> Finding | None:
@@ -121,6 +129,10 @@ def of_shapes(evidence: Evidence) -> Cause | None:
     if not words.startswith(("rows >", "rows <", "elements >", "elements <")) or " or " in words:
         return None
     found = [f for f in evidence.findings if f.case in wrong and is_wrong(f)]
+    few_elements = re.match(r"elements >=? (\d+)", words)
+    # Rounding shows where there is more to round, and what is wrong everywhere shows in all but the smallest rows.
+    if all(map(may_be_rounding, found)) or (few_elements is not None and int(few_elements[1]) <= _LEAST_LIMIT):
+        return None
     mend = "look for the condition that leads there; softcheck regimes names the paths that calls take"
     return cause_of(found, f"wrong at {words}: a path for such shapes", mend=mend)
 
@@ -135,7 +147,9 @@ def _limit_of(words: str) -> int | None:
     return None if found is None else int(found[2]) - (found[1] == ">=")
 
 
-def _of_widths(words: str, limit: int | None, findings: Sequence[Finding], operation: str) -> tuple[str, str]:
+def _of_widths(
+    words: str, limit: int | None, findings: Sequence[Finding], narrowest: Sequence[Finding], operation: str
+) -> tuple[str, str]:
     """The usual fault of a kernel that is wrong at these widths, and the mend."""
     if words == _PADDED:
         if sums_too_small(findings):
@@ -146,14 +160,16 @@ def _of_widths(words: str, limit: int | None, findings: Sequence[Finding], opera
             "the end of a row that fills no vector or tile is lost",
             "mask the last part of the row by column < columns",
         )
-    known = None if limit is None or _SOME_ROWS in words else _beyond(limit, findings, operation)
+    known = None if limit is None or _SOME_ROWS in words else _beyond(limit, findings, narrowest, operation)
     return known or (
         _NOTHING_ELSE,
         "look for what changes there, such as a block, a loop or a path; softcheck regimes names the paths that calls take",
     )
 
 
-def _beyond(limit: int, findings: Sequence[Finding], operation: str) -> tuple[str, str] | None:
+def _beyond(
+    limit: int, findings: Sequence[Finding], narrowest: Sequence[Finding], operation: str
+) -> tuple[str, str] | None:
     """The same of a kernel that is wrong at widths beyond a limit; None if the errors speak of no such fault."""
     if sums_too_small(findings):
         return (
@@ -162,7 +178,8 @@ def _beyond(limit: int, findings: Sequence[Finding], operation: str) -> tuple[st
         )
     if FindingKind.UNWRITTEN_OUTPUT in {f.kind for f in findings}:
         return "columns beyond a fixed number are never written", _LOOP
-    if as_of_left_out(findings, limit, operation):
+    # Where the sign tells nothing, the size must.
+    if as_of_left_out(findings, limit, operation) and (has_sign(operation) or any(map(is_far, narrowest))):
         what = "keys" if operation.startswith("attention") else "columns"
         return f"{what} beyond a fixed number are left out", _LOOP
     return None

@@ -39,6 +39,7 @@ def wrong_beyond(width, message):
         ("log_softmax", ulp("-3.5", "-4.25", "700"), "columns beyond a fixed number are left out"),
         ("logsumexp", SMALL, "columns beyond a fixed number are left out"),
         ("attention", SMALL, "keys beyond a fixed number are left out"),
+        ("attention", ulp("0.25", "0.27", "20"), "such errors show at no other width that was tried"),
         ("softmax", SMALL, "such errors show at no other width that was tried"),
         ("cross_entropy", LARGE, "such errors show at no other width that was tried"),
     ],
@@ -93,3 +94,26 @@ def test_sums_that_miss_by_rounding_or_to_either_side_are_not_laid_to_the_parts_
     assert "the parts of a row do not add up" in text("-0.5")
     assert "columns beyond a fixed number are left out" in text("+0.5")
     assert "wrong at" not in text("-0.0004")
+
+
+def test_shapes_are_no_cause_of_rounding_or_of_what_all_but_the_smallest_show():
+    def of_larger(least, message):
+        found = [
+            finding(Kind.ULP_EXCEEDS_BOUND, case.id, message) for case in CASES if case.shape[0] * case.shape[1] > least
+        ]
+        return [cause.text for cause in causes_of(found, CASES, operation="attention")]
+
+    assert any("a path for such shapes" in text for text in of_larger(512, LARGE))
+    assert not any("such shapes" in text for text in of_larger(512, ulp("0.5", "0.4999", "0.7")))
+    assert not any("wrong at" in text for text in of_larger(4, LARGE))
+
+
+def test_without_a_sweep_the_narrowest_wrong_cases_tell_rounding_that_grows_with_the_row():
+    def of_wider(narrow):
+        wider = [case for case in CASES if case.shape[1] > 512]
+        least = min(case.shape[1] for case in wider)
+        found = [finding(Kind.ULP_EXCEEDS_BOUND, c.id, narrow if c.shape[1] == least else LARGE) for c in wider]
+        return [cause.text for cause in causes_of(found, CASES)]
+
+    assert any("left out" in text for text in of_wider(LARGE))
+    assert not any("left out" in text for text in of_wider(ulp("0.5", "0.4999", "0.7")))
