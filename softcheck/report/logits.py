@@ -22,6 +22,13 @@ def peaks(case: Case) -> tuple[float, float] | None:
     return (float(highest.min()), float(highest.max())) if highest.size else None
 
 
+def row_peak(case: Case, row: int) -> float | None:
+    """The largest finite logit of one row of a case; None where none is finite."""
+    values = _values(case)[row]
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if finite.size else None
+
+
 def largest_size(case: Case) -> float:
     """The largest |x| of a case's finite logits; 0 where none is finite."""
     values = np.abs(_values(case))

@@ -4,13 +4,18 @@ import math
 import re
 from collections.abc import Sequence
 
+from softcheck.cases.case import Case
 from softcheck.contract import FindingKind
 from softcheck.report.evidence import Evidence, cause_of, is_wrong
+from softcheck.report.logits import is_looked_at, row_peak
 from softcheck.report.model import Cause, Finding
 
 _OF_ONE_VALUE = "every logit of the row is -inf"
 
 _OUTPUT = re.compile(r"output (\S+) ")
+
+_LOW = -32.0
+"""The highest number that is plausibly meant to stand for -inf: its exponential is 0 beside ordinary logits in 16 bits."""
 
 _NEAR = 2.0**-6
 """Relative error within which an output is that of equal logits, whatever the format: twice bfloat16's spacing and some rounding."""
@@ -37,17 +42,30 @@ def of_masked_rows(evidence: Evidence) -> Cause | None:
         )
     counted: list[Finding] = []
     if others:
-        # Equal outputs are those of equal logits, which a finite number in place of -inf is. A mask that is ignored or the wrong way round shows what it hides.
-        if not _are_equal(masked, evidence):
+        # Equal outputs are those of equal logits, which a finite number in place of -inf makes. A mask that is ignored or the wrong way
+        # round shows what it hides, beside ordinary logits too.
+        visible = [f for f in others if f.kind is FindingKind.MASKED_NOT_ZERO and f.case in evidence.cases]
+        if not _are_equal(masked, evidence) or not all(_is_low(f, evidence.cases[f.case]) for f in visible):
             return None
-        beside = {f.case for f in others if f.kind is FindingKind.MASKED_NOT_ZERO}
+        beside = {f.case for f in visible}
         counted = [f for f in others if f.case in beside]
+        # Of a mask that is the wrong way round, rows without a hidden logit are NaN.
+        if any(f.kind is FindingKind.NAN_MISMATCH for f in others if f not in counted):
+            return None
     also = ", and beside logits as low" if counted else ""
     return cause_of(
         [*masked, *counted],
         f"{who} give numbers rather than NaN: a finite number stands for -inf, so that what is hidden counts there{also}",
         mend="fill what is hidden with -inf; or write zeros there, and declare fully_masked=zero",
     )
+
+
+def _is_low(finding: Finding, case: Case) -> bool:
+    """True if the logits of a finding's row are as low as a number that is to stand for -inf."""
+    if finding.row is None or not is_looked_at(case):
+        return False
+    peak = row_peak(case, finding.row)
+    return peak is None or peak <= _LOW
 
 
 def _are_equal(findings: Sequence[Finding], evidence: Evidence) -> bool:
