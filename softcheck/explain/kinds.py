@@ -19,7 +19,7 @@ def softmax(x):
 """,
         shown_by="--family normal",
         cause="lanes beyond the row that take part, or a step in the input's own 16 bits",
-        mend="load with other=-inf, and convert to float32 before the maximum is subtracted",
+        mend="load with other=-inf, convert to float32 before the maximum is subtracted, and look at defaults that the call leaves alone, such as a temperature",
         declare="a weaker arithmetic, as in @variant(arithmetic=Arithmetic(intermediate='input')); a note says which one fits",
     ),
     Kind.SUM_VIOLATION: Explanation(
