@@ -86,8 +86,9 @@ class Server:
         else:
             variants = [self._variant(name) for name in request.variants]
             functions = {name: variant.function for name, variant in zip(request.variants, variants, strict=True)}
+            masked = {name: one.declaration.fully_masked for name, one in zip(request.variants, variants, strict=True)}
             with preserved():
-                yield from timing.measure(functions, request, self.device, variants[0].operation)
+                yield from timing.measure(functions, request, self.device, variants[0].operation, masked)
         give_back(self.device)
 
     def _settle(self) -> None:

@@ -8,6 +8,7 @@ import msgspec
 import torch
 
 from oracles.formats import FORMATS
+from oracles.reference import FullyMasked
 from softcheck.calling.call import TORCH_DTYPES
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
@@ -21,9 +22,13 @@ from softcheck.variants.adapt import Adapted, operands_of
 
 
 def measure(
-    functions: Mapping[str, Function], request: Time, device: torch.device, operation: Operation
+    functions: Mapping[str, Function],
+    request: Time,
+    device: torch.device,
+    operation: Operation,
+    fully_masked: Mapping[str, FullyMasked],
 ) -> Iterator[Reply]:
-    """Yields Started before each variant runs, then Timed. Only judged outputs are timed.
+    """Yields Started before each variant runs, then Timed. Only judged outputs are timed, by what ``fully_masked`` says of such rows.
 
     Raises UsageError without a CUDA device: the interpreter's times say nothing of a GPU.
     """
@@ -48,7 +53,7 @@ def measure(
             with contextlib.suppress(Exception):
                 function(torch.zeros(2, 8, dtype=TORCH_DTYPES[request.dtype], device=device))
     names = operands_of(next(iter(functions.values()), None))
-    steps = Engine(plan, device, clock, watch.look, names).measure(functions)
+    steps = Engine(plan, device, clock, watch.look, names).measure(functions, fully_masked)
     while True:
         try:
             yield Started(next(steps))

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 
 from oracles.formats import Format
+from oracles.reference import FullyMasked
 from softcheck.calling import operands
 from softcheck.calling.call import describe
 from softcheck.operations.operation import Operation
@@ -99,8 +100,10 @@ class Engine:
         self._yardsticks = Yardsticks(self._rotation, plan.operation, names, clock)
         self._random = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
 
-    def measure(self, functions: Mapping[str, Function]) -> Generator[str, None, ShapeSamples]:
-        """Returns samples of every variant.
+    def measure(
+        self, functions: Mapping[str, Function], fully_masked: Mapping[str, FullyMasked] | None = None
+    ) -> Generator[str, None, ShapeSamples]:
+        """Returns samples of every variant; ``fully_masked`` has what each promises for fully masked rows, NaN where it is not named.
 
         A variant that is unfit, fails or returns a wrong output has a reason instead. Yields the name of the variant
         that is about to run, so that a caller knows which variant to blame if the process dies. Raises DeviceLostError
@@ -108,11 +111,11 @@ class Engine:
         """
         begun = time.monotonic()
         vetting = Vetting(self._rotation, self._inputs[0], self._plan.operation)
-        contenders, refused = [], {}
+        contenders, refused, promised = [], {}, fully_masked or {}
         for name, function in functions.items():
             yield name
             called = self._called(function)
-            vetted = called if isinstance(called, str) else vetting.vet(called)
+            vetted = called if isinstance(called, str) else vetting.vet(called, promised.get(name, "nan"))
             if isinstance(called, str) or isinstance(vetted, str):
                 self._refuse_if_lost(name, str(vetted))
                 refused[name] = str(vetted)

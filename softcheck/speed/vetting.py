@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 
 from oracles.formats import Bits, decode
-from oracles.reference import Reference
+from oracles.reference import FullyMasked, Reference
 from softcheck.calling.call import describe, returned_wrongly, to_bits, to_tensor
 from softcheck.contract import BOUNDED_KINDS, FindingKind
 from softcheck.judge.judge import STANDARD, judge, reference
@@ -37,37 +37,35 @@ class Vetting:
         self._rotation = rotation
         self._x = x
         self._operation = operation
-        self._exact: Reference | None = None
-        self._on_device: TensorJudge | None = None
-        if operation.timed_shape is None:
-            self._exact = reference(decode(rotation.bits, rotation.fmt), rotation.fmt, "nan", operation)
-        else:
-            self._on_device = TensorJudge(operation, rotation.fmt, rotation.fmt, "nan", STANDARD)
+        self._exact: dict[FullyMasked, Reference] = {}
 
-    def vet(self, function: Function) -> Vetted | str:
-        """The judged answer, or why the variant may not be timed. One failure loses no other's."""
+    def vet(self, function: Function, fully_masked: FullyMasked = "nan") -> Vetted | str:
+        """The judged answer, by what the variant promises for fully masked rows, or why it may not be timed. One failure loses no other's."""
         self._rotation.fill(self._x, 0)
         try:
             with nan_filled():
                 output = as_rows(function(self._x), len(self._x))
-            return self._judged(output)
+            return self._judged(output, fully_masked)
         except Exception as error:  # noqa: BLE001 - whatever a variant raises is a reason
             return describe(error)
 
-    def _judged(self, output: object) -> Vetted | str:
+    def _judged(self, output: object, fully_masked: FullyMasked) -> Vetted | str:
         refused = returned_wrongly(output, self._x, self._operation)
         if refused is not None:
             return refused.message
         assert isinstance(output, torch.Tensor)
-        if self._on_device is not None:
-            return self._judged_on_device(self._on_device, output)
-        block: Bits = to_bits(output[: self._rotation.distinct], self._rotation.fmt)
+        fmt = self._rotation.fmt
+        if self._operation.timed_shape is not None:
+            return self._judged_on_device(TensorJudge(self._operation, fmt, fmt, fully_masked, STANDARD), output)
+        if fully_masked not in self._exact:
+            self._exact[fully_masked] = reference(decode(self._rotation.bits, fmt), fmt, fully_masked, self._operation)
+        block: Bits = to_bits(output[: self._rotation.distinct], fmt)
         judged = judge(
             self._rotation.bits,
             block,
-            self._rotation.fmt,
-            fully_masked="nan",
-            reference=self._exact,
+            fmt,
+            fully_masked=fully_masked,
+            reference=self._exact[fully_masked],
             operation=self._operation,
         )
         # An inaccurate kernel that does all the work may be timed; one that skips work may not.

@@ -274,7 +274,7 @@ def measure_heads(name, clock=None, *, rows=5, columns=40):
     known = {"rows": rows, "columns": columns, "operation": variant.operation}
     plan = TimingPlan(fmt=FORMATS["float32"], seed=3, seconds=0.01, **known)
     engine = Engine(plan, CPU, clock or HostClock(), names=operands_of(variant.function))
-    steps = engine.measure({"it": variant.function})
+    steps = engine.measure({"it": variant.function}, {"it": variant.declaration.fully_masked})
     while True:
         try:
             next(steps)
@@ -291,6 +291,28 @@ def test_attention_is_timed_beside_the_quickest_of_torchs_backends(name):
     assert 0 < found.max_ulp < 64
     assert samples.torch.notes[0] in {"by math", "by flash_attention"}
     assert len(samples.torch.seconds) == len(found.seconds) == samples.rounds
+
+
+ZEROS = """
+import torch
+from softcheck import variant
+
+@variant(operation="attention", parameters={"masked": 1, "head_dim": 8}, fully_masked="PROMISED", call="f(q, k, v, keep)")
+def attention(q, k, v, keep):
+    scores = (q.float() @ k.float().mT * q.shape[-1] ** -0.5).masked_fill(~keep, -torch.inf)
+    blind = ~keep.any(dim=-1, keepdim=True)
+    return torch.where(blind, 0.0, torch.softmax(scores.masked_fill(blind, 0.0), dim=-1) @ v.float()).to(q.dtype)
+"""
+
+
+@pytest.mark.parametrize("promised", ["zero", "nan"])
+def test_queries_without_keys_are_judged_as_declared_before_a_variant_is_timed(tmp_path, promised):
+    path = tmp_path / f"{promised}.py"
+    path.write_text(ZEROS.replace("PROMISED", promised), encoding="utf-8")
+    # One head of so many shows a query that sees no key.
+    (found,) = measure_heads(f"{path}:attention", rows=64, columns=3).variants
+    assert (found.reason is None) == (promised == "zero")
+    assert promised == "zero" or "NaN or infinite where that is not due" in found.reason
 
 
 def test_heads_of_more_keys_than_a_report_judges_are_timed_and_judged():
