@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from softcheck.cases.case import Case
 from softcheck.report.probes import probe_command
-from softcheck.report.reproduce import reproduce_command
+from softcheck.report.reproduce import in_time, reproduce_command
 from softcheck.run.model import Events, FirstFinding, Standing
 
 SECONDS = 10.0
@@ -32,7 +32,7 @@ def _line_of(first: FirstFinding, corpora: Sequence[str]) -> str:
         again = reproduce_command(first.variant, made_by, first.backend, corpora)
     else:
         again = probe_command(made_by, first.backend)
-    return f"{first.variant} {first.dtype}: {first.kind} at {first.where}; {again}"
+    return f"{first.variant} {first.dtype}: {first.kind} at {first.where}; {in_time(again, first.kind, first.seconds_per_call)}"
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     type=NumberRange(min=1, max=LONGEST),
     default=HANG_SECONDS,
     show_default=True,
-    help="Seconds that a call may take; imports and compilations not counted.",
+    help="Seconds that a call may take; imports and compilations not counted, and a first call may take longer.",
 )
 @click.option(
     "--compile-seconds",

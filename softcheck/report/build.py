@@ -29,7 +29,7 @@ from softcheck.report.model import (
     Witness,
 )
 from softcheck.report.places import with_places
-from softcheck.report.reproduce import finding_id, in_order_command, reproduce_command
+from softcheck.report.reproduce import finding_id, in_order_command, in_time, reproduce_command
 from softcheck.report.shapes import shapes_of
 from softcheck.report.speed_build import shape_speed
 from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
@@ -221,7 +221,7 @@ class _Row:
         return finding_of(
             violation,
             case_id,
-            again,
+            in_time(again, violation.kind, self.run.options.seconds_per_call),
             variant=self.name,
             dtype=self.dtype,
             declaration=declaration,
@@ -249,7 +249,7 @@ class _Row:
             case=case_id,
             message=f"given up: {given_up.over.why}; {len(cases)} cases and {len(probed)} probes were not run, this one the "
             "first; expected an output of each",
-            reproduce=again,
+            reproduce=in_time(again, kind, options.seconds_per_call),
             count=len(cases) + len(probed),
         )
 

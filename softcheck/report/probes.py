@@ -9,7 +9,7 @@ from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic, RandomRow
 from softcheck.probes.registry import PROBES
 from softcheck.report.findings import finding_of
 from softcheck.report.model import Finding
-from softcheck.report.reproduce import bits_command
+from softcheck.report.reproduce import bits_command, in_time
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.variants.declaration import Declaration, KnownDefect
@@ -33,7 +33,7 @@ def findings(
             yield finding_of(
                 violation,
                 case_id,
-                probe_command(task, run.ready.backend),
+                in_time(probe_command(task, run.ready.backend), violation.kind, run.options.seconds_per_call),
                 variant=task.variant,
                 dtype=task.dtype,
                 declaration=declaration,

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from softcheck.cases.case import GENERATED, Case
 from softcheck.cases.corpus import encode_case
+from softcheck.contract import FindingKind
 from softcheck.run.blames import Command
+from softcheck.run.patience import HANG_SECONDS
 
 
 def reproduce_command(variant: str, case: Case, backend: str, corpora: Sequence[str] = ()) -> str:
@@ -42,6 +44,12 @@ def in_order_command(command: Command, backend: str, corpora: Sequence[str] = ()
     words += ["--in-order"] if len(command.cases) + len(command.probes) > 1 or len(command.variants) > 1 else []
     words += ["--check-heap"] if command.check_heap else []
     return shlex.join([*words, "--device", backend])
+
+
+def in_time(again: str, kind: str, seconds: float) -> str:
+    """Returns a command that makes a report, with the seconds that a call may take if the finding is that one took longer."""
+    is_asked = kind == FindingKind.TIMEOUT and seconds != HANG_SECONDS and again.startswith("softcheck report ")
+    return f"{again} --time-limit {seconds:g}" if is_asked else again
 
 
 def add_command(variant: str, case: Case) -> str:

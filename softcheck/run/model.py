@@ -122,6 +122,7 @@ class FirstFinding:
     made_by: Case | ProbeTask
     """The case or probe that shows the finding again."""
     backend: Backend
+    seconds_per_call: float = HANG_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

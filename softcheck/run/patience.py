@@ -54,6 +54,8 @@ class Patience:
         self._alive: set[tuple[str, str]] = set()
         self._dead: set[tuple[str, str]] = set()
         """Variants given up for good, whatever a call still under way returns: calls were left out by then."""
+        self._never_began: dict[str, str] = {}
+        """What was said of the first call of variants that never returned from it, by variant."""
 
     def count(self, variant: str, dtype: str, violations: tuple[Violation, ...]) -> None:
         """Counts the result of a call."""
@@ -67,6 +69,11 @@ class Patience:
                     self._dead.add((variant, dtype))
             else:
                 self._alive.add((variant, dtype))
+
+    def never_began(self, variant: str, said: str) -> None:
+        """Gives a variant up whose first call, on an ordinary input, did not return; ``said`` tells of that call."""
+        with self._lock:
+            self._never_began[variant] = said
 
     def hung(self, variant: str, seconds: float) -> None:
         """Counts a call that did not answer for the last ``seconds``."""
@@ -104,6 +111,8 @@ class Patience:
     def over(self, variant: str, dtype: str) -> Over | None:
         """Returns the reason why the variant is called no more in this dtype, or None."""
         with self._lock:
+            if variant in self._never_began:
+                return Over(FindingKind.TIMEOUT, self._never_began[variant])
             if self._hung.get(variant, (0.0, 0.0))[0] >= _ALMOST * self.most_seconds:
                 return Over(FindingKind.TIMEOUT, f"it did not answer for {self._hung[variant][0]:.0f} s in all")
             if self._timeouts[variant] >= MOST_TIMEOUTS:

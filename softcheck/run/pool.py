@@ -137,7 +137,10 @@ class Pool:
         calling = min(left, self.patience.foreseen(variant, elements, self.seconds))
         general = waits(self.seconds)
         preparing = min(general.preparing, self.patience.left(variant, general.preparing))
-        return Waits(calling=calling, preparing=preparing, own=general.own, is_early=calling < left)
+        first_call = min(general.first_call, self.patience.left(variant, general.first_call))
+        return Waits(
+            calling=calling, preparing=preparing, own=general.own, first_call=first_call, is_early=calling < left
+        )
 
     def apart(self, place: int | None = None) -> Self:
         """Returns a pool with dedicated workers, so that a variant's slow first call is made once in each of them.

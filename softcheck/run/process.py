@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import math
 import mmap
 import os
 import signal
@@ -48,10 +49,17 @@ that, the limit is ``_TIMES`` as long as for a call."""
 
 _TIMES = 5.0
 
+FIRST_CALL_SECONDS = 3.0
+"""Seconds beyond those of a call that a first call may take in a process without a GPU, imports and compilations not
+counted: it may read weights or make tables."""
+
 OWN_SECONDS = 120.0
 """Seconds for softcheck's own work between two calls."""
 
 _LOOK_SECONDS = 0.25
+
+_LONGER = 1.2
+"""Multiple of its limit from which on a wait is told to be longer for the machine's load."""
 
 
 class WorkerDiedError(SoftcheckError):
@@ -72,7 +80,7 @@ class WorkerDiedError(SoftcheckError):
         self.waited = waited
         """Seconds waited until the timeout; 0 if there was none."""
         self.was_preparing = was_preparing
-        """True if the timeout came during an import, a first call or a compilation."""
+        """True if the timeout came during an import, a compilation, or a first call that was not seen to do neither."""
         self.is_early = is_early
         """True if the call was given less time than a slow call may need."""
         self.is_of_host = is_of_host
@@ -95,6 +103,8 @@ class Waits:
     calling: float
     preparing: float
     own: float = OWN_SECONDS
+    first_call: float = math.inf
+    """Seconds that a first call may take, imports and compilations not counted, where these can be told apart."""
     is_early: bool = False
     """True if a call may need more than ``calling`` and is given more time when it is repeated."""
 
@@ -106,7 +116,8 @@ class Waits:
 def waits(seconds: float) -> Waits:
     """Returns the limits for requests of which a call may take ``seconds``."""
     preparing = max(seconds, min(PREPARING_SECONDS, _TIMES * seconds))
-    return Waits(calling=seconds, preparing=preparing, own=max(OWN_SECONDS, seconds))
+    first_call = seconds + FIRST_CALL_SECONDS
+    return Waits(calling=seconds, preparing=preparing, own=max(OWN_SECONDS, seconds), first_call=first_call)
 
 
 def busy() -> float:
@@ -226,19 +237,31 @@ class Worker:
                 return
             passed = time.monotonic() - since
             if passed >= limit * busy() and activity.state_in(self._activity) == seen:
-                raise self._timed_out(seen[1], passed, is_early=limits.is_early)
+                raise self._timed_out(seen[1], passed, limit, is_early=limits.is_early)
+            if seen[1] is Phase.PREPARING and (spent := self._in_first_call(seen)) >= limits.first_call * busy():
+                raise self._timed_out(seen[1], spent, limits.first_call, is_first_call=True)
             if passed >= limit:
                 time.sleep(0.05)
 
-    def _timed_out(self, phase: Phase, waited: float, *, is_early: bool) -> WorkerDiedError:
+    def _in_first_call(self, seen: tuple[int, Phase]) -> float:
+        """Seconds that a first call has spent in neither imports nor compilers; 0 if it has ended since ``seen``."""
+        spent = activity.spent_in(self._activity)
+        return spent if activity.state_in(self._activity) == seen else 0.0
+
+    def _timed_out(
+        self, phase: Phase, waited: float, limit: float, *, is_first_call: bool = False, is_early: bool = False
+    ) -> WorkerDiedError:
         self.close()
         is_preparing = phase is Phase.PREPARING
         where = " while it was imported or first called or a kernel was compiled" if is_preparing else ""
+        if is_first_call:
+            where = " of its first call in a process"
+        longer = "" if waited < _LONGER * limit else f" (the limit is {limit:.3g} s, more on a busy machine)"
         return WorkerDiedError(
-            f"no answer within {waited:.3g} s{where}; the worker was ended",
+            f"no answer within {waited:.3g} s{where}{longer}; the worker was ended",
             timed_out=True,
             waited=waited,
-            was_preparing=is_preparing,
+            was_preparing=is_preparing and not is_first_call,
             is_early=is_early and phase is Phase.CALLING,
         )
 

@@ -14,6 +14,9 @@ from softcheck.speed.samples import ShapeSamples
 from softcheck.tracing.model import TracedRow
 from softcheck.variants.declaration import Backend, Declaration
 
+FIRST_SHAPE = (2, 8)
+"""Rows and columns of the ordinary input on which a variant is first called."""
+
 
 class Load(msgspec.Struct, frozen=True, tag=True):
     """Import a variant and try it once on a small ordinary input of the first of these dtypes that it declares.

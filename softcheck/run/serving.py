@@ -23,6 +23,7 @@ from softcheck.run import evolution, timing
 from softcheck.run.measuring import Measuring
 from softcheck.run.order_sample import compare_orders
 from softcheck.run.protocol import (
+    FIRST_SHAPE,
     CompareOrders,
     Declared,
     Done,
@@ -141,7 +142,7 @@ class Server:
         is no such error.
         """
         fmt = FORMATS[dtype]
-        bits = np.zeros((2, 8), dtype=fmt.storage)
+        bits = np.zeros(FIRST_SHAPE, dtype=fmt.storage)
         view = place(bits, fmt, PACKED, self.device).view
         try:
             with activity.calling():
@@ -153,7 +154,7 @@ class Server:
         wrong = returned_wrongly(output, view, variant.operation)
         if wrong is None:
             return None
-        return f"on a {dtype} input of shape [2, 8] {variant.name} {wrong.message}"
+        return f"on a {dtype} input of shape {[*FIRST_SHAPE]} {variant.name} {wrong.message}"
 
     def _run(self, request: RunCase) -> Iterator[Reply]:
         case = request.case

@@ -16,6 +16,7 @@ from softcheck.run.calls import on_case
 from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Waits, Worker, WorkerDiedError, waits
 from softcheck.run.protocol import (
+    FIRST_SHAPE,
     Call,
     Declared,
     Failed,
@@ -85,18 +86,27 @@ class Session(Pool):
                 elif isinstance(reply, Refused | Failed):
                     return reply.message
         except WorkerDiedError as died:
-            if worker.served - {spec} and not died.timed_out:
-                # Another variant may have ended or ruined the process; a new process shows whether this variant dies
-                # alone.
+            others = worker.served - {spec} and (declared is not None or not died.timed_out)
+            if not fresh and (others or self._may_have_compiled(spec, declared, died)):
+                # Another variant may have ended or ruined the process, or hold a lock; a new process shows whether this
+                # variant dies alone.
                 answered: list[float] = []
                 found = self.load(spec, dtypes, on_first_call=answered.append, fresh=True)
                 if answered:
                     on_first_call(answered[0])
                     lay_idle(self, before, died)
                 return found
+            if declared is not None and died.timed_out:
+                dtype = next((d for d in dtypes if d in declared.dtypes), None)
+                self.patience.never_began(spec, f"the first call, on a {dtype} input of shape {[*FIRST_SHAPE]}: {died}")
             # It has declared itself, so it is a variant, and its cases will show that it dies.
             return declared if declared is not None else f"while it was imported: {died}"
         raise AssertionError("ask() always ends with one of the awaited replies")
+
+    def _may_have_compiled(self, spec: str, declared: Declaration | None, died: WorkerDiedError) -> bool:
+        """True if a first call that ran out of time may have been compiling, and the variant has time for another, which finds what was compiled."""
+        over = None if declared is None else self.patience.over(spec, declared.dtypes[0])
+        return declared is not None and died.was_preparing and over is None
 
     def run_case(
         self,

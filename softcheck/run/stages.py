@@ -9,7 +9,8 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.registry import LONG
 from softcheck.run.model import Events, FirstFinding, Run, RunOptions, Standing
-from softcheck.run.plan import left_out, plan, scouts
+from softcheck.run.patience import Over
+from softcheck.run.plan import covered, left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
 from softcheck.run.probing import (
     ProbeResult,
@@ -75,6 +76,9 @@ def load(
                 apart[item.spec] = item.apart
             if item.is_slow:
                 session.slow.add(item.spec)
+            for dtype in (d for d in run.options.dtypes if d in item.found.dtypes):
+                if (over := session.patience.over(item.spec, dtype)) is not None:
+                    standings.add_given_up(item.spec, dtype, over)
             on_loaded(item.spec, item.found, item.is_slow)
 
     standings = Standings(run, events)
@@ -113,6 +117,18 @@ class Standings:
         """Tells what a probe's result changes."""
         self._add(probed.task.variant, probed.task.dtype, _of_probe(probed), probed.task)
 
+    def add_given_up(self, variant: str, dtype: str, over: Over) -> None:
+        """Tells that a variant was given up before its first case; the case, or else the probe, is the first that is left out."""
+        options = self._run.options
+        cases = covered(options.cases, self._run.declarations[variant], dtype)
+        if cases:
+            self._add(variant, dtype, [(cases[0].id, Violation(*over))], cases[0])
+        elif options.probes:
+            task = ProbeTask(
+                variant=variant, dtype=dtype, probe=options.probes[0], quick=options.quick, seed=options.seed
+            )
+            self._add(variant, dtype, [(f"probe/{task.probe}", Violation(*over))], task)
+
     def _add(self, variant: str, dtype: str, shown: Sequence[tuple[str, Violation]], made_by: Case | ProbeTask) -> None:
         for kind, where in self._count(variant, dtype, shown):
             self._events.found(
@@ -123,6 +139,7 @@ class Standings:
                     where=where,
                     made_by=made_by,
                     backend=self._run.ready.backend,
+                    seconds_per_call=self._run.options.seconds_per_call,
                 )
             )
         count, kinds = self._found[variant, dtype]

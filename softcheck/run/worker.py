@@ -91,6 +91,8 @@ def main() -> None:
         connection.send_bytes(encode_reply(opened))
         return
     device, ready = opened
+    if ready.backend == "interpreter":
+        activity.watch_first_calls()
     connection.send_bytes(encode_reply(ready))
     _serve(connection, Server(device).answer)
 

@@ -10,6 +10,7 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.cli import progress
 from softcheck.contract import FindingKind
 from softcheck.run.model import FirstFinding, Standing
+from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.probing import ProbeTask
 
 
@@ -46,6 +47,31 @@ def test_a_finding_is_told_at_once_with_its_command(capsys):
         "softcheck: v float16: sum_violation at probe/sizes/columns-1-100; "
         "softcheck report --variant v --dtype float16 --probe sizes --device interpreter\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds", "ending"),
+    [
+        (FindingKind.TIMEOUT, 3.0, "--device interpreter --time-limit 3\n"),
+        (FindingKind.TIMEOUT, HANG_SECONDS, "--device interpreter\n"),
+        (FindingKind.RAISED, 3.0, "--device interpreter\n"),
+    ],
+)
+def test_the_command_of_a_call_that_took_too_long_has_the_limit_that_it_had(capsys, kind, seconds, ending):
+    task = ProbeTask(variant="v", dtype="float16", probe="sizes")
+    with progress.shown() as events:
+        events.found(
+            FirstFinding(
+                variant="v",
+                dtype="float16",
+                kind=kind,
+                where="probe/sizes",
+                made_by=task,
+                backend="interpreter",
+                seconds_per_call=seconds,
+            )
+        )
+        assert capsys.readouterr().err.endswith(ending)
 
 
 def test_a_finding_is_one_unbroken_line_of_a_terminal_too(monkeypatch):

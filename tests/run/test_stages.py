@@ -204,13 +204,15 @@ def session():
     opened.close()
 
 
-def loaded(session, names, cases=(), *, kept=()):
+def loaded(session, names, cases=(), *, kept=(), events=None):
     options = RunOptions(variants=tuple(names), dtypes=("float16",), cases=tuple(cases), whole_corpus=False)
     run, record = Run(options=options, ready=session.ready), Record(None, None)
     for one in kept:
         record.results[one.variant, one.case.id] = one
     begun = []
-    apart = stages.load(session, run, Events(), record, lambda name, _, is_slow: begun.append((name, is_slow)))
+    apart = stages.load(
+        session, run, events or Events(), record, lambda name, _, is_slow: begun.append((name, is_slow))
+    )
     return run, apart, begun
 
 
@@ -266,6 +268,25 @@ def test_one_that_hangs_keeps_the_others_waiting_for_one_call_only(monkeypatch):
         opened.close()
     kinds = {r.case.shape[1]: {v.kind for v in r.measurement.violations} for r in run.results}
     assert kinds == {3: {FindingKind.TIMEOUT}}
+
+
+def test_one_whose_first_call_hangs_is_told_and_given_up_at_once(tmp_path):
+    file = tmp_path / "endless.py"
+    file.write_text("def f(x):\n    while True:\n        pass\n")
+    told = []
+    opened = Session("interpreter", jobs=1, seconds_per_call=0.5)
+    begun = time.monotonic()
+    try:
+        run, *_ = loaded(opened, [f"{file}:f"], CASES, events=Events(found=told.append))
+    finally:
+        opened.close()
+    assert time.monotonic() - begun < 20, "3.5 s, twice as long on a busy machine"
+    (first,) = told
+    assert (first.kind, first.made_by) == (FindingKind.TIMEOUT, CASES[0])
+    assert run.results == [], "no case waits once more"
+    assert list(run.declarations) == [f"{file}:f"], "it is a variant with a finding, and no refused one"
+    over = opened.patience.over(f"{file}:f", "float16")
+    assert over.why.startswith("the first call, on a float16 input of shape [2, 8]: no answer within ")
 
 
 def test_a_variant_whose_worker_another_one_ends_while_it_is_loaded_is_loaded_again_alone():
