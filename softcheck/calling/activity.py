@@ -49,6 +49,10 @@ class Phase(IntEnum):
     """A variant is imported, called for the first time in a process, or a kernel of it is compiled."""
 
 
+class ExitedError(Exception):
+    """Raised in place of the SystemExit of a variant's call, so that it is the call's error and does not end the worker."""
+
+
 class _ShownPhase:
     def __init__(self) -> None:
         self.memory: mmap.mmap | None = None
@@ -104,14 +108,21 @@ def expect_a_first_call() -> None:
 
 @contextmanager
 def calling() -> Iterator[None]:
-    """A variant's function runs, or what it launched."""
+    """A variant's function runs, or what it launched. Raises ExitedError, with its traceback, in place of a SystemExit."""
     first, _shown.is_first = _shown.is_first, False
     with _during(Phase.PREPARING if first else Phase.CALLING):
         if first and _shown.is_watched and _shown.memory is not None:
             with _watched(_shown.memory, threading.get_ident()):
-                yield
+                yield from _outliving_exits()
         else:
-            yield
+            yield from _outliving_exits()
+
+
+def _outliving_exits() -> Iterator[None]:
+    try:
+        yield
+    except SystemExit as error:
+        raise ExitedError(f"SystemExit({error.code!r})").with_traceback(error.__traceback__) from error
 
 
 @contextmanager

@@ -318,12 +318,13 @@ def raised(error: Exception, device: torch.device) -> tuple[Violation, bool]:
 def describe(error: BaseException) -> str:
     """Exception type, first lines of the message, and where it was raised, on one line."""
     message = " ".join(str(error).split())[:300]
+    said = f"raised {message}" if isinstance(error, activity.ExitedError) else f"{type(error).__name__}: {message}"
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
-        return f"{type(error).__name__}: {message}"
+        return said
     # The folder of an installed package says nothing, and differs between machines.
     file = re.sub(r".*/(site|dist)-packages/", "", frames[-1].filename)
-    return f"{type(error).__name__}: {message} at {file}:{frames[-1].lineno}"
+    return f"{said} at {file}:{frames[-1].lineno}"
 
 
 def _refused(
@@ -333,6 +334,9 @@ def _refused(
 
     ``is_first`` is True if no kernel had been launched by then.
     """
+    if isinstance(error, activity.ExitedError):
+        # Whoever refuses a size leaves it to the caller what to do about it; an exit ends the caller.
+        return violation
     *leading, columns = placed.view.shape
     rows = math.prod(leading)
     did_nothing = is_first and bool((before == _stored(placed)).all())

@@ -148,12 +148,12 @@ def in_mode(function: Function, mode: str) -> Function:
 
 def _in_thread(function: Function, x: torch.Tensor) -> Any:
     found: list[Any] = []
-    errors: list[Exception] = []
+    errors: list[BaseException] = []
 
     def work() -> None:
         try:
             found.append(function(x))
-        except Exception as error:  # noqa: BLE001 - it is raised again in the caller's thread
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is raised again in the caller's thread
             errors.append(error)
 
     thread = threading.Thread(target=work)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 
+from softcheck.calling import activity
 from softcheck.calling.call import place, raised, returned_wrongly, to_bits
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind
@@ -57,7 +58,7 @@ def _other_stream(subject: Subject, columns: int) -> Outcome:
         with torch.cuda.stream(side):
             work(subject.device)
             x.copy_(values)
-            with nan_filled():
+            with nan_filled(), activity.calling():
                 output = function(x)
             at_once = output.clone() if returned_wrongly(output, x, subject.setting.operation) is None else None
         torch.cuda.synchronize(subject.device)

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from oracles.formats import FORMATS, Bits
-from softcheck.calling import operands
+from softcheck.calling import activity, operands
 from softcheck.calling.call import Placed, Returned, call_on_device, place, to_bits, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
@@ -182,7 +182,7 @@ class Player:
 
     def _call_in_vain(self, x: torch.Tensor) -> None:
         """Calls without looking at the answer, since nothing is promised for the call."""
-        with preserved(), suppress(Exception):
+        with preserved(), suppress(Exception), activity.calling():
             self._function(x)
 
 

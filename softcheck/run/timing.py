@@ -50,7 +50,7 @@ def measure(
     for name, function in functions.items():
         if isinstance(function, Adapted) and not function.is_known:
             yield Started(name)
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, SystemExit):
                 function(torch.zeros(2, 8, dtype=TORCH_DTYPES[request.dtype], device=device))
     names = operands_of(next(iter(functions.values()), None))
     steps = Engine(plan, device, clock, watch.look, names).measure(functions, fully_masked)

@@ -128,6 +128,6 @@ def serve(connection: Connection) -> None:
             compiled = compile_for(load(wanted.spec).function, wanted.target, wanted.dtype, wanted.shape)
             kernels = [Kernel(k.name, {"ptx": t} if isinstance(t := k.asm.get("ptx"), str) else {}) for k in compiled]
             answer = Answer(tuple(kernels))
-        except Exception as error:  # noqa: BLE001 - whatever a variant raises is a reason
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a variant raises is a reason
             answer = Answer(failure=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
         connection.send_bytes(msgspec.msgpack.encode(answer))

@@ -183,7 +183,7 @@ class _Explorer:
         begun = time.process_time()
         try:
             self._function(x)
-        except Exception:  # noqa: BLE001 - whatever a variant raises here, real calls will tell
+        except (Exception, SystemExit):  # noqa: BLE001 - whatever a variant raises here, real calls will tell
             return None
         elements = shape[0] * shape[1]
         if elements >= _MANY and time.process_time() - begun > _SLOW:

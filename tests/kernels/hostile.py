@@ -17,6 +17,12 @@ def exits(x):
     return torch.softmax(x, dim=-1)
 
 
+def calls_sys_exit(x):
+    if x.shape[1] == 3:
+        sys.exit(0)
+    return torch.softmax(x, dim=-1)
+
+
 def aborts(x):
     if x.shape[1] == 3:
         os.abort()

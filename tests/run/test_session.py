@@ -1,5 +1,6 @@
 """Hostile variants cost one finding each; healthy ones beside them lose nothing."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,7 @@ def kinds(session, variant, case):
     ("name", "kind"),
     [
         ("exits", FindingKind.CRASH),
+        ("calls_sys_exit", FindingKind.RAISED),
         ("aborts", FindingKind.CRASH),
         ("hangs", FindingKind.TIMEOUT),
         ("raises", FindingKind.RAISED),
@@ -138,6 +140,19 @@ def test_variant_that_shared_a_process_with_a_culprit_is_not_blamed(session):
 def test_variant_that_dies_when_first_called_is_a_finding_not_a_refusal(session):
     assert not isinstance(session.load(hostile("aborts_at_once")), str)
     assert kinds(session, "aborts_at_once", TWO) == {FindingKind.CRASH}
+
+
+def test_sys_exit_is_a_finding_at_its_line_and_the_worker_lives_on():
+    opened = Session("interpreter", jobs=1)
+    try:
+        (result,) = opened.run_case(THREE, [hostile("calls_sys_exit")])
+        worker = opened.take()
+    finally:
+        opened.close()
+    (violation,) = result.measurement.violations
+    assert re.fullmatch(r"raised SystemExit\(0\) at \S+/hostile.py:\d+; expected an output", violation.message)
+    assert violation.refusal is None, "an exit refuses no size"
+    assert hostile("calls_sys_exit") in worker.served
 
 
 def test_variant_that_keeps_running_out_of_time_is_given_up():
