@@ -11,6 +11,7 @@ from softcheck.cases.case import Case
 from softcheck.cases.corpus_edit import add
 from softcheck.errors import UsageError
 from softcheck.operations.registry import check_name
+from softcheck.variants.misnamed import refuse_misnamed
 from softcheck.variants.registry import BUILTIN_OF, resolve, with_call, with_declared
 
 INTERRUPTED = 130
@@ -132,6 +133,8 @@ def _chosen(
     if specs:
         typed = context.get_parameter_source("variant") is click.core.ParameterSource.COMMANDLINE
         variant = (*specs, *(variant if typed else ()))
+    for spec in variant:
+        refuse_misnamed(spec)
     if call is not None:
         variant = tuple(with_call(spec, call) for spec in variant)
     # Built-in variants say themselves what they compute, but a parameter is one of an operation.

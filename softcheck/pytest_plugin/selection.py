@@ -107,9 +107,24 @@ def _specs(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> dict[str
     from softcheck.variants.registry import BUILTIN, resolve
 
     specs = _names(config, "variant", asked.get("variants")) or tuple(BUILTIN)
-    if settings_of(config).chosen["variant"] or Path.cwd() == config.rootpath:
+    if settings_of(config).chosen["variant"]:
         return {spec: resolve(spec).name for spec in specs}
-    return {spec: resolve(_below(config.rootpath, spec)).name for spec in specs}
+    return {spec: _resolved(config.rootpath, spec) for spec in specs}
+
+
+def _resolved(root: Path, spec: str) -> str:
+    """The name of a variant of a marker or pyproject.toml; raises UsageError, which says where its path starts."""
+    from softcheck.errors import UsageError
+    from softcheck.variants.registry import resolve
+
+    below = _below(root, spec)
+    try:
+        return resolve(spec if Path.cwd() == root else below).name
+    except UsageError as error:
+        if below == spec:
+            raise
+        where = f"a path in a marker starts from pytest's root folder {root}, not from the folder of the test"
+        raise UsageError(f"{error}; {where}") from None
 
 
 def _below(folder: Path, spec: str) -> str:

@@ -1,5 +1,6 @@
 """Probes in a report: their findings, trials and skipped trials, and declared defects that they can't find."""
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -15,6 +16,8 @@ from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.variants.declaration import Declaration, KnownDefect
 
 _PREFIX = "probe/"
+
+_NUMBER = re.compile(r"\b\d+\b")
 
 
 def findings(
@@ -107,16 +110,20 @@ def had_their_chance(defect: KnownDefect, probed: Sequence[ProbeResult], *, quic
 def skip_notes(run: Run) -> list[str]:
     """Lines per probe and reason for trials that could not be made, with the number of variants and dtypes.
 
-    The last line names the probes that had nothing to try.
+    Reasons of the same probe and variants that differ only in numbers, such as sizes, share a line. The last line names the probes that had nothing to try.
     """
     concerned: dict[tuple[str, str], list[str]] = {}
     for result in run.probed:
         for reason in result.conclusion.skipped:
             where = f"{result.task.variant} {result.task.dtype}"
             concerned.setdefault((result.task.probe, reason), []).append(where)
+    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (probe, reason), subjects in concerned.items():
+        alike.setdefault((probe, _NUMBER.sub("N", reason), tuple(subjects)), []).append(reason)
     left_out: list[str] = []
     without: list[str] = []
-    for (probe, reason), places in concerned.items():
+    for (probe, _, places), reasons in alike.items():
+        reason = reasons[0] + (f", and {len(reasons) - 1} more with other numbers" if reasons[1:] else "")
         of_all = f"({places[0]}{f' and {len(places) - 1} more' if places[1:] else ''})"
         if reason.startswith(NOTHING_TO_TRY):
             without.append(f"{probe} {reason.removeprefix(NOTHING_TO_TRY)} {of_all}")

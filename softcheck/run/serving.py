@@ -15,6 +15,7 @@ from softcheck.calling.memory import give_back, lack_in_words, patiently
 from softcheck.calling.state import Snapshot, is_lost, preserved
 from softcheck.cases.case import PACKED, Case
 from softcheck.cases.check import check_layout
+from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, UninterpretableError, UsageError, WithoutKernelError
 from softcheck.judge.judge import reference
 from softcheck.judge.measurement import Measurement, unmeasured
@@ -50,6 +51,12 @@ from softcheck.variants.registry import LoadedVariant, known_names, load
 from softcheck.variants.source import source_of
 
 _ELEMENTS_WITHOUT_KERNELS = 1 << 18
+
+_NEXT_STEPS = {
+    FindingKind.WRONG_DTYPE: "; return that, or judge what is returned with --call 'f(x).to(x.dtype)'",
+    FindingKind.WRONG_SHAPE: "; return that, or say what the answer is in it, as --call 'f(x)[0]' does",
+}
+"""What to do about a function that is refused when it is loaded."""
 
 _TRACED_ROWS = 64
 """Rows up to which a traced row stands among those before it."""
@@ -154,7 +161,7 @@ class Server:
         wrong = returned_wrongly(output, view, variant.operation)
         if wrong is None:
             return None
-        return f"on a {dtype} input of shape {[*FIRST_SHAPE]} {variant.name} {wrong.message}"
+        return f"on a {dtype} input of shape {[*FIRST_SHAPE]} {variant.name} {wrong.message}{_NEXT_STEPS.get(wrong.kind, '')}"
 
     def _run(self, request: RunCase) -> Iterator[Reply]:
         case = request.case

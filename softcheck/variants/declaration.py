@@ -234,19 +234,38 @@ def with_promises(declaration: Declaration, text: str) -> Declaration:
     try:
         changed = msgspec.convert({**msgspec.to_builtins(declaration), **_plain(promises)}, Declaration)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{text!r} is no declaration: {error}; {_expected(error)}") from None
+        raise UsageError(_refusal(text, error)) from None
     _check(changed)
     return changed
 
 
-def _expected(error: msgspec.ValidationError) -> str:
-    """The words that a promise may be, where an error says that a word is none of them."""
+def _refusal(text: str, error: msgspec.ValidationError) -> str:
+    """The promise that is none of its kind, what it may be, and how that is written."""
     place = re.search(r"`\$\.(\w+)", str(error))
-    hint = None if place is None else get_type_hints(Declaration).get(place[1])
-    words = get_args(hint) if get_origin(hint) is Literal else get_args(next(iter(get_args(hint)), None))
-    if "enum" in str(error) and words:
-        return f"expected {' or '.join(map(str, words))}"
-    return "see softcheck.Declaration for the fields"
+    name = "" if place is None else place[1]
+    typed = re.search(rf"(?<!\w){name}\s*=\s*([^,]*)", text) if name else None
+    if typed is None:
+        return f"{text!r} is no declaration: {error}; see softcheck.Declaration for the fields"
+    hint = get_type_hints(Declaration)[name]
+    kinds = get_args(hint) or (hint,)
+    or_none = ", or none" if type(None) in kinds else ""
+    lists = name in _LISTS
+    words = get_args(hint) if get_origin(hint) is Literal else get_args(kinds[0]) if lists else ()
+    value = str(error).split("'")[1] if lists and "'" in str(error) else typed[1]
+    if words:
+        return f"{name} is {value!r}; expected {' or '.join(map(str, words))}; write {name}={words[0]}"
+    if bool in kinds:
+        return f"{name} is {value!r}; expected True or False{or_none}; write {name}=False"
+    if int in kinds:
+        example = _EXAMPLES.get(name, "4096")
+        return f"{name} is {value!r}; expected a whole number above 0{or_none}; write {name}={example}"
+    if str in kinds:
+        return f"{name} is {value!r}; expected words"
+    return f"{name} is {value!r}; it can only be declared in the file, as @softcheck.variant({name}=...)"
+
+
+_EXAMPLES = {"max_elements": "2**31", "dimensions": "3"}
+"""Numbers that may be written where any number may not."""
 
 
 def check_promises(text: str) -> None:

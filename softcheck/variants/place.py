@@ -43,10 +43,10 @@ def place_of(variant: str) -> SourcePlace | None:
         return None
     node = _definition(tree, found.function)
     line = 1 if node is None else node.lineno
-    if node is not None and not _is_kernel(node):
+    if node is not None and not is_kernel(node):
         functions = reached(source, [found.function] if isinstance(node, ast.FunctionDef) else mentioned(node))
         launched = {name for _, each in functions.values() for name in _launched(each)} | set(_launched(node))
-        kernels = [place for name, place in functions.items() if name in launched and _is_kernel(place[1])]
+        kernels = [place for name, place in functions.items() if name in launched and is_kernel(place[1])]
         if len(kernels) == 1:
             file, line = Path(kernels[0][0]), kernels[0][1].lineno
     return SourcePlace(_written(file.resolve(), found), line)
@@ -103,7 +103,7 @@ def _defined(node: ast.stmt) -> Iterator[str]:
             yield from (alias.asname or alias.name for alias in node.names)
 
 
-def _is_kernel(node: ast.stmt) -> bool:
+def is_kernel(node: ast.stmt) -> bool:
     """True if a function is decorated with ``triton.jit``, called or not, under any name that ends in jit."""
     decorators = getattr(node, "decorator_list", [])
     names = (each.func if isinstance(each, ast.Call) else each for each in decorators)

@@ -81,6 +81,14 @@ def test_a_marker_names_files_from_the_root_folder_and_the_command_line_from_the
     pytester.runpytest_inprocess(*arguments, "--softcheck-variant", "../kernels.py:zero").assert_outcomes(failed=1)
 
 
+def test_a_path_from_the_tests_folder_is_refused_with_the_folder_that_paths_start_from(pytester):
+    pytester.makepyfile(**{"inner/kernels": KERNELS, "inner/test_mine": SUITE.format(name="right")})
+    pytester.makefile(".ini", pytest="[pytest]")
+    result = pytester.runpytest_inprocess("-p", "no:xdist", "--softcheck-device=interpreter", "-m", "accuracy")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([f"*kernels.py does not exist*root folder {pytester.path}, not from the folder of*"])
+
+
 def test_misspelt_dtype_is_a_usage_error_not_a_skip(pytester):
     result = run(pytester, "right", "--softcheck-dtype", "flaot16")
     assert result.ret != 0

@@ -100,6 +100,8 @@ def test_where_the_fault_does_not_show_nothing_is_found(session, variant, case):
         ("nothing", "returned NoneType, expected a torch.Tensor"),
         ("transposed", "returned shape [8, 2], expected [2, 8]"),
         ("float32_out", "returned torch.float32, expected torch.float16"),
+        ("float32_out", "judge what is returned with --call 'f(x).to(x.dtype)'"),
+        ("transposed", "as --call 'f(x)[0]' does"),
         ("on_meta", "returned a tensor on meta"),
         ("two_arguments", "two_arguments(x, weights) can't be called with one matrix"),
     ],

@@ -307,6 +307,16 @@ def test_probe_none_of_whose_trials_could_be_made_is_nothing_run_with_the_reason
     assert exit_code(report) == 3
 
 
+def test_reasons_of_one_probe_that_differ_in_numbers_share_a_note():
+    reasons = ("refused: 17 columns", "refused: 71 columns", "refused: float16", "refused: float32")
+    report = probed_report(Declaration(), probed(skipped=reasons))
+    assert report.notes == (
+        "probe empties: trials skipped: refused: 17 columns, and 1 more with other numbers (v float16)",
+        "probe empties: trials skipped: refused: float16 (v float16)",
+        "probe empties: trials skipped: refused: float32 (v float16)",
+    )
+
+
 def test_probes_that_have_nothing_to_try_share_the_last_note():
     reasons = ("nothing to try: takes no dim", "needs 17 GB")
     report = probed_report(Declaration(), probed(skipped=reasons))

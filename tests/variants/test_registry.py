@@ -224,7 +224,7 @@ def test_promises_behind_a_name_replace_declared_ones(write):
     ("promises", "words"),
     [
         ("layuots=contiguous", "'layuots' in 'layuots=contiguous' is no promise; did you mean 'layouts'?"),
-        ("layouts=strange", "Invalid enum value 'strange' - at `$.layouts[0]`; expected contiguous or strided"),
+        ("layouts=strange", "layouts is 'strange'; expected contiguous or strided; write layouts=contiguous"),
         ("fully_masked=maybe", "expected nan or zero"),
         ("scale=3x", "scale is '3x'; expected a number, as 1"),
         ("causal=5", "causal is '5'; expected a word"),
