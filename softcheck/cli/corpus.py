@@ -110,7 +110,9 @@ def add_command(
             shrunk = shrink_failure(session, spec, case, kind)
         case, origin = shrunk.case, f"{spec}: {shrunk.violation.kind}"
         before, after = (f"{rows}x{columns}" for rows, columns in (shrunk.was, case.shape))
-        click.echo(f"shrunk from {before} to {after}: {shrunk.violation.message}")
+        click.echo(
+            f"{f'shrunk from {before} to {after}' if before != after else 'it fails'}: {shrunk.violation.message}"
+        )
     saved = named(case, name, provenance or origin, tags)
     siblings = [file for corpus in default_corpora() for file in corpus_files(corpus)]
     try:

@@ -193,3 +193,13 @@ def test_an_input_that_shrinks_to_a_saved_one_is_covered_by_it(tmp_path):
     done = softcheck(*add, *other, "--no-shrink", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [case["shape"] for case in saved(tmp_path)] == [[1, 3], [3, 3]]
+
+
+def test_nothing_is_said_of_shrinking_where_nothing_shrank(tmp_path):
+    file = tmp_path / "zero.py"
+    file.write_text("import torch\ndef f(x):\n    return torch.zeros_like(x)\n")
+    words = ("--variant", f"{file}:f", "--dtype", "float16", "--bits", "3c00", "--device", "interpreter")
+    done = softcheck("corpus", "add", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "shrunk" not in done.stdout
+    assert done.stdout.startswith("it fails: ")
