@@ -1,12 +1,12 @@
 """``softcheck list``: names of everything that can be run, and of the oracles and formats."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import click
 
 from oracles import ORACLES
 from softcheck.cases.corpus import default_corpora, load
-from softcheck.cases.families import FAMILIES
+from softcheck.cases.families import FAMILIES, OF_OPERATIONS
 from softcheck.cli.config import ConfiguredCommand
 from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.registry import PROBES
@@ -28,17 +28,33 @@ def command(kind: str | None) -> None:
             click.echo(f"  {line}")
 
 
+_WIDTH = 25
+"""Least width of the names."""
+
+
+def _aligned(said: Mapping[str, str]) -> list[str]:
+    width = max(_WIDTH, *(len(name) + 2 for name in said))
+    return [f"{name:<{width}}{words}" for name, words in said.items()]
+
+
+def _families() -> dict[str, str]:
+    own = {
+        name: f"{family.description} ({operation} alone)"
+        for operation, families in OF_OPERATIONS.items()
+        for name, family in families.items()
+    }
+    of_all = {name: family.description for name, family in FAMILIES.items()}
+    return {**of_all, **own, REGRESSION: "failures that were reported or found, saved as cases"}
+
+
 _LINES: dict[str, Callable[[], list[str]]] = {
-    "variants": lambda: [f"{name:<25}{said}" for name, said in descriptions().items()],
-    "operations": lambda: [
-        f"{name:<25}{', '.join(BUILTIN_OF.get(name, ())) or 'no built-in variant'}" for name in OPERATIONS
-    ],
-    "families": lambda: [
-        *(f"{name:<25}{family.description}" for name, family in FAMILIES.items()),
-        f"{REGRESSION:<25}failures that were reported or found, saved as cases",
-    ],
-    "corpora": lambda: [f"{name:<25}{len(load([name]))} cases" for name in default_corpora()],
-    "probes": lambda: [f"{name:<25}{looks_for}" for name, looks_for in PROBES.items()],
-    "oracles": lambda: [f"{name:<25}{oracle.description}" for name, oracle in ORACLES.items()],
+    "variants": lambda: _aligned(descriptions()),
+    "operations": lambda: _aligned(
+        {name: ", ".join(BUILTIN_OF.get(name, ())) or "no built-in variant" for name in OPERATIONS}
+    ),
+    "families": lambda: _aligned(_families()),
+    "corpora": lambda: _aligned({name: f"{len(load([name]))} cases" for name in default_corpora()}),
+    "probes": lambda: _aligned(PROBES),
+    "oracles": lambda: _aligned({name: oracle.description for name, oracle in ORACLES.items()}),
     "formats": lambda: list(FORMATS),
 }

@@ -1,11 +1,13 @@
 """The command itself: its version, its suggestions, and what a shell completes."""
 
+import re
 import time
 
 import pytest
 from command import softcheck
 
 from softcheck import __version__
+from softcheck.cases.corpus import default_corpora, load
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])
@@ -56,3 +58,10 @@ def test_list_starts_no_worker():
     assert "one_block " in done.stdout
     # An import of torch alone takes longer; the usual time is a third of a second.
     assert time.monotonic() - begun < 2
+
+
+def test_list_names_every_family_of_the_corpora_with_a_gap_before_its_description():
+    lines = softcheck("list", "families").stdout.splitlines()[1:]
+    assert {line.split()[0] for line in lines} == {case.family for case in load(default_corpora())}
+    for line in (*lines, *softcheck("list", "variants").stdout.splitlines()[1:]):
+        assert re.match(r"  \S+ {2,}\S", line), line
