@@ -156,7 +156,7 @@ def legend(report: Report) -> list[tuple[str, str]]:
         "=": "largest there is",
         "error/bound": "above 1 is a finding",
         "flushed": "0 for a subnormal result",
-        "special": "wrong rows of NaN, infinities",
+        "special": "wrong NaN, infinities in cases",
         "sampled": "elements of random rows",
     }
     return [(word, meaning) for word, meaning in meanings.items() if shown.get(word, bool(judged))]
@@ -170,7 +170,8 @@ def unit_line(report: Report) -> str | None:
         return None
     said = "; ".join(f"{name} in ULPs {unit or 'of the result'}" for name, unit in units.items())
     return (
-        f"ULP*: errors are counted at the size of the terms that are added or subtracted, not of their result: {said}"
+        f"ULP*: errors are counted at the size of the terms that are added or subtracted, not of their result: {said}; "
+        "a large one passes at an error/bound up to 1, where rounded logits move the answer as far"
     )
 
 
@@ -290,6 +291,8 @@ def worst_element(result: VariantResult) -> str | None:
         )
     if result.max_abs_difference_to_torch is not None:
         text += f"; largest difference from torch {figures.figure(result.max_abs_difference_to_torch)}"
+        if result.verdict == "pass" and result.max_abs_difference_to_torch >= 1.0:
+            text += " (absolute; error/bound judges it)"
     return text
 
 

@@ -338,7 +338,16 @@ def test_ulps_that_are_not_the_results_have_a_star_and_a_line_that_explains_it(n
     text = formats.render(UNITS, name).replace("\\", "")
     assert "softmax_backward in ULPs of y (|g| + sum |y g|); cross_entropy in ULPs of max(" in html.unescape(text)
     assert "ULP*" in text
+    assert "a large one passes at an error/bound up to 1" in text
     assert "ULP*" not in formats.render(INTERPRETED, name).replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "difference", "said"), [("pass", 1e31, True), ("pass", 0.5, False), ("fail", 1e31, False)]
+)
+def test_a_large_difference_from_torch_that_passes_is_said_to_be_judged_by_the_bound(verdict, difference, said):
+    result = msgspec.structs.replace(PASSING, verdict=verdict, max_abs_difference_to_torch=difference)
+    assert content.worst_element(result).endswith(" (absolute; error/bound judges it)") == said
 
 
 def test_where_units_differ_the_share_of_the_bound_leads_and_sums_are_no_columns():
