@@ -56,9 +56,18 @@ class FindingGroup:
     @property
     def extent(self) -> str:
         """``wrong_layout in 12 cases``, or the cause, its mend and the kinds that show it."""
+        return f"{self.fault}; {self.mend}" if self.mend else self.fault
+
+    @property
+    def mend(self) -> str:
+        """The usual mend of the cause; empty if there is none to name."""
+        return "" if self.cause is None else one_line(self.cause.mend)
+
+    @property
+    def fault(self) -> str:
+        """What ``extent`` says, without the mend."""
         if self.cause is not None:
-            mend = f"; {self.cause.mend}" if self.cause.mend else ""
-            return f"{one_line(self.cause.text)} ({self.kinds}){one_line(mend)}"
+            return f"{one_line(self.cause.text)} ({self.kinds})"
         return f"{self.first.kind} in {figures.plural(self.cases, self.noun)}"
 
 

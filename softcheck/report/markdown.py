@@ -93,8 +93,9 @@ def _finding_lines(report: Report) -> list[str]:
     lines = []
     for group in content.finding_groups(report, known=False):
         lines.append(
-            f"- {_subject(group.result)}, {escape(group.extent)}: {code(content.one_line(group.first.message))}"
+            f"- {_subject(group.result)}, {escape(group.fault)}: {code(content.one_line(group.first.message))}"
         )
+        lines += [f"  Mend: {escape(group.mend)}"] if group.mend else []
         lines += _example(group)
     return lines
 

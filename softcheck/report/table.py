@@ -14,6 +14,7 @@ from softcheck.report import content, figures
 from softcheck.report.content import Column, FindingGroup
 from softcheck.report.model import Report, VariantResult, Verdict
 from softcheck.report.output import PLAIN, Display
+from softcheck.report.shared_groups import shared_groups
 
 UNBOUNDED_WIDTH = 2000
 """Width where nothing may wrap: wider than any row of the table."""
@@ -189,20 +190,21 @@ _NOT_PASSED = ("findings", "unsupported or in error", "cases that could not be r
 
 def _finding_lines(report: Report) -> list[str]:
     lines = []
-    for name, groups in groupby(content.finding_groups(report, known=False), lambda g: content.subject(g.result)):
-        lines.append(name)
+    for subject, groups in shared_groups(report):
+        lines.append(subject)
         for group in groups:
             lines += [f"  {text}" for text in group_lines(group)]
     return lines
 
 
 def group_lines(group: FindingGroup) -> list[str]:
-    """The fault, one finding that shows it, and the command that shows it again."""
+    """The fault, its usual mend, one finding that shows it, and the command that shows it again."""
+    mend = [f"  mend: {group.mend}"] if group.mend else []
     lines = [
         *(
             [f"{group.extent}: {content.one_line(group.first.message)}"]
             if group.cause is None
-            else [group.extent, f"  {content.one_line(group.first.message)}"]
+            else [group.fault, *mend, f"  {content.one_line(group.first.message)}"]
         ),
         f"  at {content.place(group.first)}, finding {content.one_line(group.first.id)}",
         f"  $ {content.command(group.first.reproduce)}",

@@ -13,7 +13,7 @@ from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
 from softcheck.probes.outcome import RandomRows
 from softcheck.report import content, formats, json_format, markdown
-from softcheck.report.model import PeerVerdict
+from softcheck.report.model import Cause, PeerVerdict
 from softcheck.report.output import PLAIN, Display
 
 DASH = "\N{EN DASH}"
@@ -367,3 +367,42 @@ def test_the_verdicts_of_peers_stand_in_the_table_with_what_they_are(name):
     assert text.count(content.PEERS) == 1
     assert content.PEERS not in formats.render(INTERPRETED, name)
     assert json_format.parse(json_format.render(report)).variants[0].peers == said
+
+
+def in_dtype(dtype, *texts):
+    """A variant that fails in a dtype for causes in these words, each of one finding."""
+    found = [finding(FindingKind.RAISED, f"layout/{text}/{dtype}", text) for text in texts]
+    causes = tuple(Cause(text=f.message, mend=f"mend {f.message}", findings=(f.id,)) for f in found)
+    return msgspec.structs.replace(FAILING, dtype=dtype, findings=tuple(found), causes=causes)
+
+
+def test_a_mend_has_a_line_of_its_own():
+    report = msgspec.structs.replace(INTERPRETED, variants=(in_dtype("float16", "strides ignored"),))
+    lines = [line.strip() for line in formats.render(report, "table").splitlines()]
+    at = lines.index(f"strides ignored (raised {TIMES}1)")
+    assert lines[at + 1] == "mend: mend strides ignored"
+    assert "  Mend: mend strides ignored" in formats.render(report, "markdown").splitlines()
+
+
+def test_a_cause_that_dtypes_share_stands_once_and_one_of_a_dtype_alone_under_its_name():
+    rows = (
+        in_dtype("float16", "strides", "tails"),
+        in_dtype("bfloat16", "strides"),
+        in_dtype("float32", "strides", "seams"),
+    )
+    text = formats.render(msgspec.structs.replace(INTERPRETED, variants=rows), "table")
+    name = FAILING.name
+    block = text.partition("findings\n  ")[2]
+    assert block.startswith(f"{name} float16, bfloat16, float32; shown in float16\n    strides (")
+    assert block.count("    strides (") == 1
+    assert re.search(rf"  {re.escape(name)} float16\n    tails \(", text)
+    assert re.search(rf"  {re.escape(name)} float32\n    seams \(", text)
+
+
+def test_the_same_cause_of_another_variant_stands_under_its_own_name():
+    other = msgspec.structs.replace(in_dtype("bfloat16", "strides"), name="other.py:softmax")
+    text = formats.render(
+        msgspec.structs.replace(INTERPRETED, variants=(in_dtype("float16", "strides"), other)), "table"
+    )
+    assert text.count("    strides (") == 2
+    assert "shown in" not in text
