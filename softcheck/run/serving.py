@@ -248,10 +248,11 @@ class Server:
 
 
 def _doubts(variant: LoadedVariant) -> Iterator[str]:
-    """Yields notes on a call that may not be meant so, and on the function's parameters that do nothing in it; none of a built-in function's."""
+    """Yields notes on defaults, a call that may not be meant so, and parameters that do nothing in it; none of a built-in function's."""
     function = variant.function
     if not isinstance(function, Adapted) or variant.name in known_names():
         return
+    yield from (f"{variant.name}: {remark}" for remark in variant.remarks)
     if function.others:
         others = " or ".join(f"--call '{text}'" for text in function.others)
         yield f"{variant.name}: taken as {function.call}, and no meaning of its operands was right on a small trial; {others} says another"

@@ -15,7 +15,9 @@ from softcheck.errors import NotCalledError, UsageError
 from softcheck.operations.operation import Operation
 from softcheck.operations.strides import shares_memory
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
+from softcheck.variants.defaults import left_out
 from softcheck.variants.forms import OPERANDS, PLAIN, Form, names_in
+from softcheck.variants.meanings import untried
 from softcheck.variants.recognise import (
     Guess,
     Vocabulary,
@@ -24,7 +26,6 @@ from softcheck.variants.recognise import (
     instance_guesses,
     kernel_guess,
     parameters_of,
-    untried,
 )
 from softcheck.variants.wrapping import wrapper
 
@@ -128,13 +129,22 @@ class Adapted:
         """
         if self._operation is None or self.is_given:
             return {}
+        return untried(self._parameters, self._text, self.names, self._operation)
+
+    @property
+    def left_out(self) -> list[inspect.Parameter]:
+        """The function's parameters that keep their defaults in the call that was given, or may keep them in any other."""
+        return left_out(self._parameters, self._text if self.is_given else PLAIN)
+
+    @property
+    def _parameters(self) -> list[inspect.Parameter]:
+        """The function's parameters, or those of its method ``forward``; none where there is no signature to read."""
         kind = getattr(self._function, "__self__", None)
         signed = kind.forward if inspect.isclass(kind) and hasattr(kind, "forward") else self._function
         try:
-            parameters = parameters_of(getattr(signed, "forward", signed))
+            return parameters_of(getattr(signed, "forward", signed))
         except (TypeError, ValueError):
-            return {}
-        return untried(parameters, self._text, self.names, self._operation)
+            return []
 
     def with_operation(self, operation: Operation) -> "Adapted":
         """Returns a copy whose calls get what another operation gives them; the call itself stays as it was found."""

@@ -219,7 +219,9 @@ def with_promises(declaration: Declaration, text: str) -> Declaration:
         item = _value(value if equals else word)
         if name in _LISTS:
             promises.setdefault(name, []).append(item)
-        elif equals and name in operation(promises.get("operation", declaration.operation)).parameters:
+        elif equals and name in (usual := operation(promises.get("operation", declaration.operation)).parameters):
+            # The word none is a reduction, and no None.
+            item = value.strip() if item is None and isinstance(usual[name], str) else item
             promises.setdefault("parameters", {**declaration.parameters})[name] = item
         elif equals:
             promises[name] = item

@@ -1,15 +1,16 @@
 """Guesses how a function is called on a matrix, from the names of its parameters. Imports no torch."""
 
 import inspect
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
-from softcheck.operations.operation import Operation, Parameter, value_in_words
+from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation as operation_of
+from softcheck.variants.defaults import passed
 from softcheck.variants.forms import PLAIN, are_of_one_layout
+from softcheck.variants.meanings import OTHERWISE, PARAMETERS, SCALE, TEMPERATURE
 
 _OUTPUT = "out output outputs o y result res dst dest destination ret y_out out_ptr output_ptr out_tensor output_tensor y_ptr p probs"
 _DIMENSION = "dim axis softmax_dim dimension"
@@ -29,55 +30,6 @@ _OUT_STRIDE = (
 )
 _COLUMN_STRIDE = "stride_xn stride_x_col x_col_stride input_col_stride in_col_stride col_stride stride_col"
 _OUT_COLUMN_STRIDE = "stride_yn stride_y_col y_col_stride output_col_stride out_col_stride stride_on"
-_SCALE = "scale sm_scale softmax_scale alpha scaling factor"
-_TEMPERATURE = "temperature temp tau"
-_WEIGHTS = "weight weights class_weight class_weights ce_weight"
-
-
-class _Meaning(NamedTuple):
-    """The meaning of a function's parameters of some names."""
-
-    parameter: str
-    """The operation's parameter."""
-    text: str
-    """The name in a call of what the function gets where that has another than its usual value."""
-    names: str
-    telling: float | str
-    """A value at which the parameter does something."""
-    is_implied: bool = True
-    """True if a function that can't be called without it is judged with the telling value where none is declared."""
-
-
-_PARAMETERS = (
-    _Meaning("scale", "scale", _SCALE, 0.5),
-    _Meaning("scale", "temperature", _TEMPERATURE, 0.5),
-    _Meaning("ignore_index", "ignore_index", "ignore_index ignored_index", -100.0),
-    _Meaning("label_smoothing", "label_smoothing", "label_smoothing smoothing", 0.1),
-    _Meaning("weight", "weight", _WEIGHTS, 1.0),
-    _Meaning(
-        "z_loss",
-        "z_loss",
-        "z_loss lse_square_scale z_loss_coefficient z_loss_weight z_loss_scale z_loss_multiplier",
-        1e-4,
-    ),
-    _Meaning(
-        "softcap",
-        "softcap",
-        "softcap soft_cap logits_soft_cap logit_cap logit_softcap softcapping final_logit_softcapping",
-        30.0,
-    ),
-    _Meaning("reduction", "reduction", "reduction", "mean", is_implied=False),
-    _Meaning("causal", "True", "causal is_causal", "top-left", is_implied=False),
-    _Meaning("window", "window", "window window_size sliding_window", 7.0, is_implied=False),
-    _Meaning("sink", "sinks", "sink sinks s_aux", 1.0),
-    _Meaning("groups", "True", "enable_gqa", 2.0, is_implied=False),
-    _Meaning("masked", "keep", "mask attn_mask attention_mask", 1.0),
-    _Meaning("masked", "mask", "keep valid valid_mask", 1.0),
-    _Meaning("biased", "bias", "mask attn_mask attention_mask bias attn_bias additive_mask", 1.0),
-)
-"""Parameters of operations and the names that functions have for them."""
-_OTHERWISE = frozenset({"alpha", "factor"})
-"""Names that may mean something else than a scale: at 1 they do nothing."""
 _NONE = "mask attn_mask attention_mask bias attn_bias"
 _FALSE = "log_outputs log_output causal is_causal inplace in_place log is_log is_log_softmax log_softmax return_lse half_to_float training"
 
@@ -94,7 +46,7 @@ _ARGUMENTS: dict[str, str] = {
         (_OUT_STRIDE, "out.stride(0)"),
         (_COLUMN_STRIDE, "x.stride(1)"),
         (_OUT_COLUMN_STRIDE, "out.stride(1)"),
-        (f"{_SCALE} {_TEMPERATURE}", "1.0"),
+        (f"{SCALE} {TEMPERATURE}", "1.0"),
         ("temperatures", "torch.ones(rows, device=x.device)"),
         (_NONE, "None"),
         (_FALSE, "False"),
@@ -128,53 +80,6 @@ _INPUT = (
 )
 
 
-def implied(names: Collection[str], operation: Operation, declared: Collection[str]) -> dict[str, Parameter]:
-    """Returns values of the parameters that names in a call are for and nobody declares, at which they do something.
-
-    A function that takes a mask is judged with one then, and one that takes a scale with another than 1.
-    """
-    usual = operation.parameters
-    found: dict[str, Parameter] = {}
-    for one in _PARAMETERS:
-        is_open = one.is_implied and one.parameter in usual and one.parameter not in declared
-        # A bias beside a declared mask is a mask that is added, and attention has a scale of its own.
-        is_told = (one.parameter == "biased" and "masked" in declared) or (
-            one.parameter == "scale" and usual.get("scale", 1.0) != 1
-        )
-        if is_open and not is_told and one.text in names:
-            found[one.parameter] = one.telling
-    return found
-
-
-def untried(
-    parameters: Sequence[inspect.Parameter], call: str, names: frozenset[str], operation: Operation
-) -> dict[str, tuple[str, ...]]:
-    """Returns a function's parameters that do nothing in a call, each with options of a report that would have it judged.
-
-    Parameters of no known meaning for the operation are left out.
-    """
-    given, usual = operation.parameters, operation_of(operation.name).parameters
-    idle = {one.parameter for one in _PARAMETERS if given.get(one.parameter) == usual.get(one.parameter, math.nan)}
-    idle -= {"scale"} if given.get("scale", 1.0) != 1 else set()
-    operands = {} if operation.arguments is None else operation.arguments.words
-    found: dict[str, tuple[str, ...]] = {}
-    for parameter in parameters:
-        name = parameter.name.lower().rstrip("_")
-        meant = [one for one in _PARAMETERS if name in one.names.split() and one.parameter in given]
-        is_given = any(one.text in names for one in meant)
-        options = [
-            f"--declare {one.parameter}={value_in_words(one.telling)}"
-            for one in meant
-            if one.parameter in idle and not is_given
-        ]
-        texts = next((texts for words, texts in operands.items() if name in words.split()), ())
-        if not meant and texts and not names & {*texts} and call.endswith(")"):
-            options = [f"--call '{call[:-1]}, {parameter.name}={texts[0]})'"]
-        if options:
-            found[parameter.name] = tuple(options)
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Guess:
     """A call that may be the function's. ``sure`` is False where the names of its parameters do not tell it."""
@@ -192,11 +97,13 @@ class Vocabulary:
     required: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Arguments that a parameter without a default may get, the likeliest first."""
     numbers: Mapping[str, str] = field(default_factory=dict)
-    """Arguments that a parameter gets even if it has a default."""
+    """Arguments that a parameter gets for a value of the operation's that is not the usual one."""
     takes_matrix: bool = True
     """False if all operands are made from the matrix, which itself is none."""
     known: Mapping[str, str] = field(default_factory=dict)
     """Arguments that a parameter without a default gets for a parameter of the operation, whatever its value is."""
+    operation: Operation | None = None
+    """The operation, whose values say which parameters with a default are given."""
 
     @classmethod
     def of(cls, operation: Operation) -> "Vocabulary":
@@ -206,15 +113,16 @@ class Vocabulary:
         changed = {name for name, value in given.items() if value != usual.get(name, value)}
         if given.get("scale", 1.0) != 1:
             changed.add("scale")
-        numbers = [(one.names, one.text) for one in _PARAMETERS if one.parameter in changed]
-        known = [(one.names, one.text) for one in _PARAMETERS if one.parameter in given and one.text != "True"]
+        numbers = [(one.names, one.text) for one in PARAMETERS if one.parameter in changed]
+        known = [(one.names, one.text) for one in PARAMETERS if one.parameter in given and one.text != "True"]
         return cls(
             {}
             if arguments is None
             else {name: texts for names, texts in arguments.words.items() for name in names.split()},
             {name: text for names, text in numbers for name in names.split()},
             any(operand.name == "x" for operand in operation.operands),
-            {name: text for names, text in known for name in names.split() if name not in _OTHERWISE},
+            {name: text for names, text in known for name in names.split() if name not in OTHERWISE},
+            operation,
         )
 
 
@@ -263,6 +171,15 @@ def parameters_of(function: Any) -> list[inspect.Parameter]:
     return [each.replace(default=None) if each.name in tuned else each for each in found]
 
 
+def parameters_to_make(kind: Any) -> list[inspect.Parameter]:
+    """The parameters of a class whose instances are called; none of anything else, or without a signature to read."""
+    try:
+        is_made = inspect.isclass(kind) and not hasattr(kind, "setup_context")
+        return parameters_of(kind) if is_made else []
+    except (TypeError, ValueError):
+        return []
+
+
 def instance_guesses(
     kind: type, method: Callable[..., Any], *, is_module: bool, words: Vocabulary = _PLAIN_WORDS
 ) -> list[Guess]:
@@ -294,8 +211,10 @@ def guesses_for(
     """The calls that some parameters allow; see ``guesses``."""
     if any(p.kind is p.VAR_POSITIONAL for p in parameters) and not any(_is_required(p) for p in parameters):
         return _WITHOUT_NAMES
-    needed = [p for p in parameters if _is_required(p) or _is_dimension(p) or p.name.lower() in words.numbers]
-    known = {p.name: argument_of(p.name, words) for p in needed}
+    given = {} if words.operation is None else passed(parameters, words.operation)
+    needed = [p for p in parameters if _is_required(p) or _is_dimension(p) or p.name in given]
+    known = {p.name: argument_of(p.name, words) or given.get(p.name) for p in needed}
+    known |= {name: text for name, text in given.items() if text == "False"}
     place = _place_of_input(needed, known) if words.takes_matrix else ""
     if place is None:
         return []

@@ -9,7 +9,7 @@ import importlib.metadata
 import importlib.util
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,12 +18,14 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.errors import UsageError, near_matches
-from softcheck.operations.operation import Operation
+from softcheck.operations.operation import Operation, Parameter
 from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
 from softcheck.variants.declaration import Declaration, check_promises, declaration_of, with_promises
+from softcheck.variants.defaults import Defaults, of_defaults
 from softcheck.variants.forms import Form
-from softcheck.variants.recognise import implied
+from softcheck.variants.meanings import implied
+from softcheck.variants.recognise import parameters_to_make
 
 _PACKAGE = "softcheck.variants.builtin"
 
@@ -123,6 +125,8 @@ class LoadedVariant:
     declaration: Declaration
     named: Operation | None = None
     """The operation with what a case names; None where no case names anything."""
+    remarks: tuple[str, ...] = ()
+    """Sentences on what the defaults of the function's parameters say of the operation."""
 
     @property
     def operation(self) -> Operation:
@@ -202,14 +206,25 @@ def load(spec: str) -> LoadedVariant:
     found = _import.function_of(module, where.function, where.name)
     _correct_interpreter()
     declaration = with_promises(declaration_of(found), where.promises)
+    defaults = Defaults({}, ())
     if where.kind != "builtin" or declaration.call or not declaration.computed.answers_elements:
         named, call = split_call(where.name)[0].partition("@")[0], where.call or declaration.call
         made = adapted(found, named, call, declaration.computed)
+        if where.kind != "builtin":
+            left_out = [*parameters_to_make(found), *made.left_out]
+            defaults = of_defaults(left_out, declaration.operation, declaration.parameters)
+        if defaults.values:
+            declaration = _with_parameters(declaration, defaults.values)
+            made = adapted(found, named, call, declaration.computed)
         if more := implied(made.names, declaration.computed, declaration.parameters):
-            declaration = msgspec.structs.replace(declaration, parameters={**declaration.parameters, **more})
+            declaration = _with_parameters(declaration, more)
             made = adapted(found, named, call, declaration.computed)
         found = made
-    return LoadedVariant(where.name, found, declaration)
+    return LoadedVariant(where.name, found, declaration, remarks=defaults.remarks)
+
+
+def _with_parameters(declaration: Declaration, more: Mapping[str, Parameter]) -> Declaration:
+    return msgspec.structs.replace(declaration, parameters={**declaration.parameters, **more})
 
 
 def split_call(spec: str) -> tuple[str, str]:

@@ -112,7 +112,7 @@ def test_formats_share_queries_and_keys():
     ("function", "call"),
     [
         ("by_heads", "f(q, k, v)"),
-        ("with_logarithm", "f(q, k, v, scale)[0]"),
+        ("with_logarithm", "f(q, k, v)[0]"),
         ("by_length", "f(q_blhd, k_blhd, v_blhd, True)"),
         ("of_three_dimensions", "f(q3, k3, v3, scale)"),
         ("with_mask_of_padding", "f(q, k, v, keep)"),

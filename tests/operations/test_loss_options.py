@@ -268,7 +268,7 @@ def test_reports(name, declared, code):
 
 
 def test_a_mean_that_is_not_declared_is_no_answer_for_each_row():
-    variant = load(f"{KERNELS}:of_a_matrix@operation=cross_entropy")
+    variant = load(f"{KERNELS}:weighted_mean@operation=cross_entropy,weight=1")
     x = torch.randn(4, COLUMNS)
     called = call(variant.function, place(to_bits(x, FLOAT32), FLOAT32, PACKED, x.device), variant.operation)
     assert [str(violation.kind) for violation in called.violations] == ["wrong_shape"]

@@ -342,7 +342,8 @@ def test_operands_imply_parameters_that_nobody_declares(name, parameters):
             {"softcap": ("--declare softcap=30",)},
         ),
         (f"{LOSSES}:with_options@operation=cross_entropy,softcap=5", {}),
-        (f"{LOSSES}:ignoring@operation=cross_entropy", {"ignore_index": ("--declare ignore_index=-100",)}),
+        (f"{LOSSES}:ignoring@operation=cross_entropy", {}),
+        (f"{LOSSES}:with_smoothing@operation=cross_entropy", {"label_smoothing": ("--declare label_smoothing=0.1",)}),
         (f"{ATTENTIONS}:by_length", {}),
         (f"{ATTENTIONS}:with_what_is_hidden", {}),
         (

@@ -1,0 +1,112 @@
+"""What a function's parameters mean to an operation by their names, such as a scale. Imports no torch."""
+
+import inspect
+import math
+from collections.abc import Collection, Sequence
+from typing import Literal, NamedTuple
+
+from softcheck.operations.operation import Operation, Parameter, value_in_words
+from softcheck.operations.registry import operation as operation_of
+
+SCALE = "scale sm_scale softmax_scale alpha scaling factor"
+TEMPERATURE = "temperature temp tau"
+_WEIGHTS = "weight weights class_weight class_weights ce_weight"
+
+
+class Meaning(NamedTuple):
+    """The meaning of a function's parameters of some names."""
+
+    parameter: str
+    """The operation's parameter."""
+    text: str
+    """The name in a call of what the function gets where that has another than its usual value."""
+    names: str
+    telling: float | str
+    """A value at which the parameter does something."""
+    is_implied: bool = True
+    """True if a function that can't be called without it is judged with the telling value where none is declared."""
+    kind: Literal["number", "inverse", "integer", "word", "flag", "operand"] = "number"
+    """What a default stands for: the parameter itself, 1 over it, or what a flag switches on; none is read of an operand."""
+
+    def is_of(self, name: str) -> bool:
+        """True if a function's parameter of a name may have this meaning."""
+        return name.lower().rstrip("_") in self.names.split()
+
+
+PARAMETERS = (
+    Meaning("scale", "scale", SCALE, 0.5),
+    Meaning("scale", "temperature", TEMPERATURE, 0.5, kind="inverse"),
+    Meaning("ignore_index", "ignore_index", "ignore_index ignored_index", -100.0, kind="integer"),
+    Meaning("label_smoothing", "label_smoothing", "label_smoothing smoothing", 0.1),
+    Meaning("weight", "weight", _WEIGHTS, 1.0, kind="operand"),
+    Meaning(
+        "z_loss",
+        "z_loss",
+        "z_loss lse_square_scale z_loss_coefficient z_loss_weight z_loss_scale z_loss_multiplier",
+        1e-4,
+    ),
+    Meaning(
+        "softcap",
+        "softcap",
+        "softcap soft_cap logits_soft_cap logit_cap logit_softcap softcapping final_logit_softcapping",
+        30.0,
+    ),
+    Meaning("reduction", "reduction", "reduction", "mean", is_implied=False, kind="word"),
+    Meaning("causal", "True", "causal is_causal", "top-left", is_implied=False, kind="flag"),
+    Meaning("window", "window", "window window_size sliding_window", 7.0, is_implied=False, kind="integer"),
+    Meaning("sink", "sinks", "sink sinks s_aux", 1.0, kind="operand"),
+    Meaning("groups", "True", "enable_gqa", 2.0, is_implied=False, kind="operand"),
+    Meaning("masked", "keep", "mask attn_mask attention_mask", 1.0, kind="operand"),
+    Meaning("masked", "mask", "keep valid valid_mask", 1.0, kind="operand"),
+    Meaning("biased", "bias", "mask attn_mask attention_mask bias attn_bias additive_mask", 1.0, kind="operand"),
+)
+"""Parameters of operations and the names that functions have for them."""
+OTHERWISE = frozenset({"alpha", "factor"})
+"""Names that may mean something else than a scale: at 1 they do nothing."""
+
+
+def implied(names: Collection[str], operation: Operation, declared: Collection[str]) -> dict[str, Parameter]:
+    """Returns values of the parameters that names in a call are for and nobody declares, at which they do something.
+
+    A function that takes a mask is judged with one then, and one that takes a scale with another than 1.
+    """
+    usual = operation.parameters
+    found: dict[str, Parameter] = {}
+    for one in PARAMETERS:
+        is_open = one.is_implied and one.parameter in usual and one.parameter not in declared
+        # A bias beside a declared mask is a mask that is added, and attention has a scale of its own.
+        is_told = (one.parameter == "biased" and "masked" in declared) or (
+            one.parameter == "scale" and usual.get("scale", 1.0) != 1
+        )
+        if is_open and not is_told and one.text in names:
+            found[one.parameter] = one.telling
+    return found
+
+
+def untried(
+    parameters: Sequence[inspect.Parameter], call: str, names: frozenset[str], operation: Operation
+) -> dict[str, tuple[str, ...]]:
+    """Returns a function's parameters that do nothing in a call, each with options of a report that would have it judged.
+
+    Parameters of no known meaning for the operation are left out.
+    """
+    given, usual = operation.parameters, operation_of(operation.name).parameters
+    idle = {one.parameter for one in PARAMETERS if given.get(one.parameter) == usual.get(one.parameter, math.nan)}
+    idle -= {"scale"} if given.get("scale", 1.0) != 1 else set()
+    operands = {} if operation.arguments is None else operation.arguments.words
+    found: dict[str, tuple[str, ...]] = {}
+    for parameter in parameters:
+        name = parameter.name.lower().rstrip("_")
+        meant = [one for one in PARAMETERS if one.is_of(name) and one.parameter in given]
+        is_given = any(one.text in names for one in meant)
+        options = [
+            f"--declare {one.parameter}={value_in_words(one.telling)}"
+            for one in meant
+            if one.parameter in idle and not is_given
+        ]
+        texts = next((texts for words, texts in operands.items() if name in words.split()), ())
+        if not meant and texts and not names & {*texts} and call.endswith(")"):
+            options = [f"--call '{call[:-1]}, {parameter.name}={texts[0]})'"]
+        if options:
+            found[parameter.name] = tuple(options)
+    return found
