@@ -137,7 +137,9 @@ class Server:
         if wrong is None:
             fatal = changed or is_lost() or not is_usable(self.device)
             declaration = msgspec.structs.replace(variant.declaration, call=variant.call)
-            yield Loaded(spec, declaration, first_call_seconds=seconds, fatal=fatal, notes=tuple(_doubts(variant)))
+            with preserved():
+                notes = tuple(_doubts(variant))
+            yield Loaded(spec, declaration, first_call_seconds=seconds, fatal=fatal, notes=notes)
         else:
             yield Refused(spec, wrong)
 

@@ -90,6 +90,7 @@ class Adapted:
         self._refusal = refusal
         self._operation: Operation | None = None
         self._is_moved = False
+        self._first_input: tuple[torch.device, torch.dtype] | None = None
         self.others: tuple[str, ...] = ()
         """Calls with the same operands in another meaning, where none of these was right on a small trial."""
         self.is_given = form is not None
@@ -125,11 +126,12 @@ class Adapted:
     def untried(self) -> dict[str, tuple[str, ...]]:
         """The function's parameters that do nothing in its calls, each with options of a report that would have it judged.
 
-        Of a call that was given none is named: whoever gave it has seen them.
+        A call is among these options if it is right on a small trial, or if no other meaning of the operand is. Of a call
+        that was given none is named: whoever gave it has seen them.
         """
         if self._operation is None or self.is_given:
             return {}
-        return untried(self._parameters, self._text, self.names, self._operation)
+        return untried(self._parameters, self._text, self.names, self._operation, self._right_on_trial)
 
     @property
     def left_out(self) -> list[inspect.Parameter]:
@@ -145,6 +147,23 @@ class Adapted:
             return parameters_of(getattr(signed, "forward", signed))
         except (TypeError, ValueError):
             return []
+
+    def _right_on_trial(self, calls: Sequence[str]) -> Sequence[str]:
+        """The first of some calls that gives the right answer for a small matrix; all of them if none does."""
+        import torch
+
+        device, dtype = self._first_input or (torch.device("cpu"), torch.float32)
+        with launches.forgotten():
+            for text in calls:
+                form = self._made(text)
+                trial, expected = _trial(_random(device, dtype), form, self._operation)
+                try:
+                    value = form(self._function, trial.clone(), {})
+                    if value.shape == expected.shape and _share_right(value, expected, form) == 1.0:
+                        return [text]
+                except Exception:  # noqa: BLE001, S112 - a call that is not the function's may raise anything
+                    continue
+        return calls
 
     def with_operation(self, operation: Operation) -> "Adapted":
         """Returns a copy whose calls get what another operation gives them; the call itself stays as it was found."""
@@ -173,6 +192,8 @@ class Adapted:
         form = self._made(likeliest.text)
         if not _is_telling(x):
             return form(self._function, x, options)
+        if hasattr(x, "device"):
+            self._first_input = x.device, x.dtype
         if likeliest.sure and not form.names & _TOLD_APART:
             return self._first(form, x, options)
         # What a call writes into its output shows on an output of NaN alone.
@@ -235,8 +256,7 @@ class Adapted:
 
         if not hasattr(x, "dtype"):
             return None
-        generator = torch.Generator().manual_seed(0)
-        plain = torch.randn(_TRIAL, generator=generator).to(device=x.device, dtype=x.dtype)
+        plain = _random(x.device, x.dtype)
         operation = self._operation
         answered: list[tuple[float, Form]] = []
         takes_matrices = False
@@ -446,6 +466,13 @@ def _kept(x: Any) -> Any:
 def _is_telling(x: Any) -> bool:
     """False for what no promise is given for, such as integers: whatever a call of it does tells nothing about the call."""
     return not hasattr(x, "dtype") or (x.dim() == 2 and x.is_floating_point())
+
+
+def _random(device: "torch.device", dtype: "torch.dtype") -> "torch.Tensor":
+    """The same random numbers on each call, of the shape on which calls are tried."""
+    import torch
+
+    return torch.randn(_TRIAL, generator=torch.Generator().manual_seed(0)).to(device=device, dtype=dtype)
 
 
 def _trial(plain: "torch.Tensor", form: Form, operation: Operation | None) -> "tuple[torch.Tensor, torch.Tensor]":

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple
 
 from softcheck.operations.operation import Operation, Parameter, value_in_words
@@ -84,11 +84,16 @@ def implied(names: Collection[str], operation: Operation, declared: Collection[s
 
 
 def untried(
-    parameters: Sequence[inspect.Parameter], call: str, names: frozenset[str], operation: Operation
+    parameters: Sequence[inspect.Parameter],
+    call: str,
+    names: frozenset[str],
+    operation: Operation,
+    chosen: Callable[[Sequence[str]], Sequence[str]],
 ) -> dict[str, tuple[str, ...]]:
     """Returns a function's parameters that do nothing in a call, each with options of a report that would have it judged.
 
-    Parameters of no known meaning for the operation are left out.
+    ``chosen`` picks among calls in which an operand has one meaning or another. Parameters of no known meaning for the
+    operation are left out.
     """
     given, usual = operation.parameters, operation_of(operation.name).parameters
     idle = {one.parameter for one in PARAMETERS if given.get(one.parameter) == usual.get(one.parameter, math.nan)}
@@ -106,7 +111,8 @@ def untried(
         ]
         texts = next((texts for words, texts in operands.items() if name in words.split()), ())
         if not meant and texts and not names & {*texts} and call.endswith(")"):
-            options = [f"--call '{call[:-1]}, {parameter.name}={texts[0]})'"]
+            calls = [f"{call[:-1]}, {parameter.name}={text})" for text in texts if text != "None"]
+            options = [f"--call '{each}'" for each in chosen(calls)]
         if options:
             found[parameter.name] = tuple(options)
     return found

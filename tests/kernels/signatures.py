@@ -221,6 +221,19 @@ def with_optional_mask(x, mask=None, scale=1.0):
     return torch.softmax(x if mask is None else x.masked_fill(mask, -float("inf")), -1)
 
 
+class KeepsWhereTrue(torch.nn.Module):
+    def forward(self, logits, mask=None):
+        return torch.softmax(logits if mask is None else logits.masked_fill(~mask, -float("inf")), -1)
+
+
+def with_optional_bias(x, mask=None):
+    return torch.softmax(x if mask is None else x + mask, -1)
+
+
+def with_optional_mask_overlooked(x, mask=None):
+    return torch.softmax(x, -1)
+
+
 def with_added_mask(x, attn_mask, scale):
     return torch.softmax(x * scale + attn_mask, -1)
 

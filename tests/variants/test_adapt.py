@@ -1,6 +1,7 @@
 """Functions of any signature: which call is recognised, what a declared call does, and what is said where none is known."""
 
 import contextlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -360,6 +361,23 @@ def test_operands_imply_parameters_that_nobody_declares(name, parameters):
 )
 def test_parameters_that_do_nothing_in_a_call_are_named_with_what_would_have_them_judged(name, found):
     assert load(name).function.untried == found
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("with_optional_mask", ["mask"]),
+        ("KeepsWhereTrue", ["keep"]),
+        ("with_optional_bias", ["bias"]),
+        ("with_optional_mask_overlooked", ["mask", "keep", "bias"]),
+    ],
+)
+def test_the_meaning_of_an_optional_mask_that_is_right_on_a_trial_is_proposed(name, texts):
+    function = load(spec(name)).function
+    function(X)
+    assert function.call == ""
+    proposed = [re.search(r"mask=(\w+)", option)[1] for option in function.untried["mask"]]
+    assert sorted(proposed) == sorted(texts)
 
 
 def test_calls_of_which_none_was_right_are_named_beside_the_one_that_is_taken():
