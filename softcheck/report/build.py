@@ -261,6 +261,7 @@ class _Row:
             rows,
             operation=declaration.operation,
             weaker=self._fitting(declaration),
+            computing=self.run.computing.get(self.name, ""),
         )
 
     def _fitting(self, declaration: Declaration) -> Arithmetic | None:

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from softcheck.cases.case import Case
-from softcheck.contract import WRONG_KINDS, FindingKind
+from softcheck.contract import VALUE_KINDS, WRONG_KINDS, FindingKind
 from softcheck.explain import of_kind
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, evidence_of, is_wrong
@@ -28,15 +28,19 @@ def causes_of(
     *,
     operation: str = "softmax",
     weaker: Arithmetic | None = None,
+    computing: str = "",
 ) -> tuple[Cause, ...]:
     """Returns the causes of one variant's findings in one dtype, writes out of bounds first, then the one that explains most.
 
     ``cases`` are those that were run, and ``rows`` their numbers of judged rows by id, all rows by default. ``operation`` is the one
     by which the variant was judged, and ``weaker`` an arithmetic that it does not declare and that allows the errors of all cases.
-    Findings that a declared defect explains are left out.
+    ``computing`` has the options that name another operation whose answers the variant gives, which explains all wrong values; empty if
+    there is none. Findings that a declared defect explains are left out.
     """
     unexplained = [f for f in findings if f.known is None]
     left = evidence_of(unexplained, cases, rows, operation=operation, weaker=weaker)
+    other = _other_operation(left, computing)
+    left = left.without(frozenset(other.findings))
     targets = _invalid_targets(left)
     left = left.without(frozenset(targets.findings))
     memory = tuple(of_memory(left))
@@ -61,7 +65,16 @@ def causes_of(
     found += _by_kind(left)
     found.sort(key=lambda cause: -len(cause.findings))
     # Damaged memory may be behind anything else. What a loss does with targets that its callers may never give comes last.
-    return (*memory, *found, *([targets] if targets.findings else []))
+    return tuple(cause for cause in (*memory, other, *found, targets) if cause.findings)
+
+
+def _other_operation(evidence: Evidence, computing: str) -> Cause:
+    kinds = VALUE_KINDS | {FindingKind.WRONG_GRADIENT}
+    return cause_of(
+        [f for f in evidence.findings if computing and f.kind in kinds],
+        f"its answers are those of another operation ({computing}), as a small trial shows",
+        mend=f"add {computing} if that is what it is to compute",
+    )
 
 
 def proposal(causes: Sequence[Cause]) -> str | None:

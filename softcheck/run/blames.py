@@ -49,6 +49,8 @@ class Blames:
         crash."""
         self.declarations: dict[str, Declaration] = {}
         """Declarations of the variants that were loaded."""
+        self.computing: dict[str, str] = {}
+        """Options that name the operation whose answers a variant gives, for those that were judged as another."""
         self.notes: list[str] = []
         """Messages on crashes that nothing reproduced, in processes that several variants had used."""
         self._lock = threading.Lock()

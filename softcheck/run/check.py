@@ -77,6 +77,7 @@ def check(
         run.errors.extend(errors)
         run.blames.extend(session.blames.all())
         run.notes.extend(session.blames.notes)
+        run.computing.update(session.blames.computing)
         run.width_limits.extend(session.widths.limits())
         for (stage, at), (_, end) in pairwise([*marks, ("", time.monotonic())]):
             run.stages[stage] = run.stages.get(stage, 0.0) + end - at

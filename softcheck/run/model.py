@@ -73,6 +73,8 @@ class Run:
     declarations: dict[str, Declaration] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     """Variants that can't be judged at all, with the reason."""
+    computing: dict[str, str] = field(default_factory=dict)
+    """Options that name the operation whose answers a variant gives, for those that were judged as another."""
     results: list[CaseMeasurement] = field(default_factory=list)
     probed: list[ProbeResult] = field(default_factory=list)
     exhausted: list[Exhausted] = field(default_factory=list)

@@ -179,6 +179,8 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     """True if the trial call ruined the device for this process, so that the worker can't continue."""
     notes: tuple[str, ...] = ()
     """Doubts about the variant's call, and the parameters of which it leaves nothing to be judged."""
+    computes: str = ""
+    """Options that name another operation whose answers it gives; empty if there is none."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):

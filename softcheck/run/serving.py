@@ -22,6 +22,7 @@ from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import merge, shifted
 from softcheck.run import evolution, timing
 from softcheck.run.measuring import Measuring
+from softcheck.run.mistaken import other_operation
 from softcheck.run.order_sample import compare_orders
 from softcheck.run.protocol import (
     FIRST_SHAPE,
@@ -130,7 +131,7 @@ class Server:
         dtype = next((d for d in request.dtypes if d in variant.declaration.dtypes), None)
         before = Snapshot()
         begun = time.perf_counter()
-        wrong = None if dtype is None else self._try_once(variant, dtype)
+        wrong, other = (None, "") if dtype is None else self._try_once(variant, dtype)
         seconds = time.perf_counter() - begun
         # A change that only the first call in a process makes is left for the first case to find, in another process.
         changed = bool(before.restore())
@@ -139,16 +140,19 @@ class Server:
             declaration = msgspec.structs.replace(variant.declaration, call=variant.call)
             with preserved():
                 notes = tuple(_doubts(variant))
-            yield Loaded(spec, declaration, first_call_seconds=seconds, fatal=fatal, notes=notes)
+            yield Loaded(spec, declaration, first_call_seconds=seconds, fatal=fatal, notes=notes, computes=other)
         else:
-            yield Refused(spec, wrong)
+            step = f"; its answers are those of another operation: add {other}" if other else ""
+            yield Refused(spec, f"{wrong}{step}")
 
-    def _try_once(self, variant: LoadedVariant, dtype: str) -> str | None:
-        """Returns why a function is no softmax: it refuses its arguments or returns a wrong type.
+    def _try_once(self, variant: LoadedVariant, dtype: str) -> tuple[str | None, str]:
+        """Returns why a function is no softmax, and options that name the operation whose answers it gives instead.
+
+        It is none if it refuses its arguments or returns a wrong type.
 
         The function is called on an ordinary input. Only errors that the signature and the return value show are
-        refused here. An exception from inside is left to the cases, which report it as a finding. Returns None if there
-        is no such error.
+        refused here. An exception from inside is left to the cases, which report it as a finding. Returns None and an empty
+        text if there is no such error and no such operation.
         """
         fmt = FORMATS[dtype]
         bits = np.zeros(FIRST_SHAPE, dtype=fmt.storage)
@@ -157,13 +161,16 @@ class Server:
             with activity.calling():
                 output = variant.function(view)
         except UsageError as error:
-            return str(error)
+            return str(error), ""
         except Exception:  # noqa: BLE001 - reported by the first case with its input
-            return None
+            return None, ""
+        with preserved():
+            other = other_operation(variant, place(bits, fmt, PACKED, self.device).view, output)
         wrong = returned_wrongly(output, view, variant.operation)
         if wrong is None:
-            return None
-        return f"on a {dtype} input of shape {[*FIRST_SHAPE]} {variant.name} {wrong.message}{_NEXT_STEPS.get(wrong.kind, '')}"
+            return None, other
+        step = _NEXT_STEPS.get(wrong.kind, "")
+        return f"on a {dtype} input of shape {[*FIRST_SHAPE]} {variant.name} {wrong.message}{step}", other
 
     def _run(self, request: RunCase) -> Iterator[Reply]:
         case = request.case

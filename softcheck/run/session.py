@@ -80,6 +80,8 @@ class Session(Pool):
                 elif isinstance(reply, Loaded):
                     on_first_call(reply.first_call_seconds)
                     self.blames.notes += [note for note in reply.notes if note not in self.blames.notes]
+                    if reply.computes:
+                        self.blames.computing[spec] = reply.computes
                     self.widths.declare(spec, reply.declaration)
                     self.blames.declarations[spec] = reply.declaration
                     return reply.declaration
