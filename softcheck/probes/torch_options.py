@@ -6,15 +6,18 @@ end and back, and one that takes ``dtype`` converts the input or, wrongly, the a
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import torch
 
-from oracles.formats import FORMATS, Format, decode, encode
-from softcheck.calling.call import TORCH_DTYPES, place, to_bits
+from oracles.formats import FORMATS, Bits, Format, decode, encode
+from softcheck.calling.call import TORCH_DTYPES, to_bits
+from softcheck.calling.call import place as place_bits
+from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.diagnose import differ_grossly
@@ -30,6 +33,8 @@ _PLACES = {2: (0,), 3: (0, 1, -2), 4: (1,)}
 """Places of the row's dimension, by the number of dimensions."""
 _COLUMNS = 65
 _NOTHING = f"{NOTHING_TO_TRY}takes no dim and no dtype"
+_AS_THE_LAST = "where the answers are those of"
+"""Words of a finding on a dimension that a function ignores."""
 _AFTERWARDS = "afterwards"
 """The trial of calls without an option after one with it."""
 
@@ -45,15 +50,21 @@ class _Moved:
 
     def __call__(self, x: torch.Tensor) -> Any:
         """Returns the answers in the matrix's shape, or what was returned if that has another shape than it should."""
+        given, answer = self._given(x), self.answer(x, self.place)
         leading = _LEADING[: self.count - 1]
-        given = x.reshape(*leading, x.shape[1]).movedim(-1, self.place).contiguous()
-        answer = self.function(given, **{self.option: self.place})
         if not isinstance(answer, torch.Tensor):
             return answer
         if answer.shape == given.shape:
             return answer.movedim(self.place, -1).reshape(x.shape)
         kept = given.narrow(self.place, 0, 1).shape
         return answer.reshape(len(x), 1) if answer.shape in {torch.Size(leading), kept} else answer
+
+    def answer(self, x: torch.Tensor, place: int) -> Any:
+        """Returns what the function returns over a dimension of the same tensor."""
+        return self.function(self._given(x), **{self.option: place})
+
+    def _given(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(*_LEADING[: self.count - 1], x.shape[1]).movedim(-1, self.place).contiguous()
 
 
 class _TorchOptions(RelationProbe):
@@ -65,7 +76,7 @@ class _TorchOptions(RelationProbe):
         return [*moved, *([] if wider is None else [Trial(f"dtype/{wider}", wider)]), Trial(_AFTERWARDS)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        function = inspect.unwrap(subject.variant.function)
+        function = _taking_the_input_first(inspect.unwrap(subject.variant.function), subject.variant.call)
         if trial.label == _AFTERWARDS:
             return _afterwards(subject, function)
         names = ("dtype",) if isinstance(trial.parameters, str) else _OF_DIMENSION
@@ -78,6 +89,24 @@ class _TorchOptions(RelationProbe):
 
 
 PROBE = _TorchOptions()
+
+
+def _taking_the_input_first(function: Callable[..., Any], call: str) -> Callable[..., Any]:
+    """A function that is called as ``f(x)`` in place of one that takes its input by name alone; any other as it is."""
+    taken = parameters_of(function).values()
+    if not taken or any(each.kind is not each.KEYWORD_ONLY for each in taken):
+        return function
+    needed = [each.name for each in taken if each.default is each.empty and each.name not in _OF_DIMENSION]
+    named = re.search(r"(\w+)=x\b", call)
+    name = named[1] if named else needed[0] if len(needed) == 1 else None
+    if name is None:
+        return function
+
+    @wraps(function)
+    def by_name(x: torch.Tensor, **options: Any) -> Any:
+        return function(**{name: x}, **options)
+
+    return by_name
 
 
 def _in_a_wider_type(subject: Subject, function: Callable[..., Any], option: str, wider: Format) -> Outcome:
@@ -95,15 +124,30 @@ def _over(subject: Subject, function: Callable[..., Any], option: str, count: in
     """
     setting = subject.setting
     bits = ordinary_rows(math.prod(_LEADING[: count - 1]), _COLUMNS, setting.fmt, setting.seed)
-    found = judged(subject, bits, _Moved(function, option, count, place))
-    violations = found.violations
+    moved = _Moved(function, option, count, place)
+    found = judged(subject, bits, moved)
+    violations, as_the_last = found.violations, ""
     if found.output is not None and violations:
         plain = judged(subject, bits)
         violations = found.beyond(plain)
         if plain.output is not None and setting.fmt.width == 16 and not setting.on_gpu:
             sides = (decode(to_bits(each, setting.fmt), setting.fmt) for each in (found.output, plain.output))
             violations = violations if differ_grossly(*sides) else ()
-    return told(found, violations, f"with {option}={place} of {count} dimensions")
+        if violations and _is_ignored(subject, bits, moved):
+            as_the_last = f", {_AS_THE_LAST} {option}=-1"
+    return told(found, violations, f"with {option}={place} of {count} dimensions{as_the_last}")
+
+
+def _is_ignored(subject: Subject, bits: Bits, moved: _Moved) -> bool:
+    """True if a function gives the same answers over the dimension that is asked for and over the last one."""
+    x = place_bits(bits, subject.setting.fmt, PACKED, subject.device).view
+    try:
+        with preserved():
+            asked, last = (moved.answer(x.clone(), place) for place in (moved.place, -1))
+    except Exception:  # noqa: BLE001 - a function may refuse any dimension
+        return False
+    are_tensors = isinstance(asked, torch.Tensor) and isinstance(last, torch.Tensor)
+    return are_tensors and asked.shape == last.shape and torch.equal(asked, last)
 
 
 def _afterwards(subject: Subject, function: Callable[..., Any]) -> Outcome:
@@ -116,7 +160,7 @@ def _afterwards(subject: Subject, function: Callable[..., Any]) -> Outcome:
     if judged(subject, before).violations:
         return Outcome()
     for name, value in given.items():
-        other = place(before, setting.fmt, PACKED, subject.device).view
+        other = place_bits(before, setting.fmt, PACKED, subject.device).view
         found = judged_after(subject, bits, partial(function, other, **{name: value}))
         if found.violations or found.fatal:
             return Outcome(

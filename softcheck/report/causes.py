@@ -6,6 +6,7 @@ that no set explains are grouped by their kind.
 """
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from softcheck.cases.case import Case
@@ -56,6 +57,7 @@ def causes_of(
         of_widths,
         of_shapes,
         _transforms,
+        _ignored_dimensions,
         _first_rows,
     ):
         cause = suppose(left)
@@ -123,6 +125,20 @@ def _of_values(findings: Sequence[Finding]) -> list[Finding]:
 
 _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT, FindingKind.OUT_OF_MEMORY})
 """Kinds of calls that came to no answer."""
+
+
+_IGNORED_DIMENSION = re.compile(r"with (\w+)=-?\d+ of \d dimensions, where the answers are those of \w+=-1")
+
+
+def _ignored_dimensions(evidence: Evidence) -> Cause | None:
+    """Answers over another dimension that are those over the last one."""
+    found = [f for f in evidence.of_probes("torch_options") if _IGNORED_DIMENSION.match(f.message)]
+    options = dict.fromkeys(named[1] for f in found if (named := _IGNORED_DIMENSION.match(f.message)))
+    return cause_of(
+        found,
+        f"{' and '.join(options)} is ignored: whatever dimension is asked for, the answers are those over the last one",
+        mend="move the dimension that is asked for to the end and back, or refuse any other than the last",
+    )
 
 
 def _invalid_targets(evidence: Evidence) -> Cause:

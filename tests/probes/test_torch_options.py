@@ -4,6 +4,8 @@ import pytest
 import torch
 from probe_helpers import conclusion, kinds
 
+from softcheck import variant
+
 
 def right(x, dim=-1, dtype=None):
     return torch.softmax(x, dim, dtype=dtype)
@@ -16,6 +18,21 @@ def moved_back_where_it_was_swapped(x, dim=-1):
 
 def last_dimension_whatever_is_asked(x, axis=-1):
     return torch.softmax(x, -1)
+
+
+@variant(call="f(scores=x)")
+def by_name_alone(*, scores, axis=-1):
+    return torch.softmax(scores, axis)
+
+
+@variant(call="f(scores=x)")
+def by_name_alone_over_the_last(*, scores, axis=-1):
+    return torch.softmax(scores, -1)
+
+
+@variant(call="f(scores=x)")
+def by_name_after_an_option(*, axis=-1, scores):
+    return torch.softmax(scores, axis)
 
 
 def answer_converted(x, dim=-1, dtype=None):
@@ -38,7 +55,7 @@ def without_options(x):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("function", [right, over_the_last_alone, without_options])
+@pytest.mark.parametrize("function", [right, over_the_last_alone, without_options, by_name_alone])
 def test_right_functions_and_refusals_are_left_alone(function, dtype):
     assert conclusion("torch_options", function, dtype).findings == ()
 
@@ -48,6 +65,7 @@ def test_right_functions_and_refusals_are_left_alone(function, dtype):
     [
         (moved_back_where_it_was_swapped, "float32", "ulp_exceeds_bound"),
         (last_dimension_whatever_is_asked, "float16", "ulp_exceeds_bound"),
+        (by_name_alone_over_the_last, "float32", "ulp_exceeds_bound"),
         (answer_converted, "float16", "ulp_exceeds_bound"),
         (answer_converted, "bfloat16", "ulp_exceeds_bound"),
         (dtype_ignored, "float16", "wrong_dtype"),
@@ -57,6 +75,27 @@ def test_a_dimension_or_type_that_is_treated_wrongly_is_found(function, dtype, k
     found = conclusion("torch_options", function, dtype)
     assert kind in kinds(found)
     assert all(shown.violation.message.startswith("with ") for shown in found.findings)
+
+
+@pytest.mark.parametrize("function", [by_name_alone, by_name_after_an_option, right])
+def test_an_input_that_is_taken_by_name_is_tried_over_every_dimension(function):
+    found = conclusion("torch_options", function)
+    assert found.findings == ()
+    assert not any("refused" in reason for reason in found.skipped)
+
+
+@pytest.mark.parametrize(
+    ("function", "is_ignored"),
+    [
+        (last_dimension_whatever_is_asked, True),
+        (by_name_alone_over_the_last, True),
+        (moved_back_where_it_was_swapped, False),
+    ],
+)
+def test_a_dimension_that_is_ignored_is_told_from_one_that_is_treated_wrongly(function, is_ignored):
+    messages = [shown.violation.message for shown in conclusion("torch_options", function).findings]
+    assert messages
+    assert all(("where the answers are those of axis=-1" in message) is is_ignored for message in messages)
 
 
 _default = [1.0]
@@ -87,8 +126,6 @@ def test_what_is_not_taken_is_said():
 
 
 def test_a_log_sum_exp_over_a_dimension_is_judged():
-    from softcheck.variants.declaration import variant
-
     def row_sums(x, dim=-1):
         return torch.logsumexp(x, dim)
 

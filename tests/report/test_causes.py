@@ -74,6 +74,14 @@ def test_what_only_a_change_or_a_first_row_shows_is_laid_to_it(probe, text):
     assert not any(text in cause.text for cause in causes_of(everywhere, CASES))
 
 
+def test_a_dimension_that_is_ignored_is_a_cause_of_its_own():
+    words = "with axis=0 of 2 dimensions, where the answers are those of axis=-1: row 0: wrong"
+    (cause,) = causes_of([finding(Kind.ULP_EXCEEDS_BOUND, "probe/torch_options/dim/2-0", words)], CASES)
+    assert cause.text.startswith("axis is ignored")
+    other = finding(Kind.ULP_EXCEEDS_BOUND, "probe/torch_options/dim/2-0", "with axis=0 of 2 dimensions: row 0: wrong")
+    assert not any("is ignored" in cause.text for cause in causes_of([other], CASES))
+
+
 def test_a_proposal_is_made_only_where_it_explains_everything():
     found = [finding(Kind.RAISED, "empty/10x0/float16"), finding(Kind.NONDETERMINISTIC, "probe/determinism/repeated")]
     assert proposal(causes_of(found, CASES)) is None
