@@ -27,6 +27,7 @@ from softcheck.variants.recognise import (
     kernel_guess,
     parameters_of,
 )
+from softcheck.variants.unknown_calls import refusal_of
 from softcheck.variants.wrapping import wrapper
 
 if TYPE_CHECKING:
@@ -74,11 +75,11 @@ class Adapted:
         ways: Sequence[Guess] = (),
         *,
         form: Form | None = None,
-        refusal: str = "",
+        refusal: Callable[[], str] = str,
     ) -> None:
         """Takes the calls that may be the function's, the likeliest first, or the one that is.
 
-        ``refusal`` is what is said where none of the calls answers.
+        ``refusal`` gives what is said where none of the calls answers.
         """
         # Not its attributes: an object's own would mix with these.
         functools.update_wrapper(self, function, updated=())
@@ -200,7 +201,7 @@ class Adapted:
         # A function of operands that gives something else is judged all the same, and found to give it.
         self._form = self._found_on_trial(x) or (form if form.names & OPERANDS else None)
         if self._form is None:
-            raise UsageError(self._refusal)
+            raise UsageError(self._refusal())
         return self._form(self._function, x, options)
 
     def _is_answer(self, value: Any, x: "torch.Tensor") -> bool:
@@ -367,33 +368,20 @@ def _adapted(found: Any, spec: str, call: str, words: Vocabulary) -> Adapted:
         return Adapted(
             _callable_of(found)[0] if inspect.isclass(found) and not form.makes_instance else found, form=form
         )
-    pasted = wrapper(found, spec)
     if _is_kernel(found):
+        pasted = wrapper(found, spec)
         refusal = f"variant {spec!r} is a Triton kernel; expected the function that launches it. {pasted}"
         if (guess := kernel_guess(found)) is None:
             raise UsageError(refusal)
-        return Adapted(found, [guess], refusal=refusal)
+        return Adapted(found, [guess], refusal=lambda: refusal)
     try:
         function, ways = _callable_of(found, words)
     except TypeError as error:
-        raise UsageError(f"variant {spec!r} is a class that can't be used: {error}. {pasted}") from None
-    refusal = f"variant {spec!r}: {_unknown_call(function)} {pasted}"
+        raise UsageError(f"variant {spec!r} is a class that can't be used: {error}. {wrapper(found, spec)}") from None
+    refused = functools.partial(refusal_of, found, function, spec, words.operation)
     if not ways:
-        raise UsageError(refusal)
-    return Adapted(function, ways, refusal=refusal)
-
-
-def _unknown_call(function: Callable[..., Any]) -> str:
-    """Says that no call of a function is known that gives the softmax of a matrix."""
-    try:
-        signature = str(inspect.signature(function))
-    except (TypeError, ValueError):
-        signature = "(...)"
-    name = getattr(function, "__name__", type(function).__name__)
-    return (
-        f"{name}{signature} can't be called with one matrix, and no other call of it was found to give an answer; "
-        "say how it is called by --call, as in --call 'f(x, dim=-1)' or --call 'f(out, x)', or write a wrapper."
-    )
+        raise UsageError(refused())
+    return Adapted(function, ways, refusal=refused)
 
 
 def _callable_of(found: Any, words: Vocabulary = _NO_WORDS) -> tuple[Callable[..., Any], list[Guess]]:
