@@ -262,6 +262,7 @@ def _doubts(variant: LoadedVariant) -> Iterator[str]:
     if not isinstance(function, Adapted) or variant.name in known_names():
         return
     yield from (f"{variant.name}: {remark}" for remark in variant.remarks)
+    yield from (f"{variant.name}: {sentence}" for sentence in function.unjudged)
     if function.others:
         others = " or ".join(f"--call '{text}'" for text in function.others)
         yield f"{variant.name}: taken as {function.call}, and no meaning of its operands was right on a small trial; {others} says another"

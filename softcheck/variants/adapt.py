@@ -27,6 +27,7 @@ from softcheck.variants.recognise import (
     kernel_guess,
     parameters_of,
 )
+from softcheck.variants.unjudged import members_left_out
 from softcheck.variants.unknown_calls import refusal_of
 from softcheck.variants.wrapping import wrapper
 
@@ -133,6 +134,13 @@ class Adapted:
         if self._operation is None or self.is_given:
             return {}
         return untried(self._parameters, self._text, self.names, self._operation, self._right_on_trial)
+
+    @property
+    def unjudged(self) -> list[str]:
+        """A sentence on the members of what it returns that are not judged, once it has been called."""
+        if self._form is None or self._operation is None:
+            return []
+        return members_left_out(self._form, self._operation)
 
     @property
     def left_out(self) -> list[inspect.Parameter]:

@@ -110,6 +110,8 @@ class Form:
         """True if f stands for a class, whose instance takes the input: ``f(columns)(x)``."""
         self._text = ast.unparse(tree)
         self._part: str | None = None
+        self.beside: dict[str, bool] = {}
+        """The tensors beside the answer in a tuple or the like, by what picks them, with True for one number for each row."""
         self._code = compile(tree, "<call>", "eval")
 
     def of(self, operation: Operation) -> "Form":
@@ -132,8 +134,12 @@ class Form:
     @property
     def text(self) -> str:
         """The call with its constants' values; with the answer's place once it has returned a tuple or the like."""
-        shown = re.sub(r"\w+", lambda word: self._shown(word[0]), self._text)
-        return shown + (self._part or "")
+        return self.without_part + (self._part or "")
+
+    @property
+    def without_part(self) -> str:
+        """The call with its constants' values, without the answer's place in what it returns."""
+        return re.sub(r"\w+", lambda word: self._shown(word[0]), self._text)
 
     def _shown(self, name: str) -> str:
         return repr(self._constants[name]) if name in self._constants else name
@@ -293,10 +299,25 @@ class Form:
         if parts := parts_of(value):
             fitting = (place for place, one in parts.items() if isinstance(one, torch.Tensor) and one.shape == shape)
             self._part = next(fitting, None)
+            if self._part is not None and not self.beside:
+                self.beside = {place: self._is_of_rows(one, shape) for place, one in parts.items() if _is_beside(one)}
+                self.beside.pop(self._part, None)
             return value if self._part is None else parts[self._part]
         if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
             return given["out"]
         return given["copy"] if value is None and "copy" in self.names else value
+
+    def _is_of_rows(self, other: "torch.Tensor", shape: "torch.Size | tuple[int, ...]") -> bool:
+        """True if a tensor beside the answer has a number for each row, or each query, that has an answer of this shape."""
+        are_rows = self._operation is not None and self._operation.answers_rows
+        return other.numel() == math.prod(shape if are_rows else shape[:-1])
+
+
+def _is_beside(value: Any) -> bool:
+    """True for a tensor of floating-point numbers."""
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _operands_of(arguments: Arguments, x: "torch.Tensor", names: frozenset[str]) -> dict[str, Any]:
