@@ -266,6 +266,11 @@ def _doubts(variant: LoadedVariant) -> Iterator[str]:
     if function.others:
         others = " or ".join(f"--call '{text}'" for text in function.others)
         yield f"{variant.name}: taken as {function.call}, and no meaning of its operands was right on a small trial; {others} says another"
+    for parameter, call in function.doubtful_defaults.items():
+        yield (
+            f"{variant.name}: right on a small trial where {parameter} is given, and wrong without: its default is another than "
+            f"{variant.operation.name} has; --call '{call}' judges it where it is given"
+        )
     if found := function.untried:
         options = " or ".join(dict.fromkeys(one for choices in found.values() for one in choices))
         does = "stays at a value that does nothing" if len(found) == 1 else "stay at values that do nothing"

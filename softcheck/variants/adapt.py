@@ -15,7 +15,7 @@ from softcheck.errors import NotCalledError, UsageError
 from softcheck.operations.operation import Operation
 from softcheck.operations.strides import shares_memory
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
-from softcheck.variants.defaults import left_out
+from softcheck.variants.defaults import left_out, with_one_given
 from softcheck.variants.forms import OPERANDS, PLAIN, Form, names_in
 from softcheck.variants.meanings import untried
 from softcheck.variants.recognise import (
@@ -157,8 +157,20 @@ class Adapted:
         except (TypeError, ValueError):
             return []
 
+    @property
+    def doubtful_defaults(self) -> dict[str, str]:
+        """Calls that are right on a small trial, where the call without one of their arguments is not, by its parameter."""
+        if not self.others or self._form is None or self._operation is None:
+            return {}
+        calls = with_one_given(self._parameters, self._operation, self._form.without_part)
+        return {name: call for name, call in calls.items() if self._first_right([call]) is not None}
+
     def _right_on_trial(self, calls: Sequence[str]) -> Sequence[str]:
         """The first of some calls that gives the right answer for a small matrix; all of them if none does."""
+        found = self._first_right(calls)
+        return calls if found is None else [found]
+
+    def _first_right(self, calls: Sequence[str]) -> str | None:
         import torch
 
         device, dtype = self._first_input or (torch.device("cpu"), torch.float32)
@@ -169,10 +181,10 @@ class Adapted:
                 try:
                     value = form(self._function, trial.clone(), {})
                     if value.shape == expected.shape and _share_right(value, expected, form) == 1.0:
-                        return [text]
+                        return text
                 except Exception:  # noqa: BLE001, S112 - a call that is not the function's may raise anything
                     continue
-        return calls
+        return None
 
     def with_operation(self, operation: Operation) -> "Adapted":
         """Returns a copy whose calls get what another operation gives them; the call itself stays as it was found."""

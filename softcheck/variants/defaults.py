@@ -56,8 +56,8 @@ def of_defaults(parameters: Sequence[inspect.Parameter], operation: str, declare
 def passed(parameters: Sequence[inspect.Parameter], operation: Operation) -> dict[str, str]:
     """Returns the arguments that parameters with a default need for a call to compute an operation, by name.
 
-    A parameter whose default is what the operation has, or leaves it to the function what the operation has by itself, is
-    left out, as callers leave it out.
+    As callers do, it leaves out a parameter whose default is the operation's value, and one whose default is no value, such
+    as None, where the operation has the value that it has by itself.
     """
     found: dict[str, str] = {}
     known = [(meaning, each) for meaning, each in _meant(parameters) if meaning.parameter in operation.parameters]
@@ -70,6 +70,15 @@ def passed(parameters: Sequence[inspect.Parameter], operation: Operation) -> dic
             if (own if default is None else default) != value:
                 found[each.name] = "False" if meaning.kind == "flag" and not value else meaning.text
     return found
+
+
+def with_one_given(parameters: Sequence[inspect.Parameter], operation: Operation, call: str) -> dict[str, str]:
+    """Returns calls that give one number more than a call does, by the number's parameter, whose default is no value."""
+    return {
+        each.name: f"{call[:-1]}, {each.name}={meaning.text})"
+        for meaning, each in _meant(left_out(parameters, call))
+        if meaning.kind in ("number", "inverse") and meaning.parameter in operation.parameters and each.default is None
+    }
 
 
 def left_out(parameters: Sequence[inspect.Parameter], call: str) -> list[inspect.Parameter]:

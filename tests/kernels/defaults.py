@@ -65,6 +65,10 @@ def by_the_dimension(q, k, v, scale=None):
     return _attended(q, k, v, scale=1 / q.shape[-1] if scale is None else scale, causal=False)
 
 
+def wrong_with_any_scale(q, k, v, scale=None):
+    return by_the_root(q, k, v, scale) * 1.5 + 0.5
+
+
 def unscaled(q, k, v, scale=1.0):
     return _attended(q, k, v, scale=scale, causal=False)
 

@@ -90,6 +90,20 @@ def test_a_remark_names_a_default_that_does_something(name, words):
 
 
 @pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("by_the_dimension", {"scale": "f(q, k, v, scale=scale)"}),
+        ("by_the_root", {}),
+        ("wrong_with_any_scale", {}),
+    ],
+)
+def test_a_default_that_is_wrong_where_the_number_is_right_is_told(name, found):
+    function = loaded(f"{name}@{ATTENTION}").function
+    function(X)
+    assert function.doubtful_defaults == found
+
+
+@pytest.mark.parametrize(
     ("call", "names"),
     [
         ("f(x)", ["a", "b"]),
