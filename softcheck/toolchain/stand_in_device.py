@@ -29,6 +29,8 @@ _PROPERTIES = SimpleNamespace(
     shared_memory_per_block_optin=227 * 1024,
     shared_memory_per_multiprocessor=228 * 1024,
     L2_cache_size=50 * 2**20,
+    # torch.compile asks for it where torch is built without CUDA, and uses it as a name alone.
+    gcnArchName="",
 )
 """Source: CUDA C++ programming guide, table of compute capabilities; NVIDIA's data sheet of the H100."""
 

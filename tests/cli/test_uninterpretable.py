@@ -58,6 +58,13 @@ def test_a_stand_in_answers_for_the_device_and_the_compiled_kernel():
     assert row["cases_run"] > 0
 
 
+@needs_no_gpu
+def test_what_torch_compiles_asks_the_stand_in_for_what_it_needs():
+    done, row, _ = report("is_compiled", *CASES)
+    assert done.returncode == 0, done.stderr
+    assert (row["verdict"], row["findings"]) == ("pass", [])
+
+
 def test_a_kernel_that_is_only_read_is_not_called_right():
     done, row, _ = report("inline_assembly", *CASES, "--probe", "arithmetic", "--probe", "empties")
     assert (done.returncode, row["verdict"]) == (3, "unsupported")
