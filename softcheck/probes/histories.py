@@ -10,22 +10,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from typing import NoReturn
 
 import hypothesis
 import msgspec
 
-from softcheck.contract import WRONG_KINDS, FindingKind, Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.probes import at_once
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe
+from softcheck.probes.history_words import ShownError, is_like, told
 from softcheck.probes.machine import OverError, play_random, shorten
 from softcheck.probes.modes import fitted, modes, together
 from softcheck.probes.other_sizes import other_sizes
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.playing import Copies, Player
-from softcheck.probes.script import with_script
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.steps import Code, Step, circumstances
 from softcheck.toolchain.compile_seconds import METER
@@ -48,8 +47,6 @@ _CALM, _MOST_CALM = 20, 130
 """Ordinary calls in a row, and the largest number of a source that there are more of."""
 _RANDOM, _RANDOM_IF_QUICK = 5, 2
 """Random histories, the first of them of ordinary steps alone."""
-_TOLD = 4
-"""Calls at the beginning and at the end of a long history that a message tells."""
 
 
 class _Histories(GroupedProbe):
@@ -100,16 +97,6 @@ def _elsewhere(subject: Subject, ordinary: Step) -> Outcome:
     return Outcome(tried=(made,), skipped=left_out)
 
 
-class _ShownError(AssertionError):
-    """A promise that the last of some steps breaks, or that an output breaks after it."""
-
-    def __init__(self, violation: Violation, codes: Sequence[Code], steps: Sequence[Step]) -> None:
-        super().__init__(violation.message)
-        self.violation = violation
-        self.codes = tuple(codes)
-        self.steps = tuple(steps)
-
-
 class _InTurn:
     """Plays the opening's first histories, random ones and the opening's others until one shows a fault."""
 
@@ -125,7 +112,7 @@ class _InTurn:
         self._compiled_before = METER.waited
         self._seconds = seconds
         self._end = self._clock() + self._seconds
-        self._shown: list[_ShownError] = []
+        self._shown: list[ShownError] = []
         self.made = 0
         self.fatal = False
         self.unable: str | None = None
@@ -197,23 +184,23 @@ class _InTurn:
             if over.__cause__ is not None:
                 raise over.__cause__ from None
             return False
-        except (_ShownError, hypothesis.errors.Flaky):
+        except (ShownError, hypothesis.errors.Flaky):
             pass
         return True
 
-    def _shortened(self, shown: _ShownError) -> Violation:
+    def _shortened(self, shown: ShownError) -> Violation:
         """Returns a fault, told by as few and simple steps as show it."""
         codes, count = shown.codes, 1
         # The last steps alone are tried first, since hypothesis takes steps away one by one.
         while not (again := self._shows_again(codes[-count:])) and count < len(codes):
             count *= 2
         if not again:
-            return self._told(shown, varies=not self.fatal)
+            return told(shown, self._subject, varies=not self.fatal)
         self._run(lambda: shorten(self._begin, len(self._changes), codes[-count:]))
         shortest = min(self._shown, key=lambda each: (len(each.steps), sum(len(str(step)) for step in each.steps)))
-        return self._told(self._without_idle_steps(shortest), varies=False)
+        return told(self._without_idle_steps(shortest), self._subject, varies=False)
 
-    def _without_idle_steps(self, shown: _ShownError) -> _ShownError:
+    def _without_idle_steps(self, shown: ShownError) -> ShownError:
         """Returns the fault without the steps that did no more than give the last one its values.
 
         Without a step of the same code before it, hypothesis' shorter history has other values, which may be right. Of a hundred
@@ -230,7 +217,7 @@ class _InTurn:
             if violation is None:
                 place += 1
             else:
-                shown = _ShownError(violation, codes, steps)
+                shown = ShownError(violation, codes, steps)
         return shown
 
     def _violation_of(self, steps: Sequence[Step], like: Violation) -> Violation | None:
@@ -242,7 +229,7 @@ class _InTurn:
         self.fatal |= player.fatal
         overwritten = player.overwritten()
         everything = [*found, *([] if overwritten is None else [overwritten])]
-        return next((violation for violation in everything if _is_like(violation, like)), None)
+        return next((violation for violation in everything if is_like(violation, like)), None)
 
     def _shows_again(self, history: Sequence[Code]) -> bool:
         before = len(self._shown)
@@ -274,7 +261,7 @@ class _InTurn:
         """Raises an error with the fault, and gives the search for a shorter history its time."""
         if not self._shown:
             self._end = self._clock() + _SECONDS_TO_SHORTEN
-        self._shown.append(_ShownError(violation, codes, steps))
+        self._shown.append(ShownError(violation, codes, steps))
         raise self._shown[-1]
 
     def player(self) -> Player:
@@ -286,7 +273,7 @@ class _InTurn:
         kept = (replace(step.alone, seed=0), violation.kind)
         if kept in self._others:
             return False
-        if any(_is_like(violation, other) for other in self.player().make(step.alone)):
+        if any(is_like(violation, other) for other in self.player().make(step.alone)):
             self._others.add(kept)
             return False
         return True
@@ -295,21 +282,6 @@ class _InTurn:
         """Makes no more copies if their first calls are slow."""
         if self.made and seconds > _SLOW_FIRST_CALL:
             self._copies.are_fresh = False
-
-    def _told(self, shortest: _ShownError, *, varies: bool) -> Violation:
-        """Returns the violation of a history, with the history in its words."""
-        shown = shortest.violation
-        is_wrong = shown.kind in WRONG_KINDS
-        *before, last = map(str, shortest.steps[-1:] if varies else shortest.steps)
-        words = f"{last} is wrong, and right alone" if is_wrong else last
-        if varies:
-            words += f", as call {len(shortest.steps)} of a history that passes when it is played again"
-        elif before:
-            words += f", after {_in_order(before)}"
-        if is_wrong and (before or varies or shortest.steps[-1].failing):
-            shown = msgspec.structs.replace(shown, kind=FindingKind.NONDETERMINISTIC, share=None)
-        shown = msgspec.structs.replace(shown, message=f"{words}: {shown.message}")
-        return shown if varies else with_script(shown, self._subject, shortest.steps)
 
 
 class _History:
@@ -348,17 +320,3 @@ class _History:
         overwritten = self._player.overwritten()
         if overwritten is not None:
             self._run.show(overwritten, self._codes, self._steps)
-
-
-def _in_order(steps: Sequence[str]) -> str:
-    """The steps in words; equal ones that follow each other are counted, and of many the middle is left out."""
-    runs = [(words, len(list(run))) for words, run in groupby(steps)]
-    told = [words if count == 1 else f"{count} times {words}" for words, count in runs]
-    if len(told) > 2 * _TOLD:
-        told[_TOLD:-_TOLD] = [f"{len(told) - 2 * _TOLD} other calls"]
-    return "; ".join(told)
-
-
-def _is_like(one: Violation, other: Violation) -> bool:
-    """True if two violations say the same: a wrong value, or the same other kind."""
-    return one.kind is other.kind or (one.kind in WRONG_KINDS and other.kind in WRONG_KINDS)

@@ -8,25 +8,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-import numpy as np
 
 from softcheck.calling import launches
 from softcheck.errors import NotCalledError, UsageError
 from softcheck.operations.operation import Operation
 from softcheck.operations.strides import shares_memory
+from softcheck.variants.callables import callable_of, is_triton_kernel
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
 from softcheck.variants.defaults import left_out, with_one_given
 from softcheck.variants.forms import OPERANDS, PLAIN, Form, names_in
 from softcheck.variants.meanings import untried
-from softcheck.variants.recognise import (
-    Guess,
-    Vocabulary,
-    guesses,
-    guesses_for,
-    instance_guesses,
-    kernel_guess,
-    parameters_of,
-)
+from softcheck.variants.recognise import Guess, Vocabulary, kernel_guess, parameters_of
+from softcheck.variants.trial import is_over_rows, random_matrix, share_right, with_answer
 from softcheck.variants.unjudged import members_left_out
 from softcheck.variants.unknown_calls import refusal_of
 from softcheck.variants.wrapping import wrapper
@@ -34,18 +27,11 @@ from softcheck.variants.wrapping import wrapper
 if TYPE_CHECKING:
     import torch
 
-_TRIAL = (24, 16)
-"""Shape of the matrix on which calls are tried; its rows can be split into four dimensions of more than one."""
-
 _KEPT = 2**24
 """Elements of the largest input that is kept while its function's call is not known."""
 
 _TOLD_APART = frozenset({"out", *OPERANDS})
 """Names whose place in a call, or whose meaning, only a trial can tell."""
-
-_CLOSE = 0.1
-"""Largest difference from the softmax with which a call is accepted that names alone do not tell."""
-
 
 _MASKS = ("torch.zeros_like(x)", "torch.zeros_like(x, dtype=torch.bool)", "torch.ones_like(x, dtype=torch.bool)")
 """Masks that mask nothing: one that is added, one of what is left out, one of what is kept."""
@@ -57,9 +43,6 @@ _OVER_OTHERS = (
     "f((x, out))",
 )
 """Calls of functions over the first or second dimension, and of one that takes input and output as a tuple."""
-
-
-_NO_WORDS = Vocabulary()
 
 
 class Adapted:
@@ -177,10 +160,10 @@ class Adapted:
         with launches.forgotten():
             for text in calls:
                 form = self._made(text)
-                trial, expected = _trial(_random(device, dtype), form, self._operation)
+                trial, expected = with_answer(random_matrix(device, dtype), form, self._operation)
                 try:
                     value = form(self._function, trial.clone(), {})
-                    if value.shape == expected.shape and _share_right(value, expected, form) == 1.0:
+                    if value.shape == expected.shape and share_right(value, expected, form) == 1.0:
                         return text
                 except Exception:  # noqa: BLE001, S112 - a call that is not the function's may raise anything
                     continue
@@ -258,7 +241,7 @@ class Adapted:
             if self._form.text == form.text:
                 raise
         else:
-            is_right = self._is_answer(value, x) and not _is_over_rows(value)
+            is_right = self._is_answer(value, x) and not is_over_rows(value)
             self._form = form if is_right else self._found_on_trial(x) or form
             if self._form.text == form.text:
                 return value
@@ -277,7 +260,7 @@ class Adapted:
 
         if not hasattr(x, "dtype"):
             return None
-        plain = _random(x.device, x.dtype)
+        plain = random_matrix(x.device, x.dtype)
         operation = self._operation
         answered: list[tuple[float, Form]] = []
         takes_matrices = False
@@ -286,7 +269,7 @@ class Adapted:
                 form = self._made(guess.text)
                 if answered and _settles(_best(answered), form, guess):
                     break
-                trial, expected = _trial(plain, form, operation)
+                trial, expected = with_answer(plain, form, operation)
                 if takes_matrices and "x1" in form.names:
                     continue
                 try:
@@ -294,7 +277,7 @@ class Adapted:
                     takes_matrices |= isinstance(value, torch.Tensor) and not guess.is_last_resort
                     if getattr(value, "shape", None) != expected.shape or torch.equal(value, trial):
                         continue
-                    right = _share_right(value, expected, form)
+                    right = share_right(value, expected, form)
                     if right == 1.0:
                         return form
                     if guess.sure and right >= 0.0:
@@ -366,7 +349,7 @@ def adapt(
         words.append(f"{name}=keyword_{name}")
     words += ["out=out"] if out == "kw" else []
     text = f"f({', '.join(words)})" + ("" if returns is None else f"[{returns}]")
-    made = Adapted(_callable_of(function)[0], form=Form(text, constants))
+    made = Adapted(callable_of(function)[0], form=Form(text, constants))
     if backward is not None:
         setattr(made, ATTRIBUTE, msgspec.structs.replace(declaration_of(made), backward=backward))
     return made
@@ -386,83 +369,22 @@ def _adapted(found: Any, spec: str, call: str, words: Vocabulary) -> Adapted:
     if call:
         form = Form(call)
         return Adapted(
-            _callable_of(found)[0] if inspect.isclass(found) and not form.makes_instance else found, form=form
+            callable_of(found)[0] if inspect.isclass(found) and not form.makes_instance else found, form=form
         )
-    if _is_kernel(found):
+    if is_triton_kernel(found):
         pasted = wrapper(found, spec)
         refusal = f"variant {spec!r} is a Triton kernel; expected the function that launches it. {pasted}"
         if (guess := kernel_guess(found)) is None:
             raise UsageError(refusal)
         return Adapted(found, [guess], refusal=lambda: refusal)
     try:
-        function, ways = _callable_of(found, words)
+        function, ways = callable_of(found, words)
     except TypeError as error:
         raise UsageError(f"variant {spec!r} is a class that can't be used: {error}. {wrapper(found, spec)}") from None
     refused = functools.partial(refusal_of, found, function, spec, words.operation)
     if not ways:
         raise UsageError(refused())
     return Adapted(function, ways, refusal=refused)
-
-
-def _callable_of(found: Any, words: Vocabulary = _NO_WORDS) -> tuple[Callable[..., Any], list[Guess]]:
-    """The function behind a class, a module or an object, and the calls that may be its own."""
-    import torch
-
-    if inspect.isclass(found):
-        return _callable_of_class(found, words)
-    if isinstance(found, torch.nn.Module):
-        return found.eval(), guesses(found.forward, words=words)
-    if not callable(found):
-        method = getattr(found, "forward", None) or getattr(found, "apply", None)
-        if method is None:
-            raise TypeError("its objects can't be called and have no method forward or apply")
-        return method, guesses(method, words=words)
-    kind = getattr(found, "__self__", None)
-    if inspect.isclass(kind) and issubclass(kind, torch.autograd.Function):
-        return _callable_of(kind, words)
-    # Torch's convention: a name that ends in an underscore is of an operation in place.
-    in_place = re.fullmatch(r"[a-z]\w*[^_]_", str(getattr(found, "__name__", "")))
-    return found, [
-        Guess(g.text.replace(PLAIN, "f(copy)"), g.sure) if in_place else g for g in guesses(found, words=words)
-    ]
-
-
-def _callable_of_class(kind: type, words: Vocabulary) -> tuple[Callable[..., Any], list[Guess]]:
-    import torch
-
-    if issubclass(kind, torch.autograd.Function):
-        parameters = list(inspect.signature(kind.forward).parameters.values())
-        has_context = kind.setup_context is torch.autograd.Function.setup_context
-        return kind.apply, guesses_for(parameters[1:] if has_context else parameters, positional=True, words=words)
-    is_module = issubclass(kind, torch.nn.Module)
-    if "apply" in vars(kind) and not is_module:
-        apply = getattr(kind, "apply")  # noqa: B009 - a type has none by itself
-        return apply, guesses(apply, words=words)
-    if (instance := _instance(kind)) is not None:
-        return _callable_of(instance, words)
-    method = getattr(kind, "__call__" if "__call__" in vars(kind) else "forward", None)
-    if method is None or not (ways := instance_guesses(kind, method, is_module=is_module, words=words)):
-        raise TypeError(f"{kind.__name__}{inspect.signature(kind)} needs arguments that can't be guessed")
-    return kind, ways
-
-
-def _instance(kind: type) -> Any:
-    """An instance of a class whose parameters, if it needs any, name a dimension; None for another class."""
-    try:
-        signature = inspect.signature(kind)
-    except (TypeError, ValueError):
-        return kind()
-    needed = [p for p in signature.parameters.values() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
-    dims = {p.name: -1 for p in signature.parameters.values() if p.name in ("dim", "axis") and p.default != -1}
-    if any(p.name not in dims for p in needed):
-        return None
-    return kind(**dims)
-
-
-def _is_kernel(found: Any) -> bool:
-    from triton.runtime.jit import KernelInterface
-
-    return isinstance(found, KernelInterface)
 
 
 def _kept(x: Any) -> Any:
@@ -476,25 +398,6 @@ def _is_telling(x: Any) -> bool:
     return not hasattr(x, "dtype") or (x.dim() == 2 and x.is_floating_point())
 
 
-def _random(device: "torch.device", dtype: "torch.dtype") -> "torch.Tensor":
-    """The same random numbers on each call, of the shape on which calls are tried."""
-    import torch
-
-    return torch.randn(_TRIAL, generator=torch.Generator().manual_seed(0)).to(device=device, dtype=dtype)
-
-
-def _trial(plain: "torch.Tensor", form: Form, operation: Operation | None) -> "tuple[torch.Tensor, torch.Tensor]":
-    """The matrix on which a call is tried, and its answer."""
-    import torch
-
-    trial = plain.clone()
-    if operation is None:
-        return trial, torch.softmax(trial.double(), dim=-1)
-    if operation.arguments is not None:
-        trial = operation.arguments.trial(trial, form.names)
-    return trial, operation.yardstick(trial.double())
-
-
 def _best(answered: Sequence[tuple[float, Form]]) -> Form:
     """The call that is right on most elements, the likeliest of several."""
     return max(answered, key=lambda each: each[0])[1]
@@ -503,23 +406,3 @@ def _best(answered: Sequence[tuple[float, Form]]) -> Form:
 def _settles(found: Form, other: Form, guess: Guess) -> bool:
     """True if a call that answers, wrongly perhaps, makes another needless: a last resort, or one without its operands."""
     return guess.is_last_resort or (bool(found.names & OPERANDS) and not other.names & OPERANDS)
-
-
-def _share_right(value: "torch.Tensor", expected: "torch.Tensor", form: Form) -> float:
-    """Share of elements that are close to the expected ones; less than 0 for NaN alone, but where a mask may let it through."""
-    if bool(value.isnan().all()) and not form.names & OPERANDS:
-        return -1.0
-    return float(((value.double() - expected).abs() < _CLOSE).double().mean())
-
-
-def _is_over_rows(value: Any) -> bool:
-    """True if the columns of an answer sum to 1 and its rows do not, as those of a softmax over the first dimension."""
-    import torch
-
-    if not isinstance(value, torch.Tensor) or value.dim() != 2 or not value.is_floating_point() or value.is_meta:
-        return False
-    # Not by torch: whether it sums in a call of the function is asked elsewhere (variants.evidence).
-    with np.errstate(all="ignore"):
-        columns, rows = (value.detach().double().cpu().numpy().sum(axis=axis) for axis in (0, 1))
-    columns, rows = columns[np.isfinite(columns)], rows[np.isfinite(rows)]
-    return columns.size > 0 and bool((abs(columns - 1) < _CLOSE).all() and (abs(rows - 1) > _CLOSE).any())

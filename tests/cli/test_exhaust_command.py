@@ -160,7 +160,7 @@ def test_a_refusal_beyond_which_there_is_an_answer_stays_a_finding(tmp_path):
 def test_a_verdict_and_the_time_that_is_left_stand_before_the_first_part_is_run(tmp_path):
     kernel = tmp_path / "slow.py"
     kernel.write_text(
-        "import sys, torch\n\ndef f(x):\n    if x.shape[0] == 1024:\n        raise SystemExit('a part')\n"
+        "import os, torch\n\ndef f(x):\n    if x.shape[0] == 1024:\n        os._exit(7)\n"
         "    return torch.where(x == float('inf'), 0, torch.softmax(x, -1))\n"
     )
     done, report = exhaust(f"{kernel}:f", "--sample-first", "65536", cwd=tmp_path)

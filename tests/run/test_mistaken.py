@@ -88,5 +88,6 @@ def test_faults_of_memory_keep_their_own_cause():
         for number, kind in enumerate(kinds)
     ]
     first, second = causes_of(found, [], computing="--operation log_softmax")
-    assert first.findings == ("2",)
-    assert second.findings == ("0", "1")
+    # Damaged memory may be behind anything else.
+    assert first.findings == ("0", "1")
+    assert second.findings == ("2",)
