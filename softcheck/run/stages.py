@@ -283,7 +283,7 @@ def cases_and_probes(
 
 def _probe_tasks(run: Run) -> list[ProbeTask]:
     subjects = len(run.declarations) * len(run.options.dtypes)
-    share = time_share(run.ready.backend, subjects, is_alone=len(run.options.probes) == 1)
+    share = time_share(run.ready.backend, subjects, is_alone=len(run.options.probes) == 1 and not run.options.cases)
     return [
         ProbeTask(
             variant=name,
