@@ -271,6 +271,8 @@ class Worker:
         code = self._process.poll()
         self.close()
         how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+        if code == -signal.SIGKILL:
+            how += ", as Linux ends a process where memory runs out"
         tail = b"".join(list(self._stderr)).decode(errors="replace").strip().splitlines()
         said = f"; its last words: {' '.join(tail[-1].split())[:200]}" if tail else ""
         return WorkerDiedError(f"the worker process ended with {how}{said}", timed_out=False)

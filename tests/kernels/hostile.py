@@ -29,6 +29,13 @@ def aborts(x):
     return torch.softmax(x, dim=-1)
 
 
+def is_killed(x):
+    """Ends as where the system has no more memory."""
+    if x.shape[1] == 3:
+        os.kill(os.getpid(), 9)
+    return torch.softmax(x, dim=-1)
+
+
 def hangs(x):
     if x.shape[1] == 3:
         time.sleep(600)

@@ -69,6 +69,13 @@ def test_hostile_variant_costs_one_finding_and_the_rest_goes_on(session, name, k
     assert untouched == found[hostile("healthy"), THREE.id].measurement
 
 
+def test_a_process_that_is_killed_is_said_to_have_lacked_memory(session):
+    (result,) = session.run_case(THREE, [hostile("is_killed")])
+    [violation] = result.measurement.violations
+    assert violation.kind is FindingKind.CRASH
+    assert "signal 9, as Linux ends a process where memory runs out" in violation.message
+
+
 @pytest.mark.parametrize(
     ("variant", "case", "kind"),
     [
