@@ -20,7 +20,7 @@ from softcheck.variants.forms import OPERANDS, PLAIN, Form, names_in
 from softcheck.variants.meanings import untried
 from softcheck.variants.recognise import Guess, Vocabulary, kernel_guess, parameters_of
 from softcheck.variants.trial import is_over_rows, random_matrix, share_right, with_answer
-from softcheck.variants.unjudged import members_left_out
+from softcheck.variants.unjudged import members_left_out, temperatures_of_one
 from softcheck.variants.unknown_calls import refusal_of
 from softcheck.variants.wrapping import wrapper
 
@@ -120,10 +120,13 @@ class Adapted:
 
     @property
     def unjudged(self) -> list[str]:
-        """A sentence on the members of what it returns that are not judged, once it has been called."""
+        """Sentences on the members of what it returns, and the temperatures, that are not judged, once it has been called."""
         if self._form is None or self._operation is None:
             return []
-        return members_left_out(self._form, self._operation)
+        return [
+            *members_left_out(self._form, self._operation),
+            *([] if self.is_given else temperatures_of_one(self.call)),
+        ]
 
     @property
     def left_out(self) -> list[inspect.Parameter]:

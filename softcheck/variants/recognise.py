@@ -33,6 +33,9 @@ _OUT_COLUMN_STRIDE = "stride_yn stride_y_col y_col_stride output_col_stride out_
 _NONE = "mask attn_mask attention_mask bias attn_bias"
 _FALSE = "log_outputs log_output causal is_causal inplace in_place log is_log is_log_softmax log_softmax return_lse half_to_float training"
 
+TEMPERATURES = "torch.ones(rows, device=x.device)"
+"""A temperature for each row at which the answer is that for the rows alone."""
+
 _ARGUMENTS: dict[str, str] = {
     name: text
     for names, text in (
@@ -47,7 +50,7 @@ _ARGUMENTS: dict[str, str] = {
         (_COLUMN_STRIDE, "x.stride(1)"),
         (_OUT_COLUMN_STRIDE, "out.stride(1)"),
         (f"{SCALE} {TEMPERATURE}", "1.0"),
-        ("temperatures", "torch.ones(rows, device=x.device)"),
+        ("temperatures", TEMPERATURES),
         (_NONE, "None"),
         (_FALSE, "False"),
         ("num_warps", "4"),

@@ -1,4 +1,4 @@
-"""The members of a tuple, list or the like that a call picks no answer from, and how they can be judged. Imports no torch."""
+"""What a call leaves unjudged, and how it can be judged: members of what it returns, and temperatures that are all 1. Imports no torch."""
 
 import re
 
@@ -6,6 +6,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation as operation_of
 from softcheck.variants.forms import Form
+from softcheck.variants.recognise import TEMPERATURES
 
 _SUMS_OF = {"attention": "attention_logsumexp"}
 """The operation of the log-sum-exp that comes beside an operation's answer, where it is another than logsumexp."""
@@ -30,6 +31,20 @@ def members_left_out(form: Form, operation: Operation) -> list[str]:
     ]
     other = "a wrapper that returns such a member alone is judged by the --operation that it is the answer of"
     return [f"{found}; {'; '.join(options) or other}"]
+
+
+def temperatures_of_one(call: str) -> list[str]:
+    """Returns a sentence on temperatures that are 1 for each row in a call, with one that has others; none for another call.
+
+    Rows that are scaled by powers of two have the same answer behind such temperatures.
+    """
+    if TEMPERATURES not in call:
+        return []
+    other = "0.5 + torch.arange(rows, device=x.device) % 2 / 2"
+    scaled = re.sub(r"\bx\b(?=[,)])", f"(x * ({other})[:, None]).to(x.dtype)", call, count=1)
+    return [
+        f"each row's temperature is 1 in its call; --call '{scaled.replace(TEMPERATURES, other)}' judges 1/2 and 1 in turn"
+    ]
 
 
 def _picking(form: Form, place: str, operation: Operation) -> tuple[str, str] | None:

@@ -86,3 +86,26 @@ def test_what_no_call_of_a_log_sum_exp_gives_is_left_to_a_wrapper(kernels):
 @pytest.mark.parametrize("name", ["alone", "probabilities(x)['output']"])
 def test_nothing_is_said_of_one_answer(kernels, name):
     assert said_of(kernels, name) == []
+
+
+TEMPERED = """
+import torch
+
+def softmax(logits, temperatures):
+    columnwise = SQUARES and len(temperatures) == logits.shape[1]
+    return torch.softmax(logits / (temperatures if columnwise else temperatures[:, None]), -1)
+"""
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_call_with_other_temperatures_is_told_and_gives_the_same_answer(tmp_path, is_right):
+    path = tmp_path / "tempered.py"
+    path.write_text(TEMPERED.replace("SQUARES", str(not is_right)), encoding="utf-8")
+    x = torch.randn(5, 5)
+    plain = load(f"{path}:softmax").function
+    assert torch.equal(plain(x), torch.softmax(x, -1))
+    [sentence] = plain.unjudged
+    call = re.search(r"--call '(.+)' judges 1/2 and 1 in turn", sentence)[1]
+    given = load(f"{path}:softmax{call[1:]}").function
+    assert torch.allclose(given(x), torch.softmax(x, -1)) == is_right
+    assert given.unjudged == []
