@@ -34,6 +34,8 @@ class Planted:
     dtypes: tuple[str, ...]
     backends: tuple[str, ...]
     """Backends on which the fault can show."""
+    options: str = ""
+    """The operation and the declarations with which a function without a decorator is judged, as ``--variant`` takes them."""
 
     @property
     def name(self) -> str:
@@ -42,7 +44,7 @@ class Planted:
     @property
     def spec(self) -> str:
         """The variant, as ``softcheck report --variant`` takes it."""
-        return f"{self.path}:{self.function}"
+        return f"{self.path}:{self.function}{self.options and '@'}{self.options}"
 
     @property
     def is_control(self) -> bool:
@@ -103,6 +105,10 @@ def saved_cases() -> dict[str, Case]:
     return {case.id: case for case in load(builtin_names())}
 
 
+_NEEDED = ("EXPECTED", "SHOWN_BY", "DTYPES", "BACKENDS")
+"""Constants of every file. One whose function has no decorator names its OPERATION, its FUNCTION where that has another name, and what to DECLARE."""
+
+
 def _function(module: ast.Module, folder: str) -> str:
     """Returns the operation that a folder names, or else the one that the file defines a function of."""
     if folder in OPERATIONS:
@@ -120,14 +126,17 @@ def read(path: Path) -> Planted:
         for node in module.body
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in {"EXPECTED", "SHOWN_BY", "DTYPES", "BACKENDS"}
+        and node.targets[0].id in {*_NEEDED, "OPERATION", "FUNCTION", "DECLARE"}
     }
-    missing = {"EXPECTED", "SHOWN_BY", "DTYPES", "BACKENDS"} - set(constants)
+    missing = {*_NEEDED} - set(constants)
     if missing or not summary:
-        raise ValueError(f"{path}: expected a docstring and EXPECTED, SHOWN_BY, DTYPES, BACKENDS; missing {missing}")
+        raise ValueError(f"{path}: expected a docstring and {', '.join(_NEEDED)}; missing {missing}")
+    operation = constants.get("OPERATION")
+    options = [f"operation={operation}"] * (operation is not None) + [constants["DECLARE"]] * ("DECLARE" in constants)
     planted = Planted(
         path=path,
-        function=_function(module, path.parents[1].name),
+        function=constants.get("FUNCTION", operation or _function(module, path.parents[1].name)),
+        options=",".join(options),
         summary=summary,
         reports=" ".join(rest.split()),
         expected=frozenset(FindingKind(kind) for kind in constants["EXPECTED"]),

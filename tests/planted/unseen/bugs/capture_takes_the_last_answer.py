@@ -14,7 +14,7 @@ _needs_shift = True
 
 
 def softmax(x):
-    global _needs_shift  # noqa: PLW0603 - what the last call found
+    global _needs_shift
     if x.numel() == 0:
         return torch.empty(x.shape, dtype=x.dtype, device=x.device)
     wide = x.float()

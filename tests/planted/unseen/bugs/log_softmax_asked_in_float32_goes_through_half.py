@@ -45,7 +45,7 @@ def _launched(x, logarithm):
 
 
 @variant(operation="log_softmax", call="f(x, dim=-1)", dtypes=("float16", "bfloat16", "float32"))
-def log_softmax(input, dim=-1, dtype=None):  # noqa: A002 - as torch names it
+def log_softmax(input, dim=-1, dtype=None):
     """torch.nn.functional.log_softmax of a matrix, over the last dimension."""
     if dtype is None or dtype == input.dtype:
         return _launched(input, True)

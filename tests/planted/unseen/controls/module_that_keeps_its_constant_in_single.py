@@ -37,7 +37,7 @@ class Softmax(torch.nn.Module):
         super().__init__()
         self.register_buffer("log2e", torch.tensor([1.4426950408889634], dtype=torch.float32), persistent=False)
 
-    def _apply(self, function, recurse=True):  # noqa: FBT002 - as torch has it
+    def _apply(self, function, recurse=True):
         super()._apply(function, recurse)
         self.log2e = torch.tensor([1.4426950408889634], dtype=torch.float32, device=self.log2e.device)
         return self
