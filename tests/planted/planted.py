@@ -132,7 +132,7 @@ def read(path: Path) -> Planted:
     if missing or not summary:
         raise ValueError(f"{path}: expected a docstring and {', '.join(_NEEDED)}; missing {missing}")
     operation = constants.get("OPERATION")
-    options = [f"operation={operation}"] * (operation is not None) + [constants["DECLARE"]] * ("DECLARE" in constants)
+    options = [] if operation is None else [f"operation={operation}", *filter(None, [constants.get("DECLARE")])]
     planted = Planted(
         path=path,
         function=constants.get("FUNCTION", operation or _function(module, path.parents[1].name)),
