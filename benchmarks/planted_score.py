@@ -129,7 +129,7 @@ class _Check:
         dtypes = self.planted.dtypes
         first: list[str] = []
         if self.options.shown_first:
-            first = [probe for probe in probes if f"probe/{probe}" in self.planted.shown_by]
+            first = [probe for probe in probes if probe in self.planted.probes]
         if self._shows(session, first, dtypes):
             return
         for shown in run_cases(session, spec, declaration, cases, dtypes, results):

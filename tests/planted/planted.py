@@ -30,7 +30,8 @@ class Planted:
     expected: frozenset[FindingKind]
     """Kinds of which at least one must be found, in every one of ``dtypes``; empty for a control."""
     shown_by: tuple[str, ...]
-    """Cases as FAMILY/NAME and probes as probe/NAME that suffice to show it, run in this order in one process."""
+    """Cases as FAMILY/NAME and probes as probe/NAME, or probe/NAME/TRIAL where one trial shows it, that suffice to show it, run in this
+    order in one process."""
     dtypes: tuple[str, ...]
     backends: tuple[str, ...]
     """Backends on which the fault can show."""
@@ -56,7 +57,7 @@ class Planted:
 
     @property
     def probes(self) -> list[str]:
-        return [shown.removeprefix(PROBE_PREFIX) for shown in self.shown_by if shown.startswith(PROBE_PREFIX)]
+        return [shown.split("/")[1] for shown in self.shown_by if shown.startswith(PROBE_PREFIX)]
 
 
 FOLDERS = (

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 EXPECTED = ("sum_violation", "ulp_exceeds_bound")
-SHOWN_BY = ("probe/regimes",)
+SHOWN_BY = ("probe/regimes/circumstances",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

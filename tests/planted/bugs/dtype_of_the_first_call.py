@@ -6,7 +6,7 @@ From experience: a lazy initialisation whose key forgets the dtype.
 import torch
 
 EXPECTED = ("nondeterministic", "raised")
-SHOWN_BY = ("probe/histories",)
+SHOWN_BY = ("probe/histories/in-turn-2x129",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

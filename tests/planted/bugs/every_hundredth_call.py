@@ -8,7 +8,7 @@ import itertools
 import torch
 
 EXPECTED = ("nondeterministic",)
-SHOWN_BY = ("probe/histories",)
+SHOWN_BY = ("probe/histories/many-calls",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

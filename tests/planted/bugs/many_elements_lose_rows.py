@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 EXPECTED = ("unwritten_output",)
-SHOWN_BY = ("probe/regimes",)
+SHOWN_BY = ("probe/regimes/elements",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 EXPECTED = ("nan_mismatch", "ulp_exceeds_bound", "sum_violation")
-SHOWN_BY = ("probe/regimes",)
+SHOWN_BY = ("probe/regimes/single-rows",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

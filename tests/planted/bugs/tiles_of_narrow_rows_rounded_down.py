@@ -10,7 +10,7 @@ import triton.language as tl
 from softcheck import variant
 
 EXPECTED = ("unwritten_output", "nan_mismatch")
-SHOWN_BY = ("probe/regimes",)
+SHOWN_BY = ("probe/regimes/regimes",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 
