@@ -1,4 +1,4 @@
-"""What kinds of findings mean, and their mends, where these differ from softmax's by the operation."""
+"""Meanings of kinds of findings, and their mends, where these differ from softmax's by the operation."""
 
 from softcheck.contract import FindingKind as Kind
 

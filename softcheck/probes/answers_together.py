@@ -4,8 +4,6 @@ A derivative is linear in the output gradients, so that the gradient for all of 
 returns its log-sum-exps is asked for both where parts of the keys are merged.
 """
 
-from typing import Any
-
 import torch
 
 from softcheck.calling import activity, answers
@@ -13,9 +11,9 @@ from softcheck.calling.call import call_on_device, is_usable, place, synchronize
 from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
-from softcheck.operations.operation import without_layout
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import call_on, ordinary_rows
+from softcheck.probes.operand_gradients import OPERANDS, with_leaves
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.adapt import Adapted
@@ -37,14 +35,7 @@ def of_answers_together(subject: Subject) -> Outcome:
     leaves: dict[str, torch.Tensor] = {}
     operation = subject.variant.operation
     if operation.operand_gradients is not None and operation.arguments is not None:
-        make = operation.arguments.make
-
-        def made(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
-            operands = dict(make(x, names))
-            leaves.update({n: p.detach().requires_grad_() for n, p in operands.items() if without_layout(n) in "qkv"})
-            return operands | leaves
-
-        function = function.with_operation(operation.making(made))
+        function, leaves = with_leaves(function, operation, OPERANDS)
     placed = place(bits, setting.fmt, PACKED, subject.device)
     if not leaves and operation.operand_gradients is None:
         placed.view.requires_grad_()

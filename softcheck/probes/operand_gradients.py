@@ -194,12 +194,11 @@ def _laid_out(grad: torch.Tensor, kind: str) -> torch.Tensor:
     return found
 
 
-def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | Outcome:
-    setting, function, operation = subject.setting, subject.variant.function, subject.variant.operation
-    if not isinstance(function, Adapted) or operation.arguments is None:
-        return Outcome(skipped="gradients: the variant is called on the matrix itself")
-    # The first call finds how the function is called, which needs ordinary operands.
-    call_on(subject, bits)
+def with_leaves(
+    function: Adapted, operation: Operation, asking: Sequence[str]
+) -> tuple[Adapted, dict[str, torch.Tensor]]:
+    """Returns the function on operands that require a gradient, those of the names asked for, and these operands once it is called."""
+    assert operation.arguments is not None
     make, leaves = operation.arguments.make, dict[str, torch.Tensor]()
 
     def made(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
@@ -209,7 +208,16 @@ def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | 
         )
         return operands | leaves
 
-    differentiable = function.with_operation(operation.making(made))
+    return function.with_operation(operation.making(made)), leaves
+
+
+def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | Outcome:
+    setting, function, operation = subject.setting, subject.variant.function, subject.variant.operation
+    if not isinstance(function, Adapted) or operation.arguments is None:
+        return Outcome(skipped="gradients: the variant is called on the matrix itself")
+    # The first call finds how the function is called, which needs ordinary operands.
+    call_on(subject, bits)
+    differentiable, leaves = with_leaves(function, operation, asking)
     with nan_filled():
         placed = place(bits, setting.fmt, PACKED, subject.device)
         returned = call_on_device(differentiable, placed, setting.operation)

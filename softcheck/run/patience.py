@@ -55,7 +55,7 @@ class Patience:
         self._dead: set[tuple[str, str]] = set()
         """Variants given up for good, whatever a call still under way returns: calls were left out by then."""
         self._never_began: dict[str, str] = {}
-        """What was said of the first call of variants that never returned from it, by variant."""
+        """The words on the first call of variants that never returned from it, by variant."""
 
     def count(self, variant: str, dtype: str, violations: tuple[Violation, ...]) -> None:
         """Counts the result of a call."""

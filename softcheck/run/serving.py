@@ -57,7 +57,7 @@ _NEXT_STEPS = {
     FindingKind.WRONG_DTYPE: "; return that, or judge what is returned with --call 'f(x).to(x.dtype)'",
     FindingKind.WRONG_SHAPE: "; return that, or say what the answer is in it, as --call 'f(x)[0]' does",
 }
-"""What to do about a function that is refused when it is loaded."""
+"""The next step for a function that is refused when it is loaded."""
 
 _TRACED_ROWS = 64
 """Rows up to which a traced row stands among those before it."""

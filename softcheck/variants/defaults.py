@@ -16,7 +16,7 @@ _NEUTRAL: Mapping[str, Parameter] = {"scale": 1.0, "causal": "", "reduction": "n
 
 
 class Defaults(NamedTuple):
-    """What the defaults of a function's parameters say that it computes."""
+    """The operation that a function computes by the defaults of its parameters."""
 
     values: dict[str, Parameter]
     """Values of the operation's parameters."""

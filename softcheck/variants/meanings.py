@@ -1,4 +1,4 @@
-"""What a function's parameters mean to an operation by their names, such as a scale. Imports no torch."""
+"""The meanings that a function's parameters have to an operation by their names, such as a scale. Imports no torch."""
 
 import inspect
 import math
@@ -26,7 +26,7 @@ class Meaning(NamedTuple):
     is_implied: bool = True
     """True if a function that can't be called without it is judged with the telling value where none is declared."""
     kind: Literal["number", "inverse", "integer", "word", "flag", "operand"] = "number"
-    """What a default stands for: the parameter itself, 1 over it, or what a flag switches on; none is read of an operand."""
+    """The meaning of a default: the parameter itself, 1 over it, or what a flag switches on; none is read of an operand."""
 
     def is_of(self, name: str) -> bool:
         """True if a function's parameter of a name may have this meaning."""

@@ -1,4 +1,4 @@
-"""What a call leaves unjudged, and how it can be judged: members of what it returns, and temperatures that are all 1. Imports no torch."""
+"""Parts that a call leaves unjudged, and how it can be judged: members of what it returns, and temperatures that are all 1. Imports no torch."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What is said of a function of which no call is known: the operation that it may be of, or a wrapper to paste."""
+"""The words for a function of which no call is known: the operation that it may be of, or a wrapper to paste."""
 
 import inspect
 from collections.abc import Callable, Sequence

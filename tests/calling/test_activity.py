@@ -1,4 +1,4 @@
-"""What a first call spends in imports and compilers is told from what it spends otherwise."""
+"""The time that a first call spends in imports and compilers is told from what it spends otherwise."""
 
 import mmap
 import threading

@@ -81,7 +81,7 @@ def writes_behind_the_input(x):
 
 
 def subtracts_in_place(x):
-    """What it changes is its input, and nothing beside it."""
+    """Changes its input, and nothing beside it."""
     x -= x.amax(dim=-1, keepdim=True)
     return torch.softmax(x, dim=-1)
 

@@ -1,4 +1,4 @@
-"""What a function returns beside its answer is told, with a call that has it judged where that is known."""
+"""Members that a function returns beside its answer are told, with a call that has it judged where that is known."""
 
 import re
 

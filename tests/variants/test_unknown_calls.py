@@ -1,4 +1,4 @@
-"""What is said of functions of which no call is known."""
+"""The words for functions of which no call is known."""
 
 import pytest
 import torch
