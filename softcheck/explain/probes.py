@@ -192,6 +192,14 @@ def softmax(x, dim=-1):
         "a dimension that is not moved back as it was moved, an answer that is converted in place of the input, or an option that stays",
         "move the dimension to the end and back, convert before computing, and keep no option of a call",
     ),
+    "options": (
+        """
+def softmax(x, temperature=1.0):
+    return torch.softmax(x / (temperature + 1e-3) if temperature != 1 else x, -1)
+""",
+        "a path that only an option takes, or `if option:` where 0 is a value too",
+        "compare with None or the default, and declare the option, as the finding says, to have it judged everywhere",
+    ),
     "torch_transforms": (
         """
 class Softmax(torch.nn.Module):

@@ -1,6 +1,6 @@
-"""Other rows beside a first row, or a first and a last one, that looks like a special input.
+"""Other rows beside a first row, or a first and a last one, that looks like a special input, and matrices of such rows alone.
 
-A wrapper that takes a shorter way for some inputs may look at a row or two to tell them. Answers are judged, and not compared: a
+A wrapper that takes a shorter way for some inputs may look at a row or two, or at all, to tell them. Answers are judged, and not compared: a
 right kernel may take another way for such a matrix.
 """
 
@@ -39,10 +39,15 @@ _LIKE: dict[str, Callable[[Values], Values]] = {
     "-inf behind the first column": lambda row: np.where(_place(row) == 0, row, -np.inf),
     "-inf in the last half": lambda row: np.where(_place(row) < row.size // 2, row, -np.inf),
     "two equal halves": lambda row: np.concatenate([row[: row.size // 2]] * 2),
+    "each number twice": lambda row: np.repeat(row[: row.size // 2], 2),
+    "-inf in the first and last columns": lambda row: np.where(
+        abs(_place(row) - row.size / 2) < row.size / 3, row, -np.inf
+    ),
 }
 _WHERE: dict[str, tuple[list[int], str]] = {
     "first": ([0], "beside a first row of"),
     "first-and-last": ([0, _ROWS - 1], "beside a first and a last row of"),
+    "every": ([*range(_ROWS)], "where every row is of"),
 }
 
 
@@ -56,6 +61,8 @@ class _FirstRows(RelationProbe):
         """Judges rows beside such rows; what is wrong of the special rows is left to the cases."""
         places, words = trial.parameters
         fmt, ordinary = subject.setting.fmt, _rows(subject.setting)
+        if len(places) == _ROWS:
+            return _of_every_row(subject, ordinary, words)
         plain = judged(subject, encode(ordinary, fmt))
         for like, made_of in _LIKE.items():
             values = ordinary.copy()
@@ -67,6 +74,23 @@ class _FirstRows(RelationProbe):
             if own:
                 return Outcome(violations=prefixed(own, f"{words} {like}"))
         return Outcome()
+
+
+def _of_every_row(subject: Subject, ordinary: Values, words: str) -> Outcome:
+    """Judges matrices whose rows are all of one kind; what is wrong of such rows beside others too is found elsewhere."""
+    fmt = subject.setting.fmt
+    finite = np.where(np.isfinite(ordinary), ordinary, 0.0)
+    for like, made_of in _LIKE.items():
+        rows = np.stack([made_of(row) for row in finite])
+        found = judged(subject, encode(rows, fmt))
+        if found.fatal:
+            return Outcome(violations=found.violations, fatal=True)
+        mixed = ([rows, ordinary], [ordinary, rows])
+        if found.violations and not any(
+            judged(subject, encode(np.concatenate(each), fmt)).violations for each in mixed
+        ):
+            return Outcome(violations=prefixed(found.violations, f"{words} {like}"))
+    return Outcome()
 
 
 PROBE = _FirstRows()

@@ -16,7 +16,7 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial, skipped_of
 from softcheck.probes.beside import judge_beside, over_both, with_shapes
-from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
+from softcheck.probes.helpers import GroupedProbe, moved, ordinary_rows, prefixed
 from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.shape_plan import Shape
@@ -40,6 +40,8 @@ _LAYOUTS = ("transposed", "row-step", "column-slice", "every-second-column", "ex
 _ELEMENTS = 2**24
 _PERIOD = 1_000_003
 """Elements after which large inputs repeat themselves: a prime, so that rows a power of two apart differ."""
+_FAR = 150.0
+"""Distance of some rows from the others, at which their exponentials vanish beside those."""
 _FEW_ELEMENTS = 2**15
 """Elements up to which inputs have a fully masked row. The judge's screen does not pass such rows."""
 
@@ -204,8 +206,8 @@ def _swept(subject: Subject, asked: _Rows) -> Outcome:
 def _telling(rows: int, asked: _Rows, fmt: Format, seed: int) -> Bits:
     """Bits of rows that all differ, [rows, columns].
 
-    The largest logit stands first in a quarter of the rows and last in another. Where there are few elements, one row
-    in 16 is fully masked.
+    The largest logit stands first in a quarter of the rows and last in another. One row in 16 lies far below the others, so that a
+    maximum that rows share shows. Where there are few elements, one row in 16 is fully masked.
     """
     columns = asked.columns
     if asked.layout == "expanded-rows":
@@ -218,6 +220,7 @@ def _telling(rows: int, asked: _Rows, fmt: Format, seed: int) -> Bits:
         peak, masked = encode(np.array([9.0, -np.inf]), fmt)
         bits[::4, 0] = peak
         bits[1::4, -1] = peak
+        bits[11::16] = moved(bits[11::16], -_FAR, fmt)
         if bits.size <= _FEW_ELEMENTS:
             bits[6::16] = masked
     return bits

@@ -103,6 +103,8 @@ def _changed(subject: Subject, function: Adapted, name: str) -> Outcome:
         return Outcome(skipped=f"{NOTHING_TO_TRY}is no module")
     setting = subject.setting
     change, words = _CHANGES[name]
+    if change is _cast and _rounds_parameters(module, TORCH_DTYPES[setting.dtype]):
+        return Outcome(skipped=f"the module {words} has other parameters than it had, since they are rounded")
     try:
         other = function.on(change(module, TORCH_DTYPES[setting.dtype]))
     except Exception as error:  # noqa: BLE001 - a module need not be copied, and what can't be is no finding
@@ -116,6 +118,14 @@ def _changed(subject: Subject, function: Adapted, name: str) -> Outcome:
         if found.violations or found.fatal or found.skipped is not None:
             return found
     return Outcome()
+
+
+def _rounds_parameters(module: torch.nn.Module, dtype: torch.dtype) -> bool:
+    """True if a cast changes numbers that a module learns, whose answers are others then; a constant in a buffer is no such number."""
+    return any(
+        each.is_floating_point() and not torch.equal(each.to(dtype).to(each.dtype), each)
+        for each in module.parameters()
+    )
 
 
 def _repeats(subject: Subject, bits: Bits, function: Adapted) -> bool:

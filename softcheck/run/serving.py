@@ -272,9 +272,8 @@ def _doubts(variant: LoadedVariant) -> Iterator[str]:
             f"{variant.operation.name} has; --call '{call}' judges it where it is given"
         )
     if found := function.untried:
-        options = " or ".join(dict.fromkeys(one for choices in found.values() for one in choices))
-        does = "stays at a value that does nothing" if len(found) == 1 else "stay at values that do nothing"
-        yield f"{variant.name}: {', '.join(found)} {does}, so that this is not judged; {options} judges it"
+        options = " or ".join(dict.fromkeys(one.option for choices in found.values() for one in choices))
+        yield f"{variant.name}: only the probe options gives {', '.join(found)}; {options} judges it everywhere"
 
 
 class _Answers:

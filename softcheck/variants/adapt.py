@@ -15,9 +15,9 @@ from softcheck.operations.operation import Operation
 from softcheck.operations.strides import shares_memory
 from softcheck.variants.callables import callable_of, is_triton_kernel
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
-from softcheck.variants.defaults import left_out, with_one_given
+from softcheck.variants.defaults import left_out, of_parameters, with_one_given
 from softcheck.variants.forms import OPERANDS, PLAIN, Form, names_in
-from softcheck.variants.meanings import untried
+from softcheck.variants.meanings import Untried, untried
 from softcheck.variants.recognise import Guess, Vocabulary, kernel_guess, parameters_of
 from softcheck.variants.trial import is_over_rows, random_matrix, share_right, with_answer
 from softcheck.variants.unjudged import members_left_out, temperatures_of_one
@@ -108,15 +108,27 @@ class Adapted:
         return self._ways[0].text if self._form is None else self._form.text
 
     @property
-    def untried(self) -> dict[str, tuple[str, ...]]:
-        """The function's parameters that do nothing in its calls, each with options of a report that would have it judged.
+    def untried(self) -> dict[str, tuple[Untried, ...]]:
+        """The function's parameters that do nothing in its calls, each with the ways to have it judged.
 
-        A call is among these options if it is right on a small trial, or if no other meaning of the operand is. Of a call
+        A call is among these if it is right on a small trial, or if no other meaning of the operand is. Of a call
         that was given none is named: whoever gave it has seen them.
         """
         if self._operation is None or self.is_given:
             return {}
         return untried(self._parameters, self._text, self.names, self._operation, self._right_on_trial)
+
+    @property
+    def open_options(self) -> dict[str, str]:
+        """The function's parameters that keep their defaults in its calls, by the parameter of the operation that they are for.
+
+        A temperature is named beside a scale. There are none of a call that was given.
+        """
+        if self._operation is None or self.is_given:
+            return {}
+        found = of_parameters(left_out(self._parameters, self._text))
+        known = {*self._operation.parameters} | ({"temperature"} if "scale" in self._operation.parameters else set())
+        return {name: parameter for name, parameter in found.items() if name in known}
 
     @property
     def unjudged(self) -> list[str]:

@@ -66,9 +66,14 @@ def passed(parameters: Sequence[inspect.Parameter], operation: Operation) -> dic
         defaults = [(meaning, each, _if_judged(meaning, each, operation)) for meaning, each in group]
         if value != own and any(default == value for _, _, default in defaults):
             continue
-        for meaning, each, default in defaults:
-            if (own if default is None else default) != value:
-                found[each.name] = "False" if meaning.kind == "flag" and not value else meaning.text
+        needed = [
+            (meaning, each) for meaning, each, default in defaults if (own if default is None else default) != value
+        ]
+        if len(needed) > 1 and all(default in (None, own) for _, _, default in defaults):
+            # A scale beside a temperature: one of them is enough, and both would count twice.
+            del needed[1:]
+        for meaning, each in needed:
+            found[each.name] = "False" if meaning.kind == "flag" and not value else meaning.text
     return found
 
 
@@ -93,6 +98,18 @@ def left_out(parameters: Sequence[inspect.Parameter], call: str) -> list[inspect
     given = {word.arg for word in words}
     by_place = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
     return [p for p in parameters if p.default is not p.empty and p.name not in given | {*by_place}]
+
+
+def of_parameters(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
+    """Returns the names of parameters with a default by the parameters of operations that they are for, the first of several.
+
+    A temperature is named beside a scale.
+    """
+    found: dict[str, str] = {}
+    for one, each in _meant(parameters):
+        if each.name.lower().rstrip("_") not in OTHERWISE:
+            found.setdefault("temperature" if one.kind == "inverse" else one.parameter, each.name)
+    return found
 
 
 def _named(function: ast.expr) -> str:

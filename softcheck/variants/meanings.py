@@ -33,6 +33,15 @@ class Meaning(NamedTuple):
         return name.lower().rstrip("_") in self.names.split()
 
 
+class Untried(NamedTuple):
+    """A way to have a function's parameter judged that does nothing in its calls: a value that is declared, or a call."""
+
+    option: str
+    """The option of a report."""
+    call: str = ""
+    """The call; empty where a value is declared."""
+
+
 PARAMETERS = (
     Meaning("scale", "scale", SCALE, 0.5),
     Meaning("scale", "temperature", TEMPERATURE, 0.5, kind="inverse"),
@@ -89,8 +98,8 @@ def untried(
     names: frozenset[str],
     operation: Operation,
     chosen: Callable[[Sequence[str]], Sequence[str]],
-) -> dict[str, tuple[str, ...]]:
-    """Returns a function's parameters that do nothing in a call, each with options of a report that would have it judged.
+) -> dict[str, tuple[Untried, ...]]:
+    """Returns a function's parameters that do nothing in a call, each with the ways to have it judged.
 
     ``chosen`` picks among calls in which an operand has one meaning or another. Parameters of no known meaning for the
     operation are left out.
@@ -99,20 +108,20 @@ def untried(
     idle = {one.parameter for one in PARAMETERS if given.get(one.parameter) == usual.get(one.parameter, math.nan)}
     idle -= {"scale"} if given.get("scale", 1.0) != 1 else set()
     operands = {} if operation.arguments is None else operation.arguments.words
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[Untried, ...]] = {}
     for parameter in parameters:
         name = parameter.name.lower().rstrip("_")
         meant = [one for one in PARAMETERS if one.is_of(name) and one.parameter in given]
         is_given = any(one.text in names for one in meant)
-        options = [
-            f"--declare {one.parameter}={value_in_words(one.telling)}"
+        choices = [
+            Untried(f"--declare {one.parameter}={value_in_words(one.telling)}")
             for one in meant
             if one.parameter in idle and not is_given
         ]
         texts = next((texts for words, texts in operands.items() if name in words.split()), ())
         if not meant and texts and not names & {*texts} and call.endswith(")"):
             calls = [f"{call[:-1]}, {parameter.name}={text})" for text in texts if text != "None"]
-            options = [f"--call '{each}'" for each in chosen(calls)]
-        if options:
-            found[parameter.name] = tuple(options)
+            choices = [Untried(f"--call '{each}'", each) for each in chosen(calls)]
+        if choices:
+            found[parameter.name] = tuple(choices)
     return found

@@ -306,6 +306,7 @@ def arguments_of(
         )
         if is_named and positional:
             return None
+        by_name = is_named
         words.append(f"{p.name}={text}" if is_named else text)
     return ", ".join(words)
 

@@ -37,10 +37,14 @@ def with_answer(plain: "torch.Tensor", form: Form, operation: Operation | None) 
 
 
 def share_right(value: "torch.Tensor", expected: "torch.Tensor", form: Form) -> float:
-    """Returns the share of elements that are close to the expected ones; less than 0 for NaN alone, but where a mask may let it through."""
+    """Returns the share of elements that are close to the expected ones; less than 0 for NaN alone, but where a mask may let it through.
+
+    Where NaN is expected, as of a query that sees no key, conventions differ, and nothing counts.
+    """
     if bool(value.isnan().all()) and not form.names & OPERANDS:
         return -1.0
-    return float(((value.double() - expected).abs() < _CLOSE).double().mean())
+    counts = ~expected.isnan()
+    return float(((value.double() - expected).abs() < _CLOSE)[counts].double().mean())
 
 
 def is_over_rows(value: Any) -> bool:

@@ -360,7 +360,8 @@ def test_operands_imply_parameters_that_nobody_declares(name, parameters):
     ],
 )
 def test_parameters_that_do_nothing_in_a_call_are_named_with_what_would_have_them_judged(name, found):
-    assert load(name).function.untried == found
+    untried = load(name).function.untried
+    assert {parameter: tuple(one.option for one in choices) for parameter, choices in untried.items()} == found
 
 
 @pytest.mark.parametrize(
@@ -376,7 +377,7 @@ def test_the_meaning_of_an_optional_mask_that_is_right_on_a_trial_is_proposed(na
     function = load(spec(name)).function
     function(X)
     assert function.call == ""
-    proposed = [re.search(r"mask=(\w+)", option)[1] for option in function.untried["mask"]]
+    proposed = [re.search(r"mask=(\w+)", one.call)[1] for one in function.untried["mask"]]
     assert sorted(proposed) == sorted(texts)
 
 

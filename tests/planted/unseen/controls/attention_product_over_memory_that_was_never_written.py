@@ -18,7 +18,7 @@ def attention(q, k, v):
     with torch.autocast(q.device.type, enabled=False):
         scratch = torch.empty(batch * heads, queries, k3.shape[1], dtype=torch.float32, device=q.device)
         scores = torch.baddbmm(scratch, q3, k3.transpose(1, 2), beta=0.0, alpha=width**-0.5)
-        return torch.bmm(torch.softmax(scores, -1), v3).reshape(batch, heads, queries, -1).to(q.dtype)
+        return torch.bmm(torch.softmax(scores, -1), v3).reshape(batch, heads, queries, v.shape[-1]).to(q.dtype)
 
 
 def ordinary(dtype):
