@@ -21,11 +21,12 @@ from softcheck.run.session import Session
 WIDEST = 200
 """Columns of a control's cases: beyond, a case costs more than the twenty others that show as much."""
 
-SHARES = 12
-"""Parts of the cases and the probes, of which a control runs one in a dtype: ten controls or so run each case and probe."""
+SHARES = 20
+"""Parts of the cases and the probes, of which a control runs one in a dtype: six controls or so run each case and probe."""
 
 PARTS = 4
-"""Processes that compile kernels one after the other."""
+"""Parts of the kernels, each compiled by a process of its own. Where there is a GPU all are; elsewhere the first, since a kernel takes
+a fifth of a second and changes seldom."""
 
 ELSEWHERE = {"ScalingIntelligence/KernelBench#165"}
 """Reports of peers' judges, which no case comes from."""
@@ -81,7 +82,7 @@ def test_control_is_left_alone(session, planted, dtype):
     # The next part of them in its next dtype, and so for the next control.
     turn = planted.dtypes.index(dtype) + all_controls().index(planted)
     chosen = [case for case in cases[turn % SHARES :: SHARES] if left_out(case, declaration) is None]
-    assert len(chosen) > 5
+    assert len(chosen) > 3
     probes = list(PROBES)[turn % SHARES :: SHARES]
     assert accusations(session, planted, chosen, dtype, probes) == []
 
@@ -103,7 +104,7 @@ def test_bug_says_where_it_is_known_from(planted):
     assert planted.shown_by
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.gpu) for part in range(1, PARTS))])
 def test_kernels_compile_for_a_gpu(part):
     """The interpreter accepts kernels that the compiler refuses: those would count as caught for the wrong reason."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
