@@ -97,6 +97,14 @@ class Setting:
         operation = self.operation
         return len(operation.operands) == 1 and operation.parts is None and not operation.parameters.get("causal")
 
+    @property
+    def has_matrices_alone(self) -> bool:
+        """True if a call takes matrices alone, all of one shape, as a backward takes outputs and their gradients."""
+        operands = self.operation.operands
+        return self.has_rows_alone or (
+            self.operation.parts is None and all(operand.dims == ("rows", "columns") for operand in operands)
+        )
+
     def takes(self, columns: int) -> bool:
         """True if the declaration promises this many columns and they may be tried."""
         limits = (self.declaration.column_limit(self.dtype), self.widest)

@@ -25,6 +25,7 @@ from softcheck.probes.forward_mode import of_forward_mode
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows
 from softcheck.probes.judged_gradients import changed, judged, judged_together, rewritten
 from softcheck.probes.layouts import strided_layouts
+from softcheck.probes.one_tensor import of_one_tensor
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.second_derivative import of_second_derivative
@@ -99,7 +100,7 @@ class _Gradients(GroupedProbe):
         if setting.operation.operand_gradients is not None:
             asked = operand_gradients.trials(setting.operation, on_gpu=setting.on_gpu)
             operands = [Trial(label, each) for label, each in asked.items() if setting.takes(each.keys)]
-            return [*operands, Trial(_TOGETHER)]
+            return [*operands, *map(Trial, _OF_OPERANDS)]
         if setting.operation.gradient is None:
             return []
         shapes = [(3, 129), (2, 1100)] if not setting.on_gpu else [(3, 129), (33, 64), (2, 2050)]
@@ -127,8 +128,8 @@ class _Gradients(GroupedProbe):
         return [*chosen, *others]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        if trial.label in _NAMED:
-            return _NAMED[trial.label](subject)
+        if named := (_NAMED | _OF_OPERANDS).get(trial.label):
+            return named(subject)
         if trial.label.startswith("operands"):
             return operand_gradients.of_operands(subject, trial.parameters)
         if trial.label == "tall":
@@ -308,3 +309,8 @@ _NAMED: dict[str, Callable[[Subject], Outcome]] = {
     "carried": _carried,
 }
 """Trials that need no request."""
+_OF_OPERANDS: dict[str, Callable[[Subject], Outcome]] = {
+    _TOGETHER: of_answers_together,
+    "one-tensor": of_one_tensor,
+}
+"""The same for attention."""

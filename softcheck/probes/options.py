@@ -6,8 +6,10 @@ held against an option where torch has the option under the same name, or where 
 that the name means what is judged.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -57,6 +59,7 @@ _NOTHING = f"{NOTHING_TO_TRY}takes no option that its calls leave out"
 _MASK = "mask"
 """The trial of a mask, or another operand, that a call of a matrix can be given."""
 _TOGETHER = "together"
+"""The trial of all options at once, and of each after that."""
 
 _SHAPES, _SHAPES_OF_HEADS, _SHAPES_OF_BATCHES = (
     ((6, 129), (5, 33), (3, 1100)),
@@ -70,6 +73,13 @@ _FIRST_HIDDEN = 9
 """The first column that is hidden where a mask hides, and the distance to the next."""
 _SECONDS = 3.0
 """Time of an option's trial, after which no further value is tried."""
+
+
+class _Alone(NamedTuple):
+    """One option: what is declared, and the subject with it."""
+
+    declared: Mapping[str, Parameter]
+    subject: Subject
 
 
 class _OpenOptions(RelationProbe):
@@ -89,7 +99,7 @@ class _OpenOptions(RelationProbe):
         if trial.label == _MASK:
             return _of_an_operand(subject, function)
         if trial.label == _TOGETHER:
-            return _of_all(subject, [name for name in _VALUES if name in open_ones])
+            return _of_all(subject, function, [name for name in _VALUES if name in open_ones])
         if trial.label not in open_ones:
             return Outcome(skipped=_NOTHING)
         if trial.label != _TEMPERATURE:
@@ -125,31 +135,100 @@ def _of_one(subject: Subject, name: str, call: str = "", *, is_plain: bool) -> O
     return Outcome(skipped=refused)
 
 
-def _of_all(subject: Subject, names: Sequence[str]) -> Outcome:
-    """Judges the options together that are right one at a time."""
-    setting = subject.setting
-    right: dict[str, Parameter] = {}
+def _of_all(subject: Subject, function: Adapted, names: Sequence[str]) -> Outcome:
+    """Judges the options together that are right one at a time, and then each alone once more.
+
+    What a call leaves behind, such as a mask that is kept and written into, another call may meet.
+    """
+    right = _right_alone(subject, names)
+    all_of_them = _all_of(subject, right)
+    several = _beside_causal(subject, function, right)
+    if len(all_of_them) > 1:
+        outcome = _judged(subject, all_of_them, "", is_known=True, with_gradients=False)
+        if outcome.violations or outcome.fatal:
+            return outcome
+        if (changed := _with(subject, all_of_them)) is not None:
+            several.append((f"with {_in_words(all_of_them)}", changed, _shapes(changed.setting)[0]))
+    for words, changed, shape in several:
+        values = decode(ordinary_rows(*shape, changed.setting.fmt, changed.setting.seed), changed.setting.fmt)
+        # Some of the first keys, which many queries of a causal mask see.
+        values[:, 1::2] = -np.inf
+        outcome = _of_each_after(subject, partial(_found, changed, encode(values, changed.setting.fmt)), words, right)
+        if outcome.violations or outcome.fatal:
+            return outcome
+    return Outcome(skipped=None if several else _NOTHING)
+
+
+def _beside_causal(
+    subject: Subject, function: Adapted, right: Mapping[str, _Alone]
+) -> list[tuple[str, Subject, tuple[int, int]]]:
+    """Returns calls with an operand and a causal flag, which say together what is hidden in many ways, and a shape of each.
+
+    The shape is that of the matrix that a causal mask makes of a row, so that what is kept by shapes is met again.
+    """
+    if "causal" not in right or right["causal"].subject.setting.operation.matrix is None:
+        return []
+    shape = right["causal"].subject.setting.operation.matrix(_shapes(subject.setting)[0][1])
+    found = []
+    for call in _operand_calls(function):
+        flagged = f"{call[:-1]}, {function.open_options['causal']}=True)"
+        try:
+            changed = replace(subject, variant=load(with_call(subject.variant.name, flagged)))
+        except UsageError:
+            continue
+        found.append((f"as {flagged}", changed, shape))
+    return found
+
+
+def _of_each_after(subject: Subject, call: Callable[[], Judged], words: str, right: Mapping[str, _Alone]) -> Outcome:
+    """Judges the call without options, and with each, after a call with several, whatever that gives."""
+    for declared, alone in [_Alone({}, subject), *right.values()]:
+        found = call()
+        if not found.fatal:
+            found = _found(alone, _ordinary(alone))
+        wrong = tuple(v for v in found.violations if found.fatal or v.kind in WRONG_KINDS)
+        if wrong:
+            said = f"with {_in_words(declared) or 'no option'} after a call {words}, which nobody declares"
+            return Outcome(violations=prefixed(wrong, said), fatal=found.fatal)
+    return Outcome()
+
+
+def _right_alone(subject: Subject, names: Sequence[str]) -> dict[str, _Alone]:
+    """Returns what is declared, and the subject with it, for each option whose answer for ordinary rows is right."""
+    found = {}
     for name in names:
-        value = next((each for each in _VALUES[name] if each != setting.operation.parameters[name]), None)
-        if value is None or (name == "biased" and "masked" in right):
+        value = next((each for each in _VALUES[name] if each != subject.setting.operation.parameters[name]), None)
+        if value is None:
             continue
-        alone = _with(subject, {name: value, **_BESIDE.get(name, {})})
-        if alone is None or _with(subject, {**right, name: value, **_BESIDE.get(name, {})}) is None:
-            continue
-        if not _found(alone, _ordinary(alone)).violations:
-            right |= {name: value, **_BESIDE.get(name, {})}
-    if len(right) < 2:
-        return Outcome(skipped=_NOTHING)
-    return _judged(subject, right, "", is_known=True, with_gradients=False)
+        declared = {name: value, **_BESIDE.get(name, {})}
+        alone = _with(subject, declared)
+        if alone is not None and not _found(alone, _ordinary(alone)).violations:
+            found[name] = _Alone(declared, alone)
+    return found
+
+
+def _all_of(subject: Subject, right: Mapping[str, _Alone]) -> dict[str, Parameter]:
+    """Returns as many of the options as are judged together."""
+    found: dict[str, Parameter] = {}
+    for name, (declared, _) in right.items():
+        is_new = not (name == "biased" and "masked" in found)
+        if is_new and _with(subject, {**found, **declared}) is not None:
+            found |= declared
+    return found
+
+
+def _operand_calls(function: Adapted) -> list[str]:
+    """The calls with a mask, or another operand, of which one alone is right on a small trial."""
+    calls = [[one.call for one in choices if one.call] for choices in function.untried.values()]
+    return [each[0] for each in calls if len(each) == 1]
 
 
 def _of_an_operand(subject: Subject, function: Adapted) -> Outcome:
     """Judges a mask, or another operand, where one call with it is right on a small trial."""
-    calls = {name: [one.call for one in choices if one.call] for name, choices in function.untried.items()}
-    known = {name: each[0] for name, each in calls.items() if len(each) == 1}
+    known = _operand_calls(function)
     if not known:
         return Outcome(skipped=_NOTHING)
-    for call in known.values():
+    for call in known:
         try:
             loaded = load(with_call(subject.variant.name, call))
         except UsageError as error:
@@ -262,7 +341,7 @@ def _shapes(setting: Setting) -> Sequence[tuple[int, int]]:
 
 
 def _matrices(subject: Subject, shapes: Sequence[tuple[int, int]], *, hides: bool = False) -> Iterator[Bits]:
-    """Yields ordinary rows and, behind the first matrix, telling ones; with some columns of -inf in each where a mask hides."""
+    """Yields ordinary rows and, behind the first matrix, telling ones; where a mask hides, some columns are -inf, and tails of some rows."""
     setting = subject.setting
     fmt = setting.fmt
     for number, (rows, columns) in enumerate(shapes):
@@ -276,4 +355,12 @@ def _matrices(subject: Subject, shapes: Sequence[tuple[int, int]], *, hides: boo
         if hides:
             # A causal query sees the first key alone.
             values[:, _FIRST_HIDDEN::_FIRST_HIDDEN] = -np.inf
+        yield encode(values, fmt)
+    rows, columns = shapes[0]
+    if not hides or len(shapes) == 1 or not setting.takes(columns):
+        return
+    for short in (range(rows // 2), [2 * rows - 1]):
+        # Sequences of unequal length: those of a first batch are short, or one of many is.
+        values = decode(ordinary_rows(2 * rows if len(short) == 1 else rows, columns, fmt, setting.seed + 1), fmt)
+        values[list(short), columns // 4 :] = -np.inf
         yield encode(values, fmt)

@@ -1,10 +1,9 @@
 """``dim=`` and ``dtype=`` as torch's own functions take them, where a function has such parameters; each answer is judged.
 
-A report calls a function over the last dimension and in the input's type. A wrapper that takes ``dim`` moves that dimension to the
-end and back, and one that takes ``dtype`` converts the input or, wrongly, the answer.
+A report calls a function over the last dimension and in the input's type. A wrapper that takes ``dim`` moves that dimension of all its
+operands to the end and back, and one that takes ``dtype`` converts the input or, wrongly, the answer.
 """
 
-import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -25,13 +24,16 @@ from softcheck.probes.helpers import ordinary_rows, parameters_of, prefixed
 from softcheck.probes.judged import judged, judged_after, told
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.probes.relations import RelationProbe
+from softcheck.variants.adapt import Adapted
 
 _OF_DIMENSION = ("dim", "axis")
 _LEADING = (2, 3, 4)
 """Sizes of the dimensions beside the row, chosen so that none can be taken for another."""
 _PLACES = {2: (0,), 3: (0, 1, -2), 4: (1,)}
 """Places of the row's dimension, by the number of dimensions."""
-_COLUMNS = 65
+_COLUMNS, _MATRIX = 65, 2
+_LARGE = {"dim/vector": ((), 66049), "dim/large": ((65,), 1030)}
+"""Sizes of the other dimensions and of the row, which comes first: tensors that a wrapper may cut into parts to spare memory."""
 _NOTHING = f"{NOTHING_TO_TRY}takes no dim and no dtype"
 _AS_THE_LAST = "where the answers are those of"
 """Words of a finding on a dimension that a function ignores."""
@@ -41,42 +43,55 @@ _AFTERWARDS = "afterwards"
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """A function over one dimension of several, as a function of a matrix."""
+    """A function over one dimension of several, as a function of matrices."""
 
     function: Callable[..., Any]
     option: str
-    count: int
+    leading: tuple[int, ...]
     place: int
 
-    def __call__(self, x: torch.Tensor) -> Any:
-        """Returns the answers in the matrix's shape, or what was returned if that has another shape than it should."""
-        given, answer = self._given(x), self.answer(x, self.place)
-        leading = _LEADING[: self.count - 1]
+    def __call__(self, *tensors: torch.Tensor, **named: Any) -> Any:
+        """Returns the answers in the matrices' shape, or what was returned if that has another shape than it should."""
+        rows, columns = next(each.shape for each in (*tensors, *named.values()) if isinstance(each, torch.Tensor))
+        given = {name: self._given(each) for name, each in named.items()}
+        answer = self.function(*map(self._given, tensors), **given, **{self.option: self.place})
         if not isinstance(answer, torch.Tensor):
             return answer
-        if answer.shape == given.shape:
-            return answer.movedim(self.place, -1).reshape(x.shape)
-        kept = given.narrow(self.place, 0, 1).shape
-        return answer.reshape(len(x), 1) if answer.shape in {torch.Size(leading), kept} else answer
+        due = self._given(answer.new_empty(rows, columns))
+        if answer.shape == due.shape:
+            return answer.movedim(self.place, -1).reshape(rows, columns)
+        kept = due.narrow(self.place, 0, 1).shape
+        return answer.reshape(rows, 1) if answer.shape in {torch.Size(self.leading), kept} else answer
 
-    def answer(self, x: torch.Tensor, place: int) -> Any:
-        """Returns what the function returns over a dimension of the same tensor."""
-        return self.function(self._given(x), **{self.option: place})
+    def ignores(self, *tensors: torch.Tensor) -> bool:
+        """True if the answers are those over the last dimension of the same tensors."""
+        given = [*map(self._given, tensors)]
+        asked, last = (self.function(*given, **{self.option: place}) for place in (self.place, -1))
+        are_tensors = isinstance(asked, torch.Tensor) and isinstance(last, torch.Tensor)
+        return are_tensors and asked.shape == last.shape and torch.equal(asked, last)
 
-    def _given(self, x: torch.Tensor) -> torch.Tensor:
-        return x.reshape(*_LEADING[: self.count - 1], x.shape[1]).movedim(-1, self.place).contiguous()
+    def _given(self, x: Any) -> Any:
+        is_matrix = isinstance(x, torch.Tensor) and x.dim() == _MATRIX
+        return x.reshape(*self.leading, x.shape[1]).movedim(-1, self.place).contiguous() if is_matrix else x
 
 
 class _TorchOptions(RelationProbe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        if not setting.has_rows_alone or not setting.takes(_COLUMNS):
+        if not setting.takes(_COLUMNS):
             return []
-        moved = [Trial(f"dim/{count}-{place}", (count, place)) for count, places in _PLACES.items() for place in places]
+        moved = [
+            Trial(f"dim/{count}-{place}", (_LEADING[: count - 1], _COLUMNS, place))
+            for count, places in _PLACES.items()
+            for place in places
+        ]
+        if not setting.has_rows_alone:
+            return moved if setting.has_matrices_alone else []
+        moved += [Trial(label, (*sizes, 0)) for label, sizes in _LARGE.items() if setting.takes(sizes[1])]
         wider = next((name for name in ("float32", "float64") if _is_wider(name, setting)), None)
         return [*moved, *([] if wider is None else [Trial(f"dtype/{wider}", wider)]), Trial(_AFTERWARDS)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        function = _taking_the_input_first(inspect.unwrap(subject.variant.function), subject.variant.call)
+        function = _taking_the_input_first(_own(subject.variant.function), subject.variant.call)
         if trial.label == _AFTERWARDS:
             return _afterwards(subject, function)
         names = ("dtype",) if isinstance(trial.parameters, str) else _OF_DIMENSION
@@ -89,6 +104,11 @@ class _TorchOptions(RelationProbe):
 
 
 PROBE = _TorchOptions()
+
+
+def _own(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the user's own function, with what decorates it, behind the call that makes a variant of it."""
+    return function.__wrapped__ if isinstance(function, Adapted) else function  # type: ignore[attr-defined]
 
 
 def _taking_the_input_first(function: Callable[..., Any], call: str) -> Callable[..., Any]:
@@ -117,15 +137,21 @@ def _in_a_wider_type(subject: Subject, function: Callable[..., Any], option: str
     return told(found, found.violations, f"with {option}=torch.{wider.name} for {fmt.name}")
 
 
-def _over(subject: Subject, function: Callable[..., Any], option: str, count: int, place: int) -> Outcome:
+def _over(
+    subject: Subject, function: Callable[..., Any], option: str, leading: tuple[int, ...], columns: int, place: int
+) -> Outcome:
     """Judges answers over one dimension of several, and keeps what is wrong there alone.
 
     On a CPU torch computes 16-bit answers over other dimensions than the last in 16 bits, so that only other numbers count there.
     """
     setting = subject.setting
-    bits = ordinary_rows(math.prod(_LEADING[: count - 1]), _COLUMNS, setting.fmt, setting.seed)
-    moved = _Moved(function, option, count, place)
-    found = judged(subject, bits, moved)
+    bits = ordinary_rows(math.prod(leading), columns, setting.fmt, setting.seed)
+    moved, adapted = _Moved(function, option, leading, place), subject.variant.function
+    call: Callable[[torch.Tensor], Any] = moved
+    if isinstance(adapted, Adapted) and not setting.has_rows_alone:
+        # The call gives the operands, each of which is moved.
+        call = adapted.on(moved)
+    found = judged(subject, bits, call)
     violations, as_the_last = found.violations, ""
     if found.output is not None and violations:
         plain = judged(subject, bits)
@@ -133,21 +159,19 @@ def _over(subject: Subject, function: Callable[..., Any], option: str, count: in
         if plain.output is not None and setting.fmt.width == 16 and not setting.on_gpu:
             sides = (decode(to_bits(each, setting.fmt), setting.fmt) for each in (found.output, plain.output))
             violations = violations if differ_grossly(*sides) else ()
-        if violations and _is_ignored(subject, bits, moved):
+        if violations and leading and _is_ignored(subject, bits, moved):
             as_the_last = f", {_AS_THE_LAST} {option}=-1"
-    return told(found, violations, f"with {option}={place} of {count} dimensions{as_the_last}")
+    return told(found, violations, f"with {option}={place} of {len(leading) + 1} dimensions{as_the_last}")
 
 
 def _is_ignored(subject: Subject, bits: Bits, moved: _Moved) -> bool:
-    """True if a function gives the same answers over the dimension that is asked for and over the last one."""
+    """True if a function of one tensor gives the same answers over the dimension that is asked for and over the last one."""
     x = place_bits(bits, subject.setting.fmt, PACKED, subject.device).view
     try:
         with preserved():
-            asked, last = (moved.answer(x.clone(), place) for place in (moved.place, -1))
+            return moved.ignores(x)
     except Exception:  # noqa: BLE001 - a function may refuse any dimension
         return False
-    are_tensors = isinstance(asked, torch.Tensor) and isinstance(last, torch.Tensor)
-    return are_tensors and asked.shape == last.shape and torch.equal(asked, last)
 
 
 def _afterwards(subject: Subject, function: Callable[..., Any]) -> Outcome:

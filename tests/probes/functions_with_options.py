@@ -74,6 +74,40 @@ def attention(q, k, v, attn_mask=None, is_causal=False, scale=None, enable_gqa=F
     return (torch.softmax(scores, -1) @ v.double()).to(q.dtype)
 
 
+def tiles_of_the_first_batch(q, k, v, attn_mask=None):
+    if attn_mask is not None:
+        first = attn_mask[:1, :1]
+        last = int((first if first.dtype == torch.bool else first == 0).any(-2).nonzero()[:, -1].max()) + 1
+        k, v, attn_mask = k[:, :, :last], v[:, :, :last], attn_mask[..., :last]
+    return attention(q, k, v, attn_mask)
+
+
+def few_hidden_columns_are_listed(x, keep=None):
+    if keep is not None and 0 < (hidden := ~keep).float().mean() < 1 / 8:
+        hidden = hidden & (hidden.cumsum(-1) <= 8 + 2 * hidden.float().mean() * x.shape[1])
+        keep = ~hidden
+    return softmax(x, mask=None if keep is None else ~keep)
+
+
+KEPT = {}
+
+
+def mask_written_into_the_kept_one(scores, keep=None, is_causal=False):
+    visible = None
+    if is_causal:
+        sizes = scores.shape[-2:]
+        visible = KEPT.setdefault(tuple(sizes), torch.ones(sizes, dtype=torch.bool).tril())
+    if keep is not None:
+        visible = keep if visible is None else visible.logical_and_(keep)
+    return softmax(scores, mask=None if visible is None else ~visible)
+
+
+def scale_of_the_last_call(q, k, v, is_causal=False, scale=None):
+    if is_causal and scale is not None:
+        KEPT["scale"] = scale
+    return attention(q, k, v, is_causal=is_causal, scale=KEPT.get("scale") if scale is None else scale)
+
+
 def causal_one_key_late(q, k, v, is_causal=False):
     return attention(q, k, v, is_causal=is_causal, late=1)
 

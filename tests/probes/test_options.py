@@ -55,6 +55,20 @@ def test_right_functions_are_left_alone(function, tried, dtype):
         ("mask_of_whole_tiles", "mask", "masked_not_zero", "called as f(x, mask=mask)"),
         (f"causal_one_key_late{ATTENTION}", "causal", "ulp_exceeds_bound", "--declare causal=top-left"),
         (f"heads_dealt_in_turn{ATTENTION}", "groups", "ulp_exceeds_bound", "--declare groups=2"),
+        (f"tiles_of_the_first_batch{ATTENTION}", "masked", "ulp_exceeds_bound", "--declare masked=1"),
+        ("few_hidden_columns_are_listed", "mask", "nan_mismatch", "called as f(x, keep=keep)"),
+        (
+            "mask_written_into_the_kept_one",
+            "together",
+            "ulp_exceeds_bound",
+            "causal=top-left after a call as f(x, keep",
+        ),
+        (
+            f"scale_of_the_last_call{ATTENTION}",
+            "together",
+            "ulp_exceeds_bound",
+            "with no option after a call with causal",
+        ),
         (
             f"scale_forgotten_behind_a_causal_mask{ATTENTION}",
             "together",

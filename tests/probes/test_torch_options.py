@@ -1,5 +1,7 @@
 """Functions that take dim= and dtype= as torch's own do are judged over other dimensions and in wider types."""
 
+import functools
+
 import pytest
 import torch
 from probe_helpers import conclusion, kinds
@@ -75,6 +77,75 @@ def test_a_dimension_or_type_that_is_treated_wrongly_is_found(function, dtype, k
     found = conclusion("torch_options", function, dtype)
     assert kind in kinds(found)
     assert all(shown.violation.message.startswith("with ") for shown in found.findings)
+
+
+def in_pieces_of_the_first_dimension(x, dim=-1):
+    return torch.cat(
+        [torch.softmax(piece, dim) for piece in x.split(max(1, 65536 * max(1, len(x)) // max(1, x.numel())))]
+    )
+
+
+def in_pieces_of_another_dimension(x, dim=-1):
+    along = 0 if x.dim() < 2 or dim % x.dim() else 1
+    return (
+        torch.softmax(x, dim)
+        if x.dim() < 2
+        else torch.cat([torch.softmax(one, dim) for one in x.split(40, along)], along)
+    )
+
+
+def decorated(function):
+    @functools.wraps(function)
+    def softmax(x, dim=-1):
+        return in_pieces_of_the_first_dimension(x, dim)
+
+    return softmax
+
+
+@pytest.mark.parametrize("label", ["dim/vector", "dim/large"])
+@pytest.mark.parametrize(
+    ("function", "is_wrong"),
+    [(in_pieces_of_the_first_dimension, True), (decorated(right), True), (in_pieces_of_another_dimension, False)],
+)
+def test_a_dimension_is_summed_as_a_whole_in_large_tensors(function, is_wrong, label):
+    assert bool(conclusion("torch_options", function, labels=[label]).findings) is is_wrong
+
+
+def backward(grad_output, output, dim=-1):
+    return torch._softmax_backward_data(grad_output, output, dim, output.dtype)
+
+
+def gradient_moved_otherwise(grad_output, output, dim=-1):
+    moved = torch._softmax_backward_data(
+        grad_output.transpose(dim, -1).reshape(-1, output.shape[dim]),
+        output.movedim(dim, -1).reshape(-1, output.shape[dim]),
+        -1,
+        output.dtype,
+    )
+    return moved.view(output.movedim(dim, -1).shape).movedim(-1, dim)
+
+
+def last_dimension_alone(grad_output, output, dim=-1):
+    assert dim in {-1, output.dim() - 1}
+    return backward(grad_output, output)
+
+
+@pytest.mark.parametrize(
+    ("function", "label", "found", "trials"),
+    [
+        (backward, "dim/3-0", set(), 1),
+        (backward, "dim/4-1", set(), 1),
+        (last_dimension_alone, "dim/4-1", set(), 0),
+        (gradient_moved_otherwise, "dim/3-0", {"ulp_exceeds_bound"}, 1),
+        (gradient_moved_otherwise, "dim/4-1", {"ulp_exceeds_bound"}, 1),
+    ],
+)
+def test_all_operands_of_a_backward_are_moved(function, label, found, trials):
+    made = conclusion(
+        "torch_options", variant(operation="softmax_backward", call="f(grad, y)")(function), labels=[label]
+    )
+    assert kinds(made) == found
+    assert made.trials == trials
 
 
 @pytest.mark.parametrize("function", [by_name_alone, by_name_after_an_option, right])
