@@ -37,6 +37,8 @@ _LARGE = {"dim/vector": ((), 66049), "dim/large": ((65,), 1030)}
 _NOTHING = f"{NOTHING_TO_TRY}takes no dim and no dtype"
 _AS_THE_LAST = "where the answers are those of"
 """Words of a finding on a dimension that a function ignores."""
+_LAST_TWO = "dim/last-two"
+"""The trial of a row that lies in two dimensions, where a function has one answer for a row, as torch.logsumexp takes it."""
 _AFTERWARDS = "afterwards"
 """The trial of calls without an option after one with it."""
 
@@ -87,6 +89,7 @@ class _TorchOptions(RelationProbe):
         if not setting.has_rows_alone:
             return moved if setting.has_matrices_alone else []
         moved += [Trial(label, (*sizes, 0)) for label, sizes in _LARGE.items() if setting.takes(sizes[1])]
+        moved += [Trial(_LAST_TWO)] if setting.operation.answers_rows else []
         wider = next((name for name in ("float32", "float64") if _is_wider(name, setting)), None)
         return [*moved, *([] if wider is None else [Trial(f"dtype/{wider}", wider)]), Trial(_AFTERWARDS)]
 
@@ -98,6 +101,8 @@ class _TorchOptions(RelationProbe):
         option = next((name for name in names if name in parameters_of(function)), None)
         if option is None:
             return Outcome(skipped=_NOTHING)
+        if trial.label == _LAST_TWO:
+            return _over_two(subject, function, option)
         if isinstance(trial.parameters, str):
             return _in_a_wider_type(subject, function, option, FORMATS[trial.parameters])
         return _over(subject, function, option, *trial.parameters)
@@ -162,6 +167,23 @@ def _over(
         if violations and leading and _is_ignored(subject, bits, moved):
             as_the_last = f", {_AS_THE_LAST} {option}=-1"
     return told(found, violations, f"with {option}={place} of {len(leading) + 1} dimensions{as_the_last}")
+
+
+def _over_two(subject: Subject, function: Callable[..., Any], option: str) -> Outcome:
+    """Judges answers over the last two of three dimensions, and keeps what is wrong there alone."""
+    setting = subject.setting
+    bits = ordinary_rows(math.prod(_LEADING), _COLUMNS, setting.fmt, setting.seed)
+
+    def of_two(x: torch.Tensor) -> Any:
+        answer = function(x.view(len(x), _COLUMNS // 5, 5), **{option: (-2, -1)})
+        is_for_rows = isinstance(answer, torch.Tensor) and answer.shape in {(len(x),), (len(x), 1, 1)}
+        return answer.reshape(len(x), 1) if is_for_rows else answer
+
+    found = judged(subject, bits, of_two)
+    violations = (
+        found.beyond(judged(subject, bits)) if found.violations and found.output is not None else found.violations
+    )
+    return told(found, violations, f"with {option}=(-2, -1) of 3 dimensions")
 
 
 def _is_ignored(subject: Subject, bits: Bits, moved: _Moved) -> bool:

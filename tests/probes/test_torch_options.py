@@ -148,6 +148,28 @@ def test_all_operands_of_a_backward_are_moved(function, label, found, trials):
     assert made.trials == trials
 
 
+def over_several(x, dim=-1):
+    return torch.logsumexp(x, dim)
+
+
+def over_one_after_another(x, dim=-1):
+    for each in (dim,) if isinstance(dim, int) else sorted(dim, reverse=True):
+        x = torch.logsumexp(x, each)
+    return x
+
+
+def over_one_alone(x, dim=-1):
+    return torch.logsumexp(x.movedim(dim, -1), -1)
+
+
+@pytest.mark.parametrize(
+    ("function", "found"), [(over_several, set()), (over_one_alone, set()), (over_one_after_another, {"wrong_shape"})]
+)
+def test_two_dimensions_are_reduced_at_once(function, found):
+    made = conclusion("torch_options", variant(operation="logsumexp")(function), labels=["dim/last-two"])
+    assert kinds(made) == found
+
+
 @pytest.mark.parametrize("function", [by_name_alone, by_name_after_an_option, right])
 def test_an_input_that_is_taken_by_name_is_tried_over_every_dimension(function):
     found = conclusion("torch_options", function)
