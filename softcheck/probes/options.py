@@ -66,6 +66,8 @@ _SHAPES, _SHAPES_OF_HEADS, _SHAPES_OF_BATCHES = (
     ((6, 70), (2, 130)),
     ((3, 129), (2, 1100)),
 )
+_SMALL = (2, 18)
+"""A shape within a tile, which a causal mask takes for more than one query of more than one key."""
 _FACTORS = (1.0, 4.0, 6.0)
 """Factors of the logits of one row after the other: what is rounded in 16 bits shows in some of them."""
 _TILE = 128
@@ -260,10 +262,16 @@ def _judged(
 
 
 def _is_other(subject: Subject, changed: Subject) -> bool:
-    """True if an answer for ordinary rows is wrong, where it is right without the option."""
-    bits = _ordinary(changed)
-    found = _found(changed, bits)
-    return found.output is not None and bool(found.violations) and not judged(subject, bits).violations
+    """True if answers for ordinary rows are wrong, where they are right without the option.
+
+    One that is right for a small matrix tells the meaning too: a fault beyond it is a finding.
+    """
+    for shape in (_shapes(changed.setting)[0], _SMALL):
+        bits = next(_matrices(changed, [shape], hides=_hides(changed)))
+        found = _found(changed, bits)
+        if found.output is None or not found.violations or judged(subject, bits).violations:
+            return False
+    return True
 
 
 def _compared(subject: Subject, changed: Subject, words: str, *, hides: bool = False) -> Outcome:
