@@ -23,12 +23,12 @@ WIDEST = 200
 """Columns of a control's cases: beyond, a case costs more than the twenty others that show as much."""
 
 SHARES = 20
-"""Parts of the cases and the probes, of which a control runs one in a dtype: six controls or so run each case and probe."""
+"""Parts of the cases and the probes, of which a control runs one in a dtype: several controls run each case and probe."""
 
-ALIKE = 8
+ALIKE = 5
 """Wrong kernels that one and the same case or trial shows, of which as many run where there is no GPU: the first of each operation first."""
 
-PARTS = 4
+PARTS = 12
 """Parts of the kernels, each compiled by a process of its own. Where there is a GPU all are; elsewhere the first, since a kernel takes
 a fifth of a second and changes seldom."""
 
