@@ -167,7 +167,9 @@ class RowLoss:
 
     def _settled(self, values: Values, found: Reference, terms: Terms) -> Reference:
         """With the answers that follow a convention: of rows with +inf, of ignored rows, and of targets out of range."""
-        high = np.where(np.isposinf(largest(values)), np.nan, found.high)
+        # The log-sum-exp is infinite, and the loss where nothing that is infinite is taken from it.
+        due = np.nan if self.smoothing else np.where((terms.of_target > 0) & ~np.isposinf(terms.picked), np.inf, np.nan)
+        high = np.where(np.isposinf(largest(values)), due, found.high)
         low = np.where(np.isfinite(high) & ~terms.left_out, found.low, 0.0)
         relative = np.where(terms.left_out, 0.0, found.relative_error)
         without = self.targets.loss_without(self.targets.of_values(values)[:, None])

@@ -154,7 +154,10 @@ def _losses(x: torch.Tensor, model: bounds.Model | None, losses: RowLoss, parts:
     undivided = losses.z_loss * lse * lse
     square = undivided / last
     exact = (top - picked) + logarithm if losses.is_plain else factor * lse - of_target * picked - smooth
-    exact = torch.where(is_infinite, torch.nan, exact / first + square).masked_fill_(left_out, 0.0)
+    exact = torch.where(is_infinite, torch.nan, exact / first + square)
+    if not smoothing:
+        exact.masked_fill_(is_infinite & (of_target > 0) & (picked != torch.inf), torch.inf)
+    exact.masked_fill_(left_out, 0.0)
     if losses.targets.invalid == "nan":
         exact.masked_fill_(left_out & (chosen != losses.targets.ignored), torch.nan)
     size = factor * top.abs() + (of_target * picked).abs() + smooth_size

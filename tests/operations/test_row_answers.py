@@ -107,7 +107,28 @@ def test_special_rows():
     values = np.array([[NAN, 1.0], [INF, 1.0], [-INF, -INF], [INF, -INF]])
     found = operation("logsumexp").answer(values, FLOAT32, "nan").high[:, 0]
     np.testing.assert_array_equal(found, [NAN, INF, -INF, INF])
-    assert np.isnan(operation("cross_entropy").answer(values, FLOAT32, "nan").high).all()
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"z_loss": 1e-3}, {"weight": 1.0}, {"label_smoothing": 0.1}, {"reduction": "mean"}]
+)
+def test_an_infinite_logit_makes_a_loss_infinite_or_no_number(given):
+    """Where nothing infinite is taken from the log-sum-exp the loss is +inf, and NaN is taken, since most kernels subtract the maximum."""
+    values = np.random.default_rng(4).normal(0, 3, (40, 6)).astype(np.float32).astype(np.float64)
+    values[::2, 1], values[::3, 4], values[::5, 2] = INF, -INF, NAN
+    computed = operation("cross_entropy", given)
+    due = computed.answer(values, FLOAT32, "nan").high
+    shown = computed.on_device(torch.from_numpy(values).float(), FLOAT32, None).exact.numpy()
+    np.testing.assert_array_equal(np.isfinite(shown), np.isfinite(due))
+    np.testing.assert_array_equal(shown[~np.isfinite(due)], due[~np.isfinite(due)])
+    infinite = np.isposinf(due) & np.isposinf(values).any(axis=1, keepdims=True)
+    assert infinite.any() == ("label_smoothing" not in given)
+    bits = encode(values, FLOAT32)
+    demanded = np.ones(len(values), dtype=bool) if computed.undefined is None else ~computed.undefined(values)
+    bits, due, infinite = bits[demanded], due[demanded], infinite[demanded]
+    for instead, is_right in ((INF, True), (NAN, True), (0.0, not infinite.any()), (-INF, not infinite.any())):
+        output = encode(np.where(infinite, instead, due), FLOAT32)
+        assert (judge(bits, output, FLOAT32, operation=computed).violations == ()) == is_right, (instead, given)
 
 
 def test_all_pairs_show_each_pair_with_each_target():
