@@ -69,7 +69,7 @@ def _text(name: str, dtype: str, found: Conclusion) -> str:
         lines += [
             f"  {regime.words}",
             f"    launches {', '.join(regime.launches) or 'no Triton kernel'}",
-            f"    smallest {rows} x {columns}; judged {regime.shapes} shapes, {regime.elements:,} elements",
+            f"    smallest {rows} x {columns}; judged {regime.shapes} shapes, {regime.rows:,} rows, {regime.elements:,} elements",
         ]
         if not regime.shapes:
             lines.append("    not judged: its shapes take longer than the limit of time")

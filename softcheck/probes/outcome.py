@@ -72,6 +72,8 @@ class SeenRegime(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Rows and columns of its smallest explored shape."""
     shapes: int = 0
     """Shapes that were judged in it."""
+    rows: int = 0
+    """Rows of these shapes."""
     elements: int = 0
     """Elements of these shapes."""
 

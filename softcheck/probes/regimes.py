@@ -64,12 +64,18 @@ class _Regimes(Probe):
             return outcome
         name = getattr(inspect.unwrap(subject.variant.function), "__name__", "")
         lines, branches = set(outcome.lines), code_branches(source, name)
-        if subject.setting.on_gpu:
-            # Compiled lines can't be counted; those of a kernel count as run where it is launched.
-            launched = {launch.kernel for regime in found for launch in regime.launches}
-            compiled = {(line.file, line.line) for kernel in launched for line in code_lines(source, kernel)}
-            lines |= compiled
-            branches = tuple(branch for branch in branches if (branch.file, branch.lines[0]) not in compiled)
+        # Compiled lines can't be counted, nor those of large calls before Python 3.12. Those of a kernel that no call was
+        # traced in count as run where it is launched.
+        launched = {
+            launch.kernel
+            for regime in found
+            if subject.setting.on_gpu or regime.paths & set(outcome.paths)
+            for launch in regime.launches
+        }
+        bodies = [{(line.file, line.line) for line in code_lines(source, kernel)} for kernel in launched]
+        uncounted = set[tuple[str, int]]().union(*(body for body in bodies if not body & lines))
+        lines |= uncounted
+        branches = tuple(branch for branch in branches if (branch.file, branch.lines[0]) not in uncounted)
         return msgspec.structs.replace(
             outcome,
             regimes=tuple(regime.seen() for regime in found),
@@ -162,8 +168,8 @@ def _judged_regimes(done: Sequence[tuple[Trial, Outcome]]) -> tuple[SeenRegime, 
     regimes = []
     for regime in (regime for _, outcome in done for regime in outcome.regimes):
         shapes = [shape for path in regime.paths for shape in judged.get(path, ())]
-        elements = sum(shape.elements for shape in shapes)
-        regimes.append(msgspec.structs.replace(regime, shapes=len(shapes), elements=elements))
+        rows, elements = sum(shape.rows for shape in shapes), sum(shape.elements for shape in shapes)
+        regimes.append(msgspec.structs.replace(regime, shapes=len(shapes), rows=rows, elements=elements))
     return tuple(regimes)
 
 

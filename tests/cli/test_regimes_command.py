@@ -4,7 +4,8 @@ from pathlib import Path
 
 from command import softcheck
 
-BUG = Path(__file__).parents[1] / "planted" / "bugs" / "tall_narrow_remainder_lost.py"
+BUGS = Path(__file__).parents[1] / "planted" / "bugs"
+BUG = BUGS / "tall_narrow_remainder_lost.py"
 
 
 def test_a_path_for_some_shapes_is_named_and_its_finding_laid_at_it():
@@ -18,6 +19,15 @@ def test_a_path_for_some_shapes_is_named_and_its_finding_laid_at_it():
         "  unwritten_output: in the regime columns <= 64 and rows > 32 with rows % 4 != 0 [rows_kernel(" in done.stdout
     )
     assert "lines of its own code" in done.stdout
+
+
+def test_lines_of_a_kernel_that_large_calls_alone_launch_were_run():
+    """Before Python 3.12 lines are counted in small calls alone."""
+    wide = BUGS / "many_rows_of_some_width.py"
+    done = softcheck("regimes", f"{wide}:softmax", "--quick", "--device", "interpreter")
+    assert "rows >= 64 and columns > 256" in done.stdout
+    assert " rows, " in done.stdout
+    assert "never run" not in done.stdout
 
 
 def test_nothing_to_run_exits_3(tmp_path):
