@@ -87,6 +87,8 @@ def _in_regime(regime: Regime, p: Planning) -> Iterator[PlannedShape]:
     # In one column every answer is 1, and in two one logit decides.
     first = max(shapes, key=lambda shape: (min(shape.columns, 3), -shape.elements))
     last = max(shapes, key=lambda shape: shape.columns)
+    # The last shapes on this side of a boundary in rows or in elements.
+    ends_of_shapes = [max(shapes, key=lambda shape: (shape.rows, shape.columns)), shapes[-1]]
     yield replace(widened(first), is_first=True)
     if 1 < first.rows < max(rows):
         # One row more than whole tiles of rows.
@@ -96,7 +98,7 @@ def _in_regime(regime: Regime, p: Planning) -> Iterator[PlannedShape]:
     tiles = p.rng.permutation(8).tolist() if tile is not None else []
     ends = [narrow, first.columns, *(narrow // (tile or 1) * (tile or 1) + (tile or 1) * (k + 1) + 1 for k in tiles)]
     some = [shapes[i] for i in p.rng.integers(0, min(len(shapes), 4 * _MOST_IN_A_REGIME), _MOST_IN_A_REGIME)]
-    for end, shape in zip_longest(ends[2:], [last, *some]):
+    for end, shape in zip_longest(ends[2:], [last, *ends_of_shapes, *some]):
         if end is not None and end <= last.columns:
             yield planned(first.rows, end)
             yield planned(first.rows, end - 1)

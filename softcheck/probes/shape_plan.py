@@ -15,9 +15,10 @@ COMMON = (32, 128, 1024, 4096)
 """Widths of tiles and limits of paths that many kernels have, for numbers that stand in another package's source."""
 
 WIDTHS_OF_MODELS = (
+    *(12, 40, 48, 80),
     *(96, 192, 384, 768, 1536, 2304, 3072, 5120, 12288, 32000, 32064, 49152, 50257, 65024, 128256, 151936, 256000),
 )
-"""Hidden sizes in multiples of 96, and vocabularies of language models."""
+"""Head counts, hidden sizes in multiples of 96, and vocabularies of language models."""
 
 ROW_COUNTS = (*range(1, 10), *(15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 131, 132, 133, 263, 264, 265))
 """Row counts around powers of two, and around the multiprocessors of an H100 and their double."""
