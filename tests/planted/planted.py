@@ -64,7 +64,15 @@ FOLDERS = (
     FOLDER,
     *(
         FOLDER / name
-        for name in ("masked_softmax", "log_softmax", "logsumexp", "cross_entropy", "softmax_backward", "attention")
+        for name in (
+            "masked_softmax",
+            "log_softmax",
+            "logsumexp",
+            "cross_entropy",
+            "softmax_backward",
+            "attention",
+            "log_softmax_backward",
+        )
     ),
 )
 """Folders of an operation's kernels, each with ``bugs/`` and ``controls/``."""

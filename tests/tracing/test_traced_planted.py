@@ -19,8 +19,10 @@ UNFOLLOWED = {
     "biased_logits_in_base_two": _COPY,
     "causal_with_a_mask_of_lanes": _MATRIX,
     "mean_by_atomic_adds": _MATRIX,
+    "one_gradient_times_the_columns": "launches no Triton kernel",
+    "product_in_place_on_a_copy": "launches no Triton kernel",
 }
-UNFOLLOWED_FOLDERS = {"attention": _MATRIX, "softmax_backward": _COPY}
+UNFOLLOWED_FOLDERS = {"attention": _MATRIX, "softmax_backward": _COPY, "log_softmax_backward": _COPY}
 """Words for controls that no trace follows: they read a changed copy of the input, operands in its place, or answer with a matrix."""
 
 BORN = {
