@@ -114,7 +114,7 @@ def rows_by_trial():
         if probe == "addresses":
             # Its strided inputs need a process that may ask for gigabytes; both its trials have streams as all have.
             continue
-        request = RunProbe("v", probe, "float16", quick=False, seed=0, time_share=0.03)
+        request = RunProbe("v", probe, "float16", quick=False, seed=0, time_share=0.01)
         for reply in make_trials(request, variant, torch.device("cpu")):
             if isinstance(reply, ProbePlanned):
                 labels = reply.labels
