@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from softcheck.operations.registry import operation  # noqa: E402 - as below
-from softcheck.variants.registry import BUILTIN, BUILTIN_OF  # noqa: E402 - from the checkout, installed or not
+from softcheck.variants.registry import BUILTIN, BUILTIN_OF, WITH_MASKS  # noqa: E402 - from the checkout, installed or not
 
 _PLUGIN = "softcheck.pytest_plugin"
 
@@ -95,6 +95,26 @@ STEPS = (
         )
         for d in ("float16", "bfloat16", "float32", "float64")
     ),
+    Step(
+        "pairs-operations-float16",
+        f"softcheck exhaust {' '.join(name for of in ('log_softmax', 'cross_entropy') for name in BUILTIN_OF[of])} --dtype float16 "
+        "--columns 2 --format json --output pairs-operations-float16.json",
+        420,
+    ),
+    *(
+        Step(
+            f"masked-{d}",
+            f"softcheck report {' '.join(WITH_MASKS)} --dtype {d} --timings --format json --output masked-{d}.json",
+            240,
+        )
+        for d in ("float16", "bfloat16", "float32", "float64")
+    ),
+    Step(
+        "attention-logsumexp",
+        f"softcheck report {' '.join(BUILTIN_OF['attention_logsumexp'])} --timings --format json --output attention-logsumexp.json",
+        240,
+    ),
+    Step("bench-cross-entropy", "softcheck bench --operation cross_entropy --dtype bfloat16 --shapes 8192x128256", 90),
     *(
         Step(
             f"attention-{d}",
