@@ -275,7 +275,9 @@ class Attending:
 
 
 def split(rows: int) -> tuple[int, int]:
-    """Returns batch and heads of so many rows."""
+    """Returns batch and heads of so many rows. Without rows the batch is empty: nobody has an attention without heads."""
+    if not rows:
+        return 0, 1
     batch = next((n for n in (2, 3, 5, 7) if rows % n == 0 and rows > n), 1)
     return batch, rows // batch
 
@@ -287,7 +289,8 @@ def heads_first(name: str, operand: "torch.Tensor", rows: int) -> "torch.Tensor"
     """
     if name.endswith("_blhd"):
         return operand.transpose(1, 2)
-    return operand.view(split(rows)[0], -1, *operand.shape[1:]) if name.endswith("3") else operand
+    batch = split(rows)[0]
+    return operand.unflatten(0, (batch, max(1, len(operand) // max(1, batch)))) if name.endswith("3") else operand
 
 
 def _laid_out(

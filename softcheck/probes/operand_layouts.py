@@ -212,7 +212,11 @@ def _with_shared_masks(subject: Subject, masks: Sequence[str], known: frozenset[
     for name in masks:
         for words, share in _SHARED.items():
             is_of_batches = words in {_OF_HEADS, _EXPANDED_HEADS, _EXPANDED_QUERIES}
-            bits = _rows(subject.setting, _HEADS if is_of_batches else _ROWS)
+            of_one_mask = _HEADS if is_of_batches else _ROWS
+            bits = _rows(subject.setting, of_one_mask)
+            if subject.setting.operation.parameters.get("biased"):
+                # A bias with numbers is drawn from a row, so that equal ones belong to equal rows.
+                bits = bits[np.arange(_ROWS) // of_one_mask * of_one_mask]
             after = _call(subject, bits, partial(with_one, name, partial(_shared, share, expands=words in _FULL)))
             if after is None:
                 continue

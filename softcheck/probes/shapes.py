@@ -31,6 +31,8 @@ _MANY = (4095, 4096, 4097)
 _VERY_MANY = (65535, 65536, 65537, 2**20)
 _NARROW, _COLUMNS = 5, 129
 _WIDE, _WIDE_ON_GPU = (1100, 2500), (2050, 8193)
+_WHOLE = (640, 4096)
+"""Widths of whole vectors, tried with rows that do not begin at whole vectors: a kernel may ask for the width alone."""
 _OTHER_WIDTHS = (2, 64, _COLUMNS, 300, 1100)
 """Widths in which a row count that fails is tried again."""
 _SECONDS_PACKED, _SECONDS, _SECONDS_INTERPRETED, _SECONDS_EACH = 0.6, 0.2, 0.4, 0.05
@@ -74,6 +76,8 @@ class _Shapes(GroupedProbe):
         # The rows of heads' operands lie apart wherever the matrix is not packed.
         layouts = ["packed", *strided[:1]] if setting.has_heads else ["packed", "offset", *strided]
         tried = [rows for number, layout in enumerate(layouts) for rows in _in_layout(setting, layout, number)]
+        if strided and not setting.has_heads:
+            tried += [_Rows("padded-by-1", columns, _FEWEST) for columns in _WHOLE]
         if setting.on_gpu and setting.dtype != "float64" and not setting.quick:
             tried += [
                 _Rows("packed", columns, (setting.fewer(_ELEMENTS // columns, columns),)) for columns in range(1, 9)

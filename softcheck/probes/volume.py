@@ -62,6 +62,7 @@ class _Volume(Probe):
         limits = replace(
             limits,
             seconds=limits.seconds * setting.time_share,
+            most_rows=setting.fewer(limits.most_rows, 1) if setting.has_heads else limits.most_rows,
             elements=limits.elements // heavier,
             most_elements=limits.most_elements // heavier,
         )
@@ -108,7 +109,7 @@ def _random_batches(setting: Setting, device: torch.device, seed: int) -> Iterat
     for turn in range(_ROUNDS):
         for columns in usual if turn % 4 else chosen:
             yield _random_batch(columns, fmt, device, [seed, turn, columns], every)
-        if turn % 4 == 0 and setting.on_gpu and fmt.width < 64:
+        if turn % 4 == 0 and setting.on_gpu and fmt.width < 64 and not setting.has_heads:
             columns = min(_TALL[1], max(chosen))
             yield replace(_random_batch(columns, fmt, device, [seed, turn], every), exactly=_TALL[0])
 

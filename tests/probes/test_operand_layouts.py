@@ -178,3 +178,21 @@ def test_memory_for_the_answer_is_filled_wherever_it_lies_and_nothing_else(tmp_p
     text = "workspace = [0]\n" + OUT.format(call=call, write=write)
     found = concluded(tmp_path, SOFTMAX.format(source=text), "softmax")
     assert {shown.label for shown in found.findings} == set(label)
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_bias_that_all_heads_of_a_batch_share_is_found_where_another_batch_has_it(tmp_path, is_right):
+    by_modulo = """
+    bias = bias.flatten(0, -3)
+    bias = bias[torch.arange(q.shape[0] * q.shape[1]) % len(bias)].view(*q.shape[:2], *bias.shape[1:])
+"""
+    source = f"def attention(q, k, v, bias):{'' if is_right else by_modulo}\n    return {SDPA}(q, k, v, bias)\n"
+    found = of_attention(tmp_path, source, biased=1)
+    assert kinds(found) == (set() if is_right else {"ulp_exceeds_bound"})
+
+
+def test_without_rows_a_batch_is_empty_and_has_heads(tmp_path):
+    source = f"def attention(q, k, v):\n    assert 8 // q.shape[1] == 8\n    return {SDPA}(q, k, v)\n"
+    path = tmp_path / "empty.py"
+    path.write_text(ATTENTION.format(parameters='"head_dim": 16', source=source), encoding="utf-8")
+    assert load(f"{path}:attention").function(torch.empty(0, 5)).shape[0] == 0

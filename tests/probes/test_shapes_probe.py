@@ -11,7 +11,7 @@ from softcheck.variants.declaration import Declaration, variant
 def test_right_rows_are_left_alone():
     found = conclusion("shapes", lambda x: torch.softmax(x, dim=-1), "bfloat16", quick=True)
     assert (found.findings, found.skipped) == ((), ())
-    assert found.trials == 21
+    assert found.trials == 23
 
 
 def test_the_failing_row_counts_are_told():
@@ -39,6 +39,17 @@ def test_a_row_count_together_with_a_layout():
     [shown] = conclusion("shapes", one_row_taken_for_packed, quick=True).findings
     assert shown.violation.kind == "wrong_layout"
     assert shown.violation.message.startswith("every-second-column, 129 columns: rows = 1 (")
+
+
+def test_whole_vectors_that_do_not_begin_at_whole_vectors():
+    def stride_rounded_down(x):
+        if x.shape[1] % 8 == 0 and 512 <= x.shape[1] <= 8192 and x.stride(1) == 1:
+            x = x.as_strided(x.shape, (x.stride(0) // 8 * 8, 1))
+        return torch.softmax(x, dim=-1)
+
+    found = conclusion("shapes", stride_rounded_down, quick=True)
+    assert kinds(found) == {"wrong_layout"}
+    assert found.findings[0].violation.message.startswith("padded-by-1, 640 columns: rows >= 2 (")
 
 
 def test_what_fails_by_its_layout_or_its_width_alone_is_left_to_other_probes():
