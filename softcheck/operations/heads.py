@@ -290,7 +290,11 @@ def heads_first(name: str, operand: "torch.Tensor", rows: int) -> "torch.Tensor"
     if name.endswith("_blhd"):
         return operand.transpose(1, 2)
     batch = split(rows)[0]
-    return operand.unflatten(0, (batch, max(1, len(operand) // max(1, batch)))) if name.endswith("3") else operand
+    return (
+        operand.view(batch, max(1, len(operand) // max(1, batch)), *operand.shape[1:])
+        if name.endswith("3")
+        else operand
+    )
 
 
 def _laid_out(
