@@ -65,15 +65,15 @@ class _Regimes(Probe):
         name = getattr(inspect.unwrap(subject.variant.function), "__name__", "")
         lines, branches = set(outcome.lines), code_branches(source, name)
         # Compiled lines can't be counted, nor those of large calls before Python 3.12. Those of a kernel that no call was
-        # traced in count as run where it is launched.
-        launched = {
-            launch.kernel
-            for regime in found
-            if subject.setting.on_gpu or regime.paths & set(outcome.paths)
-            for launch in regime.launches
-        }
-        bodies = [{(line.file, line.line) for line in code_lines(source, kernel)} for kernel in launched]
-        uncounted = set[tuple[str, int]]().union(*(body for body in bodies if not body & lines))
+        # traced in count as run where it is launched. Lines of functions that it calls may be another's too.
+        on_gpu, tried = subject.setting.on_gpu, set(outcome.paths)
+        launched = {launch.kernel for each in found if on_gpu or each.paths & tried for launch in each.launches}
+        uncounted: set[tuple[str, int]] = set()
+        for kernel in launched:
+            body = code_lines(source, kernel)
+            own = {(line.file, line.line) for line in body if line.guard == f"def {kernel}"}
+            if on_gpu or not own & lines:
+                uncounted |= {(line.file, line.line) for line in body}
         lines |= uncounted
         branches = tuple(branch for branch in branches if (branch.file, branch.lines[0]) not in uncounted)
         return msgspec.structs.replace(
