@@ -289,12 +289,10 @@ def heads_first(name: str, operand: "torch.Tensor", rows: int) -> "torch.Tensor"
     """
     if name.endswith("_blhd"):
         return operand.transpose(1, 2)
-    batch = split(rows)[0]
-    return (
-        operand.view(batch, max(1, len(operand) // max(1, batch)), *operand.shape[1:])
-        if name.endswith("3")
-        else operand
-    )
+    if not name.endswith("3"):
+        return operand
+    batch, heads = split(rows)
+    return operand.view(batch, len(operand) // batch if batch else heads, *operand.shape[1:])
 
 
 def _laid_out(
