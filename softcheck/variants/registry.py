@@ -84,7 +84,10 @@ BUILTIN_OF: dict[str, dict[str, str]] = {
             )
         },
     },
-    "attention_logsumexp": {"torch_attention_logsumexp": f"{_PACKAGE}.attention_torch:torch_attention_logsumexp"},
+    "attention_logsumexp": {
+        "torch_attention_logsumexp": f"{_PACKAGE}.attention_torch:torch_attention_logsumexp",
+        "attention_split_keys_logsumexp": f"{_PACKAGE}.attention:attention_split_keys_logsumexp",
+    },
 }
 """Built-in variants of each operation; torch's own is one of them."""
 

@@ -286,6 +286,7 @@ def _part_kernel(
 @jit
 def _merge_kernel(
     o: tl.tensor,
+    logsumexp: tl.tensor,
     values_of: tl.tensor,
     maximum_of: tl.tensor,
     total_of: tl.tensor,
@@ -299,28 +300,23 @@ def _merge_kernel(
     part, column = tl.arange(0, PARTS), tl.arange(0, BLOCK_DIM)
     at = part * rows + row
     maximum = tl.load(maximum_of + at, mask=part < parts, other=-float("inf"))
-    share = tl.exp(maximum - tl.max(maximum, axis=0))
+    largest = tl.max(maximum, axis=0)
+    # As in _attended: a query that sees no key has a sum of 0, whose logarithm is -inf.
+    share = tl.exp(maximum - tl.where(largest == -float("inf"), 0.0, largest))
     total = tl.sum(tl.load(total_of + at, mask=part < parts, other=0.0) * share, axis=0)
     inside = (part < parts)[:, None] & (column < DIM)[None, :]
     values = tl.load(values_of + at[:, None] * DIM + column[None, :], mask=inside, other=0.0)
     merged = tl.sum(values * share[:, None], axis=0) / total
     tl.store(o + row * DIM + column, merged, mask=column < DIM)
+    tl.store(logsumexp + row, largest + tl.log(total))
 
 
-@variant(
-    operation="attention",
-    call=_CALL,
-    dtypes=NARROW_DTYPES,
-    batch_invariant=True,
-    description="the keys of a tile of queries split among num_splits programs (4), whose maxima, sums and values a second kernel merges",
-    provenance="Dao, Haziza, Massa and Sizov, Flash-Decoding for long-context inference, 2023",
-    arithmetic=_ARITHMETIC,
-)
-def attention_split_keys(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, num_splits: int = 4) -> torch.Tensor:
-    """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
+def _split(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, num_splits: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The attention, and the float32 log-sum-exp [batch, heads, queries] that a caller merges further answers by."""
     o = new_output(q)
+    batch, heads, queries, dim = q.shape
+    logsumexp = torch.empty((batch, heads, queries), dtype=torch.float32, device=q.device)
     if o.numel():
-        batch, heads, queries, dim = q.shape
         keys, rows = k.shape[2], batch * heads * queries
         values = torch.empty((num_splits, rows, dim), dtype=torch.float32, device=q.device)
         maximum, total = torch.empty((2, num_splits, rows), dtype=torch.float32, device=q.device)
@@ -330,5 +326,38 @@ def attention_split_keys(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, num_
         grid = (batch * heads, triton.cdiv(queries, _QUERIES), num_splits)
         _part_kernel[grid](values, maximum, total, q, k, v, *strides, *sizes, block, _QUERIES, _KEYS, num_warps=4)
         parts = triton.next_power_of_2(num_splits)
-        _merge_kernel[(rows,)](o, values, maximum, total, rows, num_splits, parts, dim, block, num_warps=4)
-    return o
+        _merge_kernel[(rows,)](o, logsumexp, values, maximum, total, rows, num_splits, parts, dim, block, num_warps=4)
+    return o, logsumexp
+
+
+_SPLIT = "Dao, Haziza, Massa and Sizov, Flash-Decoding for long-context inference, 2023"
+
+
+@variant(
+    operation="attention",
+    call=_CALL,
+    dtypes=NARROW_DTYPES,
+    batch_invariant=True,
+    description="the keys of a tile of queries split among num_splits programs (4), whose maxima, sums and values a second kernel merges",
+    provenance=_SPLIT,
+    arithmetic=_ARITHMETIC,
+)
+def attention_split_keys(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, num_splits: int = 4) -> torch.Tensor:
+    """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
+    return _split(q, k, v, num_splits)[0]
+
+
+@variant(
+    operation="attention_logsumexp",
+    call=_CALL,
+    dtypes=NARROW_DTYPES,
+    batch_invariant=True,
+    description="what attention_split_keys merges by: the maximum and the logarithm of the sum over num_splits parts (4)",
+    provenance=_SPLIT,
+    arithmetic=_ARITHMETIC,
+)
+def attention_split_keys_logsumexp(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, num_splits: int = 4
+) -> torch.Tensor:
+    """Logarithms of the sums of exponentials of each query's scores, float32 [batch, heads, queries]."""
+    return _split(q, k, v, num_splits)[1]
