@@ -5,7 +5,7 @@
     python benchmarks/false_alarms.py --resume FILE
 
 Correct are the built-in variants of the operation that declare no defect for the dtype, but for those that only probes show.
-Rows are drawn on the device (``softcheck.cases.random_rows``) at widths from 1 to 2^17; every variant that takes them is run on
+Rows are drawn on the device (``softcheck.cases.random_rows``, telling rows and rare values of the regimes) at widths from 1 to 2^17; every variant that takes them is run on
 the same rows, and judged where they lie with ``judge_in_place``. With ``--device cpu`` launches are small; the numpy judge judges
 softmax there, and other operations are judged by torch as on a GPU. Families take turns by
 the time that they have used, until every variant has ``--elements`` in the dtype or ``--seconds`` have gone by since the start.
@@ -45,7 +45,9 @@ from softcheck.calling.call import Placed, call_on_device, to_bits
 from softcheck.cases.bit_rows import format_rows
 from softcheck.cases.corpus import encode_case
 from softcheck.cases.importing import case_from_bits
-from softcheck.cases.random_rows import FILLERS, fill
+from softcheck.cases.random_rows import FILLERS, Draw, Filler, fill, torch_dtype
+from softcheck.cases.rare_values import patterns, rows_with
+from softcheck.cases.telling import telling_batch
 from softcheck.cli.clusters import ClusterChoice, opened
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import judge_in_place
@@ -63,6 +65,33 @@ if TYPE_CHECKING:
     from softcheck.cluster.dask import DaskCluster
 
 DTYPES = ("float16", "bfloat16", "float32")
+TILES = (16, 64, 128, 256, 1024, 4096)
+MOST_TELLING = 1 << 21
+"""Elements of a batch of telling rows, which numpy makes."""
+
+
+def _telling(draw: Draw) -> torch.Tensor:
+    """Telling rows for a drawn tile, with numbers and places that are drawn; as many as there are, and no more than asked for."""
+    seed = int(torch.randint(2**62, (1,), generator=draw.generator, device=draw.device))
+    rng = np.random.default_rng(seed)
+    most = max(1, min(draw.rows, MOST_TELLING // draw.columns))
+    values, places = rng.normal(0.0, 100.0, 4).tolist(), rng.integers(0, draw.columns, 4).tolist()
+    bits = telling_batch(draw.columns, int(rng.choice(TILES)), draw.fmt, rng, values=values, places=places, most=most)
+    signed = torch.from_numpy(bits.view(f"i{bits.itemsize}")).to(draw.device)
+    return signed.view(torch_dtype(draw.fmt))
+
+
+def _rare(draw: Draw) -> torch.Tensor:
+    """Rows with one pattern each: any of a 16-bit format, of a wider one those that the regimes are tried with."""
+    seed = int(torch.randint(2**31, (1,), generator=draw.generator, device=draw.device))
+    known = torch.from_numpy(patterns(draw.fmt, seed)).to(draw.device)
+    chosen, places = known[draw.whole(0, len(known), 1)], draw.whole(0, draw.columns, 1)
+    return rows_with(chosen, places, draw.columns, draw.fmt, draw.generator, near=bool(seed % 2))
+
+
+ROWS: dict[str, Filler] = {**FILLERS, "telling": _telling, "rare-values": _rare}
+"""The corpora's families, and the rows that every regime is tried with."""
+
 WIDTHS = (
     *(1, 2, 3, 7, 16, 33, 64, 127, 128, 129, 255, 256, 257, 385, 512, 513, 781, 1000, 1023, 1024, 1025, 2047, 2048),
     *(2049, 4096, 4097, 8191, 8192, 16384, 16385, 32768, 65536, 65537, 102400, 131072),
@@ -246,7 +275,7 @@ class Sweep:
             max(run.progress.families[family].launches for run in self.runs if family in run.progress.families)
         )
         random = np.random.default_rng(
-            [self.seed, list(FILLERS).index(family), DTYPES.index(self.shard.dtype), self.shard.widths[0], launches]
+            [self.seed, list(ROWS).index(family), DTYPES.index(self.shard.dtype), self.shard.widths[0], launches]
         )
         widths = sorted({w for run in runs if family in run.progress.families for w in run.widths(family, self.shard)})
         columns = int(random.choice(widths))
@@ -257,7 +286,7 @@ class Sweep:
         generator = torch.Generator(self.device).manual_seed(int(random.integers(2**62)))
         spent: list[float] = []
         try:
-            x = fill(FILLERS[family], rows, columns, self.fmt, generator)
+            x = fill(ROWS[family], rows, columns, self.fmt, generator)
             placed = laid_out(x, launches, self.fmt) if family == "layout" else Placed(x, x.view(-1), self.fmt)
             for run in runs:
                 if run.takes(family, columns):
@@ -516,7 +545,7 @@ def family_table(runs: list[Progress]) -> str:
     """Elements and largest share by family and dtype."""
     dtypes = [dtype for dtype in DTYPES if any(run.dtype == dtype for run in runs)]
     lines = [f"{'elements, share':20}" + "".join(f"{dtype:>22}" for dtype in dtypes)]
-    for family in FILLERS:
+    for family in ROWS:
         cells = ""
         for dtype in dtypes:
             tallies = [run.families[family] for run in runs if run.dtype == dtype and family in run.families]
@@ -580,7 +609,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--variants", help="names, separated by commas, in place of all of the operation's")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
-    parser.add_argument("--families", default=",".join(FILLERS))
+    parser.add_argument("--families", default=",".join(ROWS))
     parser.add_argument("--elements", type=float, default=1e12, help="for each variant and dtype")
     parser.add_argument("--seconds", type=float, help="seconds from the start after which no more rows are drawn")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share widths and dtypes")
@@ -604,7 +633,7 @@ def _begin(options: argparse.Namespace) -> tuple[Path, State]:
             raise ValueError(f"{old} exists; go on with --resume, or remove it to begin anew")
     options.variants = options.variants or ",".join(BUILTIN_OF[options.operation])
     names = {key: getattr(options, key).split(",") for key in ("variants", "dtypes", "families")}
-    for key, known in (("dtypes", DTYPES), ("families", tuple(FILLERS))):
+    for key, known in (("dtypes", DTYPES), ("families", tuple(ROWS))):
         unknown = [name for name in names[key] if name not in known]
         if unknown:
             raise ValueError(f"unknown {key} {', '.join(unknown)}; expected some of {', '.join(known)}")
