@@ -1,28 +1,53 @@
-"""Every causal mask up to 130 x 130, or every scale of float16, for one variant of softmax or log-softmax.
+"""Every causal mask up to 130 x 130, every scale of float16, or every combination of a cross-entropy's options, for one variant.
 
     python benchmarks/every_option.py masks VARIANT [--dtype float32] [--every N] [--device auto]
     python benchmarks/every_option.py scales VARIANT [--dtype float32] [--every N] [--device auto]
+    python benchmarks/every_option.py losses VARIANT [--dtype float32] [--every N] [--device auto]
 
-VARIANT is a name or FILE:FUNCTION, as ``softcheck report`` takes it, that declares a causal mask or takes a scale. ``masks`` runs all
-16900 pairs of queries and keys, with NaN and infinities behind the mask; ``scales`` all 31743 positive finite numbers of
-float16, on telling rows. ``--every N`` takes each N-th of them. The last line counts them; exits 1 where an output breaks a promise.
+VARIANT is a name or FILE:FUNCTION, as ``softcheck report`` takes it: a softmax or log-softmax that declares a causal mask or takes a
+scale, or a cross-entropy that takes options. ``masks`` runs all 16900 pairs of queries and keys, with NaN and infinities behind the
+mask; ``scales`` all 31743 positive finite numbers of float16, on telling rows; ``losses`` the product of the options that the function
+has a parameter for, on telling rows of 15, 127 and 1024 logits, and judges the gradient too where there is one. ``--every N`` takes
+each N-th of them. The last line counts them; exits 1 where an output breaks a promise.
 """
 # ruff: noqa: INP001, T201 - a script, not a package; it prints
 
 import argparse
+import inspect
+import math
 import os
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from oracles.formats import FLOAT16, FORMATS, decode, encode
+from oracles.formats import FLOAT16, FORMATS, Format, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from softcheck.variants.registry import LoadedVariant
 
 LARGEST = 130
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "ignore_index": ("-100", "1"),
+    "label_smoothing": ("", "0.1"),
+    "weight": ("", "1"),
+    "z_loss": ("", "1e-2"),
+    "softcap": ("", "8"),
+    "reduction": ("", "mean", "sum"),
+}
+"""Values of the options of a cross-entropy; an empty one leaves an option out. The target 1 is a column that is ignored."""
+LOGITS = (15, 127, 1024)
+"""Widths of the rows: three matrices of [3, 5], [1, 127] and [32, 32] for a mean or a sum."""
 
 
 def masks(every: int, alignment: str) -> Iterator[tuple[str, NDArray[np.float64]]]:
@@ -47,6 +72,34 @@ def scales(every: int) -> Iterator[tuple[str, NDArray[np.float64]]]:
         yield f"scale={float(decode(np.array([bits], np.uint16), FLOAT16)[0])!r}", rows
 
 
+def losses(every: int, function: "Callable[..., object]") -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """The promises of each combination of options that a function has parameters for, and telling rows of one width, [8, columns].
+
+    Where it has no reduction, NaN for targets that are no columns is an option more.
+    """
+    from softcheck.variants.meanings import PARAMETERS
+
+    names = inspect.signature(function).parameters
+    known = {one.parameter for one in PARAMETERS for name in names if one.is_of(name)}
+    offered = {name: values for name, values in OPTIONS.items() if name in known}
+    random = np.random.default_rng(0)
+    chosen = [
+        {name: value for name, value in zip(offered, values, strict=True) if value}
+        for values in product(*offered.values())
+    ]
+    chosen += [{**each, "invalid_target": "nan"} for each in chosen if "reduction" not in each]
+    for each in chosen[::every]:
+        for columns in LOGITS:
+            rows = random.normal(0, 1, (8, columns)) * np.array([1e-3, 1, 12, 300, 1, 1, 1, 1])[:, None]
+            rows[4], rows[5, 0], rows[6], rows[7, 1] = (
+                -0.75 * math.log(columns),
+                60,
+                np.linspace(-20, 0, columns),
+                -np.inf,
+            )
+            yield ",".join(f"{name}={value}" for name, value in each.items()), rows
+
+
 def broken(spec: str, dtype: str, promises: str, values: NDArray[np.float64]) -> list[str]:
     """The kinds of promises that an output for these values breaks, of a variant that is declared with further promises."""
     import torch
@@ -57,7 +110,7 @@ def broken(spec: str, dtype: str, promises: str, values: NDArray[np.float64]) ->
     from softcheck.operations.arithmetic import Arithmetic
     from softcheck.variants.registry import load, with_declared
 
-    variant, fmt = load(with_declared(spec, promises)), FORMATS[dtype]
+    variant, fmt = load(with_declared(spec, promises) if promises else spec), FORMATS[dtype]
     device = torch.device("cuda" if os.environ.get("TRITON_INTERPRET") != "1" else "cpu")
     bits = encode(values, fmt)
     called = call(variant.function, place(bits, fmt, PACKED, device), variant.operation)
@@ -72,13 +125,47 @@ def broken(spec: str, dtype: str, promises: str, values: NDArray[np.float64]) ->
             arithmetic=declared.arithmetic or Arithmetic(),
             operation=variant.operation,
         ).violations
-    return [f"{promises}, {values.shape[1]} columns: {each.kind}: {each.message}" for each in found]
+    said = [f"{each.kind}: {each.message}" for each in found] + wrong_gradients(variant, values, fmt, device)
+    return [f"{promises}, {values.shape[1]} columns: {each}" for each in said]
+
+
+def wrong_gradients(
+    variant: "LoadedVariant", values: NDArray[np.float64], fmt: Format, device: "torch.device"
+) -> list[str]:
+    """A sentence on the gradient that is furthest beyond its bound, of rows without infinities; none where a function has no gradient."""
+    import torch
+
+    from softcheck.calling.call import to_tensor
+    from softcheck.operations.arithmetic import Arithmetic
+
+    computed = variant.operation
+    logits = values[np.isfinite(values).all(axis=1)]
+    x = to_tensor(encode(logits, fmt), fmt, device).requires_grad_()
+    answer = variant.function(x) if variant.declaration.operation == "cross_entropy" else x.detach()
+    if computed.gradient is None or not answer.requires_grad:
+        return []
+    logits = x.detach().double().cpu().numpy()
+    g = torch.linspace(-2, 3, answer.numel(), device=device).view(answer.shape).to(answer.dtype)
+    (gradient,) = torch.autograd.grad(answer, x, g)
+    shown, grads = gradient.double().cpu().numpy(), g.double().cpu().numpy()
+    arithmetic = variant.declaration.arithmetic or Arithmetic()
+    exact = computed.prove(logits, fmt, variant.declaration.fully_masked)
+    errors = computed.gradient.errors(shown, grads, logits, exact, fmt, arithmetic)
+    shares = np.where(errors.errors <= errors.limits, 0.0, errors.errors / errors.limits)
+    if computed.undefined is not None:
+        shares[computed.undefined(logits)] = 0.0
+    worst = np.unravel_index(np.argmax(np.nan_to_num(shares, nan=np.inf)), shares.shape)
+    if not shares[worst]:
+        return []
+    return [
+        f"wrong_gradient: {shown[worst]:g} at {tuple(map(int, worst))} is off by {shares[worst]:.3g} times its bound"
+    ]
 
 
 def main() -> int:
     """Runs what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("domain", choices=("masks", "scales"))
+    parser.add_argument("domain", choices=("masks", "scales", "losses"))
     parser.add_argument("variant")
     parser.add_argument("--dtype", default="float32", choices=("float16", "bfloat16", "float32"))
     parser.add_argument("--every", type=int, default=1)
@@ -95,6 +182,8 @@ def main() -> int:
         if not alignment:
             parser.error(f"{asked.variant} declares no causal mask; write {asked.variant}@causal=top-left")
         points = masks(asked.every, alignment)
+    elif asked.domain == "losses":
+        points = losses(asked.every, load(asked.variant).function)
     else:
         points = scales(asked.every)
     count, wrong = 0, 0

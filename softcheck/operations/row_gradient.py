@@ -4,6 +4,7 @@ Derived in docs/bounds.md, sections 24 and 28. Errors are in ulp(|g| (a p + e)),
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -71,11 +72,11 @@ def gradient_of_rows(
     ``is_rounded`` says that what is subtracted, or the gradient for 1, may be rounded to the inputs' format first, as a graph of
     single operations does. ``keeps_answer`` says that the answer is the log-sum-exp, whose rounding to the format a backward that
     takes it from there is given. ``has_second`` says that the second derivative has the terms of g (p - e). An operation of whole matrices has more
-    rows of logits than answers, as many for each.
+    rows of logits than answers, as many for each. Nothing is demanded of the gradient of an answer that is to be NaN.
     """
 
     def errors(
-        found: Values, grads: Values, logits: Values, _answer: Reference, fmt: Format, arithmetic: Arithmetic
+        found: Values, grads: Values, logits: Values, answer: Reference, fmt: Format, arithmetic: Arithmetic
     ) -> GradientErrors:
         terms = terms_of(logits, model(arithmetic, fmt))
         p_of, less = terms.logits, terms.less
@@ -109,7 +110,11 @@ def gradient_of_rows(
             allowed = allowed + 3 * each * size
         if is_rounded:
             allowed = allowed + 4 * fmt.unit_roundoff * size + np.abs(of_rows) * fmt.least_subnormal
-        return reshaped_errors(in_units(exact, differences, allowed, size, p_of, fmt), shape)
+        judged = in_units(exact, differences, allowed, size, p_of, fmt)
+        # An answer of NaN, as of a target that is no column, has no gradient that anyone promises.
+        has_none = np.repeat(np.isnan(answer.high), len(p_of) // len(answer.high), axis=0)
+        free = {"errors": np.where(has_none, 0.0, judged.errors), "limits": np.where(has_none, np.inf, judged.limits)}
+        return reshaped_errors(replace(judged, **free), shape)
 
     def size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
         return g.abs() * (p + 1)

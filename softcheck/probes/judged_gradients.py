@@ -86,7 +86,8 @@ def judged_together(subject: Subject, one: Forward, gradient: torch.Tensor) -> V
     allowed = (due.limits / due.per_ulp + 2 * len(sizes) * fmt.unit_roundoff * sizes).sum(axis=0)
     # Nothing is allowed in a column that no row sees.
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(found == exact, 0.0, np.where(np.isfinite(found), np.abs(found - exact) / allowed, np.inf))
+        share = np.where(np.isfinite(found), np.abs(found - exact) / allowed, np.inf)
+        share = np.where((found == exact) | np.isposinf(allowed), 0.0, share)
     if share.max() <= 1:
         return None
     column = int(share.argmax())

@@ -1,4 +1,4 @@
-"""Every causal mask and every scale: a cut of what ``benchmarks/every_option.py`` runs on a GPU, and kernels that it refuses."""
+"""Every causal mask, scale and combination of options: a cut of what ``benchmarks/every_option.py`` runs on a GPU, and kernels that it refuses."""
 
 import subprocess
 import sys
@@ -28,9 +28,13 @@ def ran(*words):
             ("scales", "scaled_masked_one_block", "--every", "3331"),
             "10 scales of scaled_masked_one_block in float32: 0",
         ),
+        (
+            ("losses", f"{KERNELS / 'every_loss.py'}:loss@operation=cross_entropy", "--every", "19"),
+            f"21 losses of {KERNELS / 'every_loss.py'}:loss@operation=cross_entropy in float32: 0 with",
+        ),
     ],
 )
-def test_built_in_variants_keep_their_promises(words, said):
+def test_right_functions_keep_their_promises(words, said):
     code, last = ran(*words)
     assert code == 0, last
     assert last.startswith(said)
@@ -41,6 +45,8 @@ def test_built_in_variants_keep_their_promises(words, said):
     [
         ("masks", f"{KERNELS / 'transformed.py'}:causal@causal=bottom-right", "--every", "4001"),
         ("scales", f"{KERNELS / 'masked.py'}:scale_left_out", "--every", "7001"),
+        ("losses", f"{KERNELS / 'every_loss.py'}:mean_of_squares_by_weights@operation=cross_entropy", "--every", "14"),
+        ("losses", f"{KERNELS / 'losses.py'}:square_without_gradient@operation=cross_entropy"),
     ],
 )
 def test_wrong_functions_are_refused(words):

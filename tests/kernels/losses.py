@@ -75,6 +75,20 @@ def nan_for_no_column(logits, target, ignore_index):
     return torch.where(is_column | (target == ignore_index), losses, float("nan"))
 
 
+def nan_by_a_factor(logits, target, ignore_index):
+    is_wrong = ((target < 0) | (target >= logits.shape[1])) & (target != ignore_index)
+    losses = F.cross_entropy(
+        logits.float(), target.masked_fill(is_wrong, 0), reduction="none", ignore_index=ignore_index
+    )
+    return losses * torch.where(is_wrong, float("nan"), 1.0)
+
+
+def zero_with_a_gradient(logits, target):
+    is_column = (target >= 0) & (target < logits.shape[1])
+    losses = F.cross_entropy(logits.float(), target.clamp(0, logits.shape[1] - 1), reduction="none")
+    return losses - torch.where(is_column, 0.0, losses.detach())
+
+
 def reads_no_column(logits, target):
     return F.cross_entropy(logits.float(), target % logits.shape[1], reduction="none")
 

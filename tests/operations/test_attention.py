@@ -321,12 +321,13 @@ def test_cases_of_heads_are_for_attention(name):
 
 TRITON = [
     *("attention_online", "attention_online_causal", "attention_online_masked", "attention_split_keys"),
-    "attention_online_biased",
+    *("attention_online_biased", "attention_split_keys_logsumexp"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), list(zip(TRITON, ["bfloat16", "float16", "float32", "bfloat16", "float32"], strict=True))
+    ("name", "dtype"),
+    list(zip(TRITON, ["bfloat16", "float16", "float32", "bfloat16", "float32", "float16"], strict=True)),
 )
 def test_built_in_kernels_keep_the_bound(session, name, dtype):
     assert not isinstance(session.load(name, (dtype,)), str)
