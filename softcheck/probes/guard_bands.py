@@ -78,6 +78,9 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
     def called(poison: float) -> Called:
         return in_bands(poison, gap)[0]
 
+    def again(poison: float) -> Bits | None:
+        return called(poison).output
+
     first, bands = in_bands(_ORDINARY, gap)
     if first.output is None:
         return stopped(first)
@@ -95,8 +98,8 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
         found = differing(FindingKind.OUT_OF_BOUNDS_READ, first.output, other.output, fmt, message, bits)
         if (
             found is not None
-            and repeats(first.output, called(_ORDINARY).output, fmt)
-            and repeats(other.output, called(poison).output, fmt)
+            and repeats(first.output, partial(again, _ORDINARY), fmt)
+            and repeats(other.output, partial(again, poison), fmt)
         ):
             violations.append(found)
             break
@@ -145,11 +148,15 @@ def _compared(
     read = differing(FindingKind.OUT_OF_BOUNDS_READ, one, other, fmt, message, bits)
     if read is None:
         return None
-    for canary, seen in zip(CANARIES, (one, other), strict=True):
-        again = banded(canary)[0].output
-        if not repeats(seen, None if again is None else to_bits(again, fmt), fmt):
-            return None
-    return Outcome(violations=(read,))
+
+    def again(canary: int) -> Bits | None:
+        output = banded(canary)[0].output
+        return None if output is None else to_bits(output, fmt)
+
+    steady = all(
+        repeats(seen, partial(again, canary), fmt) for canary, seen in zip(CANARIES, (one, other), strict=True)
+    )
+    return Outcome(violations=(read,)) if steady else None
 
 
 def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:

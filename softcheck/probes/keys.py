@@ -151,7 +151,7 @@ def _with_others_hidden(subject: Subject, bits: Bits, before: Bits, name: str) -
         message = f"queries' answers change with {_CONTENTS[name]} in {where} that they do not see"
         expected = np.where(numbers, before, after.output)
         found = differing(FindingKind.ROW_DEPENDENCE, expected, after.output, fmt, message)
-        if found is not None and repeats(before, call_on(subject, bits).output, fmt):
+        if found is not None and repeats(before, lambda: call_on(subject, bits).output, fmt):
             return Outcome(violations=(found,))
     return Outcome()
 
@@ -178,7 +178,7 @@ def _with_sinks_of_others(subject: Subject, bits: Bits) -> Outcome:
     expected = np.where(is_high, high.output, low.output)
     message = "answers of heads change with the sinks of other heads"
     found = differing(FindingKind.ROW_DEPENDENCE, expected, mixed.output, fmt, message)
-    if found is not None and repeats(mixed.output, answers(in_turn).output, fmt):
+    if found is not None and repeats(mixed.output, lambda: answers(in_turn).output, fmt):
         return Outcome(violations=(found,))
     return Outcome()
 

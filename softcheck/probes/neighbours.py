@@ -5,6 +5,7 @@ probability of 0 and an infinity is NaN, and a loss scaler looks for such a row 
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from softcheck.calling.call import Called, call, place
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import GroupedProbe, call_on, differing, ordinary_rows, same_bits, stopped
+from softcheck.probes.helpers import GroupedProbe, call_on, differing, ordinary_rows, repeats, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -91,11 +92,13 @@ def _dependence(
     found = differing(FindingKind.ROW_DEPENDENCE, expected, outputs[1], fmt, message, bits)
     if found is None:
         return None
-    for inputs, output in zip((bits, changed), outputs, strict=True):
-        again: Called = call_on(subject, inputs)
-        if again.output is None or not same_bits(output, again.output, fmt)[kept::2].all():
-            return None
-    return Outcome(violations=(found,))
+
+    def again(inputs: Bits) -> Bits | None:
+        return call_on(subject, inputs).output
+
+    both = zip((bits, changed), outputs, strict=True)
+    steady = all(repeats(output, partial(again, inputs), fmt, slice(kept, None, 2)) for inputs, output in both)
+    return Outcome(violations=(found,)) if steady else None
 
 
 def _with_special_gradients(subject: Subject, columns: int) -> Outcome:
@@ -125,8 +128,8 @@ def _with_special_gradients(subject: Subject, columns: int) -> Outcome:
         expected[::2] = first.output[::2]
         message = "rows change when the output gradients of the rows between them hold NaN or infinity"
         change = differing(FindingKind.ROW_DEPENDENCE, expected, found.output, fmt, message, bits)
-        again = _called_with(subject, bits, grads).output
-        if change is not None and again is not None and same_bits(first.output, again, fmt)[::2].all():
+        same = slice(None, None, 2)
+        if change is not None and repeats(first.output, lambda: _called_with(subject, bits, grads).output, fmt, same):
             return Outcome(violations=(change,))
     return Outcome()
 

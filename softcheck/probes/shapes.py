@@ -82,7 +82,9 @@ class _Shapes(GroupedProbe):
             tried += [
                 _Rows("packed", columns, (setting.fewer(_ELEMENTS // columns, columns),)) for columns in range(1, 9)
             ]
-        return [Trial(rows.label, rows) for rows in tried if setting.takes(rows.columns)]
+        # Of heads, which are fewer, the largest number may be there already.
+        apart = {rows.label: rows for rows in tried if setting.takes(rows.columns)}
+        return [Trial(label, rows) for label, rows in apart.items()]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         asked: _Rows = trial.parameters

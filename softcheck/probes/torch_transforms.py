@@ -130,8 +130,11 @@ def _rounds_parameters(module: torch.nn.Module, dtype: torch.dtype) -> bool:
 
 def _repeats(subject: Subject, bits: Bits, function: Adapted) -> bool:
     changed = replace(subject, variant=replace(subject.variant, function=function))
-    first, again = (call_on(changed, bits).output for _ in range(2))
-    return repeats(first, again, subject.setting.fmt)
+
+    def again() -> Bits | None:
+        return call_on(changed, bits).output
+
+    return repeats(again(), again, subject.setting.fmt)
 
 
 def _telling(setting: Setting, columns: int) -> Bits:

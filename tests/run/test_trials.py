@@ -1,14 +1,16 @@
 """The worker's answers to a probe with a fault of its own."""
 
 import collections
+from itertools import product
 
 import pytest
 import torch
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError
+from softcheck.operations.registry import OPERATIONS
 from softcheck.probes import registry
-from softcheck.probes.base import Probe, Trial
+from softcheck.probes.base import Probe, Setting, Trial
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.run import trials
 from softcheck.run.protocol import Probed, ProbePlanned, RunProbe, TrialDone, TrialStarted
@@ -96,6 +98,17 @@ def test_device_that_a_trial_left_unusable_is_a_crash_even_where_the_probe_saw_n
 def test_two_trials_of_one_name_are_refused(replies):
     with pytest.raises(SoftcheckError, match="two trials are called 'a'"):
         list(replies(Scripted(Outcome(), Outcome(), labels=["a", "a"])))
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters"), [*((name, {}) for name in OPERATIONS), ("attention", {"head_dim": 16})]
+)
+def test_trials_of_each_probe_have_names_of_their_own(operation, parameters):
+    for backend, quick, probe in product(("cuda", "interpreter"), (True, False), registry.PROBES):
+        declared = Declaration(operation=operation, parameters=parameters)
+        setting = Setting(declaration=declared, dtype="float32", backend=backend, quick=quick)
+        labels = [trial.label for trial in registry.load(probe).trials(setting)]
+        assert len(set(labels)) == len(labels), (probe, backend)
 
 
 def rows_by_trial():
