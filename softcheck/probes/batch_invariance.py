@@ -1,10 +1,11 @@
 """A row alone, first, last and in batches of other sizes: its probabilities must depend on nothing but the row."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import call_on, differing, ordinary_rows, stopped
+from softcheck.probes.helpers import call_on, differing, ordinary_rows, stopped, with_packed_gradients
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.relations import RelationProbe
 
@@ -26,11 +27,15 @@ class _BatchInvariance(RelationProbe):
         setting = subject.setting
         rows = _ROWS if setting.on_gpu else _ROWS_INTERPRETED
         bits = ordinary_rows(rows, trial.parameters, setting.fmt, setting.seed)
+        subject = with_packed_gradients(subject, rows, trial.parameters)
         whole = call_on(subject, bits)
         if whole.output is None:
             return stopped(whole)
         for first, last, words in _batches(rows):
-            part = call_on(subject, bits[first:last])
+            variant = subject.variant
+            if variant.named is not None:
+                variant = variant.of(variant.named.of_rows(slice(first, last)))
+            part = call_on(replace(subject, variant=variant), bits[first:last])
             if part.output is None:
                 return stopped(part)
             found = differing(

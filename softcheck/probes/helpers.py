@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -65,6 +66,19 @@ def call_on(subject: Subject, bits: Bits, layout: Layout = PACKED) -> Called:
             place(bits, subject.setting.fmt, layout, subject.device),
             subject.setting.operation,
         )
+
+
+def with_packed_gradients(subject: Subject, rows: int, columns: int) -> Subject:
+    """Returns the subject with output gradients that are named where its operation takes some: ordinary numbers in each row.
+
+    Those drawn from rows lie otherwise where all are constant, and a kernel may take another way for them: its answers may then have
+    other last bits for other neighbours.
+    """
+    operation = subject.setting.operation
+    if operation.with_named is None or all(operand.name != "grad" for operand in operation.operands):
+        return subject
+    grads = decode(ordinary_rows(rows, columns, subject.setting.fmt, subject.setting.seed + 1), subject.setting.fmt)
+    return replace(subject, variant=subject.variant.of(operation.naming({"grad": grads})))
 
 
 def stopped(called: Called | Returned) -> Outcome:

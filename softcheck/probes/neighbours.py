@@ -14,7 +14,15 @@ from softcheck.calling.call import Called, call, place
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import GroupedProbe, call_on, differing, ordinary_rows, repeats, stopped
+from softcheck.probes.helpers import (
+    GroupedProbe,
+    call_on,
+    differing,
+    ordinary_rows,
+    repeats,
+    stopped,
+    with_packed_gradients,
+)
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -52,6 +60,7 @@ class Neighbours(GroupedProbe):
         rows, columns = trial.parameters
         fmt = subject.setting.fmt
         bits = ordinary_rows(rows, columns, fmt, subject.setting.seed)
+        subject = with_packed_gradients(subject, rows, columns)
         first = call_on(subject, bits)
         if first.output is None:
             return stopped(first)

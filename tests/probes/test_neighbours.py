@@ -124,6 +124,27 @@ def takes_one_mean_for_all_rows(grad, y):
     return right_backward(grad, y) if total.isfinite().all() else y * (grad - total.mean())
 
 
+def takes_constant_gradients_apart(grad, y):
+    return right_backward(grad, y) * (1 + 2**-22 if grad.stride(1) == 0 else 1)
+
+
+@pytest.mark.parametrize("probe", ["neighbours", "batch_invariance"])
+def test_a_way_of_its_own_for_constant_gradients_is_no_dependence(probe):
+    backward = variant(operation="softmax_backward", call="f(grad, y)", batch_invariant=True)(
+        takes_constant_gradients_apart
+    )
+    assert not set().union(*(kinds(conclusion(probe, backward, seed=seed)) for seed in range(8)))
+
+
+@pytest.mark.parametrize("probe", ["neighbours", "batch_invariance"])
+def test_a_backward_that_looks_at_all_rows_is_found(probe):
+    def of_the_whole_batch(grad, y):
+        return right_backward(grad, y) * (1 + 2**-22 * (y.sum() > 2.5))
+
+    backward = variant(operation="softmax_backward", call="f(grad, y)", batch_invariant=True)(of_the_whole_batch)
+    assert kinds(conclusion(probe, backward)) == {"row_dependence"}
+
+
 @pytest.mark.parametrize(
     ("function", "due"),
     [
