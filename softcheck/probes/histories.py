@@ -27,7 +27,7 @@ from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.playing import Copies, Player
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.steps import Code, Step, circumstances
-from softcheck.toolchain.compile_seconds import METER
+from softcheck.probes.working_clock import WorkingClock
 from softcheck.variants.source import source_of
 
 _SECONDS, _SECONDS_ON_GPU = 4.0, 2.0
@@ -109,7 +109,7 @@ class _InTurn:
         self._copies = Copies(subject)
         self._others: set[tuple[Step, FindingKind]] = set()
         """Steps, without their seeds, that break a promise alone, which other probes look for."""
-        self._compiled_before = METER.waited
+        self._clock = WorkingClock(setting, _SECONDS_TO_COMPILE)
         self._seconds = seconds
         self._end = self._clock() + self._seconds
         self._shown: list[ShownError] = []
@@ -117,11 +117,6 @@ class _InTurn:
         self.fatal = False
         self.unable: str | None = None
         """The reason why Triton's interpreter could not make some call."""
-
-    def _clock(self) -> float:
-        """Returns the seconds of the clock that the limit is read from."""
-        compiled = min(METER.waited - self._compiled_before, _SECONDS_TO_COMPILE)
-        return self._subject.setting.now() - (compiled if self._subject.setting.on_gpu else 0.0)
 
     def outcome(self, *, seed: int = 0, is_short: bool = False) -> Outcome:
         """Plays the histories that ``seed`` orders; if ``is_short``, the first two alone."""

@@ -1,4 +1,4 @@
-"""One operand of a call at strides of its own, while the others lie as they were; heads as a projection leaves them; and one mask for all.
+"""One operand of a call at strides of its own, while the others lie as they were, and two that share one stride; heads as a projection leaves them; and one mask for all.
 
 A wrapper that passes the strides of one operand for another's is right as long as both are laid out alike. Queries, keys and values
 often are parts of one tensor, [batch, length, heads, head_dim], in which all heads of a place lie one behind the other. Where a mask is
@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,28 @@ from softcheck.operations.operation import Operation, without_layout
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import GroupedProbe, ordinary_rows, parameters_of, prefixed
 from softcheck.probes.judged import Judged, judged, judged_after
-from softcheck.probes.operand_moves import HEADS, HEADS_DIMS, LAYOUTS, OFFSET, Lay, Move, packed_all, with_one
+from softcheck.probes.operand_moves import (
+    HEADS,
+    HEADS_DIMS,
+    LAYOUTS,
+    OFFSET,
+    Lay,
+    Move,
+    every_second,
+    first_half,
+    packed_all,
+    transposed,
+    with_equal_pitches,
+    with_one,
+)
 from softcheck.probes.outcome import Outcome
 from softcheck.variants.adapt import Adapted, operands_of
 
 _ROWS, _HEADS, _COLUMNS = 6, 3, 40
 """Two batches of three heads each."""
 _MASKS = frozenset({"mask", "keep", "bias"})
+_MASKS_SHARED, _EQUAL_PITCHES = "shared/masks", "equal-pitches"
+_PITCHES = "with {} every second column and {} the first columns of equally wide tensors"
 
 PROPERTY = "shared_masks"
 """True if one mask may stand for several rows or heads."""
@@ -71,10 +87,12 @@ class OperandLayouts(GroupedProbe):
             return given
         moves = {**OFFSET, **(LAYOUTS if is_strided else {})}
         found = [*given, *(Trial(f"layout/{name}", move) for name, move in moves.items())]
+        if is_strided and not setting.has_heads:
+            found.append(Trial(f"layout/{_EQUAL_PITCHES}", None))
         if is_strided and {"q", "k", "v"} <= {operand.name for operand in operation.operands}:
             found += [Trial(f"heads/{name}", lay) for name, lay in HEADS.items()]
         masks = _MASKS & {operand.name for operand in operation.arguments.operands}
-        return [*found, *([Trial("shared/masks", None)] if masks else [])]
+        return [*found, *([Trial(_MASKS_SHARED, None)] if masks else [])]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Judges a call for each operand that has rows, or for each way to share a mask."""
@@ -93,7 +111,7 @@ class OperandLayouts(GroupedProbe):
         if before.output is None or before.fatal or not names or not isinstance(subject.variant.function, Adapted):
             return Outcome(fatal=before.fatal)
         known = frozenset(violation.kind for violation in before.violations)
-        if trial.parameters is None:
+        if trial.label == _MASKS_SHARED:
             return _with_shared_masks(subject, [name for name in names if name in _MASKS], known)
         for message, lay, move in _ways(trial, names, has_input=operation.operands[0].name == "x"):
             after = _call(subject, bits, lay, move)
@@ -114,8 +132,17 @@ def _ways(trial: Trial, names: Sequence[str], *, has_input: bool) -> Iterator[tu
     if group == "heads":
         yield f"with queries, keys and values {words.replace('-', ' ')}", trial.parameters, None
         return
+    if trial.parameters is None:
+        for stepped, halved in permutations(names, 2):
+            yield _PITCHES.format(stepped, halved), partial(with_equal_pitches, stepped, halved), None
+        for name in names if has_input else ():
+            yield _PITCHES.format("the input", name), partial(with_one, name, first_half), every_second
+            yield _PITCHES.format(name, "the input"), partial(with_one, name, every_second), first_half
+        return
     for name in names:
-        yield f"with {name} {words} and everything else packed", partial(with_one, name, trial.parameters), None
+        # The last dimension of a head is contiguous, and that of its mask need not be.
+        move = transposed if words == "transposed" and name in _MASKS else trial.parameters
+        yield f"with {name} {words} and everything else packed", partial(with_one, name, move), None
     if has_input:
         yield f"with the input {words} and everything else packed", packed_all, trial.parameters
 

@@ -37,11 +37,10 @@ def _padded(values: torch.Tensor) -> torch.Tensor | None:
     return _as(_unwritten(values, (*leading, last + 8))[..., :last], values)
 
 
-def _every_second(values: torch.Tensor) -> torch.Tensor | None:
-    if values.dim() > 2:
-        return None
+def first_half(values: torch.Tensor) -> torch.Tensor:
+    """The operand as the first columns of one with twice as many: its rows are as far apart as those of every second column."""
     *leading, last = values.shape
-    return _as(_unwritten(values, (*leading, 2 * last))[..., ::2], values)
+    return _as(_unwritten(values, (*leading, 2 * last))[..., :last], values)
 
 
 def _begun_later(values: torch.Tensor) -> torch.Tensor | None:
@@ -64,12 +63,25 @@ def _with_gaps(values: torch.Tensor) -> torch.Tensor | None:
     return _as(wider[tuple(slice(size) for size in leading)], values)
 
 
+def transposed(values: torch.Tensor) -> torch.Tensor | None:
+    """The operand with its last two dimensions exchanged in memory."""
+    return _exchanged(values, -1, -2)
+
+
+def every_second(values: torch.Tensor) -> torch.Tensor | None:
+    """The operand as every second column of a wider one; None for heads."""
+    if values.dim() > 2:
+        return None
+    *leading, last = values.shape
+    return _as(_unwritten(values, (*leading, 2 * last))[..., ::2], values)
+
+
 LAYOUTS: Mapping[str, Move] = {
-    "transposed": lambda values: _exchanged(values, -1, -2) if values.dim() == 2 else None,
+    "transposed": lambda values: transposed(values) if values.dim() == 2 else None,
     "heads-inside": lambda values: _exchanged(values, -2, -3),
     "with-gaps": _with_gaps,
     "padded": _padded,
-    "every-second": _every_second,
+    "every-second": every_second,
 }
 """Layouts of an operand that is not packed. The last dimension of a head is contiguous, as flash-attention demands it."""
 
@@ -89,6 +101,14 @@ def with_one(moved: str, move: Move, given: Mapping[str, Any]) -> Mapping[str, A
     """Returns operands of which one is moved, and all others are packed; None if it can't be moved."""
     found = move(given[moved])
     return None if found is None else {**packed_all(given), moved: found}
+
+
+def with_equal_pitches(stepped: str, halved: str, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Returns operands of which two have rows equally far apart, and one of the two has columns apart; None if they have other shapes."""
+    first, second = given[stepped], given[halved]
+    if first.dim() != 2 or first.shape != second.shape:
+        return None
+    return {**packed_all(given), stepped: every_second(first), halved: first_half(second)}
 
 
 def _projected(given: Mapping[str, Any], *, fused: bool) -> Mapping[str, Any] | None:

@@ -20,6 +20,7 @@ from softcheck.probes.regime_map import paths_of
 from softcheck.probes.regime_plans import PlannedShape, TrialLimits
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.sweep import merged
+from softcheck.probes.working_clock import WorkingClock
 from softcheck.variants.signatures import Recorder, tracing
 from softcheck.variants.source import Source
 
@@ -29,6 +30,9 @@ _TILE = 1024
 _MOST_TRACED_ROWS, _MOST_TRACED_ELEMENTS = 3, 512
 """Rows or elements of an interpreted call whose lines are noted: Python runs the kernels there, and slower if it is
 traced."""
+
+_SECONDS_TO_COMPILE = 1.5
+"""Time that Triton may compile for in one tour on a GPU and that is not counted. A path's first width compiles for longer than all widths run."""
 
 
 class _Pace:
@@ -94,7 +98,7 @@ class Tour:
         After the first shape that breaks a promise, shapes with half and with twice its rows and columns come next, so
         that the finding can say for which of these it holds.
         """
-        clock = self._subject.setting.now
+        clock = WorkingClock(self._subject.setting, _SECONDS_TO_COMPILE)
         left_out = 0
         # First shapes of regimes take their time from their own, and then from everyone's.
         left = {True: self._limits.seconds_for_firsts, False: self._limits.seconds}

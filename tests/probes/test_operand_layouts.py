@@ -64,6 +64,37 @@ def test_strides_of_another_operand_are_found(tmp_path, wrong):
     )
 
 
+def test_the_last_stride_of_a_mask_is_its_own(tmp_path):
+    source = f"""def attention(q, k, v, attn_mask):
+    mask = torch.as_strided(attn_mask, attn_mask.shape, (*attn_mask.stride()[:-1], 1), attn_mask.storage_offset())
+    return {SDPA}(q, k, v, mask)
+"""
+    found = of_attention(tmp_path, source, masked=1)
+    assert [shown.label for shown in found.findings] == ["layout/transposed"] * len(found.findings)
+    assert found.findings
+
+
+BACKWARD = """@softcheck.variant(operation="softmax_backward")
+def backward(grad, y):
+    {line}
+    return y * (grad - (y * grad).sum(-1, keepdim=True))
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("grad = torch.as_strided(grad, y.shape, y.stride()) if grad.stride(0) == y.stride(0) else grad", True),
+        ("y = torch.as_strided(y, y.shape, grad.stride()) if grad.stride(0) == y.stride(0) else y", True),
+        ("grad = torch.as_strided(grad, y.shape, y.stride()) if grad.stride() == y.stride() else grad", False),
+    ],
+)
+def test_one_equal_stride_is_not_taken_for_equal_layouts(tmp_path, line, is_found):
+    text = "import torch\nimport softcheck\n" + BACKWARD.format(line=line)
+    found = concluded(tmp_path, text, "backward")
+    assert {shown.label for shown in found.findings} == ({"layout/equal-pitches"} if is_found else set())
+
+
 @pytest.mark.parametrize("lay", HEADS.values(), ids=HEADS)
 def test_heads_of_a_projection_have_the_same_values_and_lie_beside_each_other(lay):
     given = {
