@@ -7,7 +7,7 @@ that ends its process costs a ``crash`` on that trial alone.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,13 +73,18 @@ class Setting:
     def fewer(self, rows: int, columns: int) -> int:
         """Returns so many rows, or as many fewer as each has more numbers of operands and answers than one of softmax."""
         found = max(1, rows // self.operation.per_logit(columns))
-        return min(found, _MOST_HEADS if self.has_heads else _MOST_CALLS if self.has_row_calls else found)
+        return min(found, self.most_heads if self.has_heads else _MOST_CALLS if self.has_row_calls else found)
 
     def holds(self, rows: int, columns: int) -> bool:
         """True if the operands and answers of so many rows leave a GPU room for those of other workers."""
-        if self.has_heads and rows > _MOST_HEADS:
+        if self.has_heads and rows > self.most_heads:
             return False
         return rows * columns * self.operation.per_logit(columns) <= _MOST_NUMBERS
+
+    def held(self, counts: Iterable[int], columns: int) -> tuple[int, ...]:
+        """Returns those of the row counts that a GPU has room for; in place of more heads than a call may have, that many."""
+        most = self.most_heads if self.has_heads else max(counts := tuple(counts), default=0)
+        return tuple(n for n in dict.fromkeys(min(n, most) for n in counts) if self.holds(n, columns))
 
     @property
     def has_row_calls(self) -> bool:
@@ -90,6 +95,11 @@ class Setting:
     def has_heads(self) -> bool:
         """True if a row is a head of attention."""
         return "head_dim" in self.operation.parameters
+
+    @property
+    def most_heads(self) -> int:
+        """The largest number of key heads with no more query heads than a grid's second dimension may have programs."""
+        return _MOST_HEADS // int(self.operation.parameters.get("groups", 1))
 
     @property
     def has_rows_alone(self) -> bool:

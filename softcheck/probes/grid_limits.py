@@ -25,7 +25,7 @@ class _GridLimits(Probe):
         if not setting.on_gpu:
             return [Trial("few", few[:5] if setting.quick else few)]
         # One trial each: a grid that is too large may ruin the device.
-        many = [Trial(f"rows-{rows}", (rows,)) for rows in _counts(setting) if setting.holds(rows, _COLUMNS)]
+        many = [Trial(f"rows-{rows}", (rows,)) for rows in setting.held(_counts(setting), _COLUMNS)]
         return many[:2] if setting.quick else [Trial("few", (*few, *_MORE)), *many]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:

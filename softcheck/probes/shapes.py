@@ -184,7 +184,7 @@ def _in_layout(setting: Setting, layout: str, number: int) -> list[_Rows]:
     wide = _WIDE_ON_GPU if setting.on_gpu else _WIDE
     found += [_Rows(layout, columns, _FEWEST) for columns in (wide[(number + 1) % 2 :: 2] if shares else wide)]
     if setting.on_gpu and setting.dtype != "float64" and not setting.quick:
-        found.append(_Rows(layout, _NARROW, tuple(rows for rows in _VERY_MANY if setting.holds(rows, _NARROW))))
+        found.append(_Rows(layout, _NARROW, setting.held(_VERY_MANY, _NARROW)))
     return found
 
 

@@ -10,11 +10,22 @@ from oracles.formats import FORMATS
 from softcheck.calling.call import Launched, launch, place
 from softcheck.cases.case import PACKED
 from softcheck.errors import UninterpretableError
+from softcheck.operations.operation import Operation
 from softcheck.run.protocol import Reply, TryWidth, WidthTried
 from softcheck.toolchain.compile_seconds import METER
 from softcheck.variants.registry import LoadedVariant
 
 _ROWS = 2
+
+
+def unsplit(operation: Operation, columns: int) -> int:
+    """The widest row of up to so many columns that a call gets as one row; most rows are split where it takes a matrix for each.
+
+    It is more than half as wide, so that a block that is a power of two is the same.
+    """
+    if operation.matrix is None:
+        return columns
+    return next((n for n in range(columns, columns // 2, -1) if operation.matrix(n)[1] == n), columns)
 
 
 def try_width(request: TryWidth, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
@@ -24,7 +35,8 @@ def try_width(request: TryWidth, variant: LoadedVariant, device: torch.device) -
     by which the first call took longer than the second.
     """
     fmt = FORMATS[request.dtype]
-    placed = place(np.zeros((_ROWS, request.columns), dtype=fmt.storage), fmt, PACKED, device)
+    columns = unsplit(variant.operation, request.columns)
+    placed = place(np.zeros((_ROWS, columns), dtype=fmt.storage), fmt, PACKED, device)
 
     def call() -> tuple[Launched | None, float]:
         begun = time.perf_counter()

@@ -73,8 +73,9 @@ def test_no_rows():
 
 
 def test_more_heads_than_a_second_dimension_of_a_grid_has_are_not_asked_for():
-    def most(operation):
-        setting = Setting(declaration=Declaration(operation=operation), dtype="float16", backend="cuda")
+    def most(operation, **parameters):
+        declared = Declaration(operation=operation, parameters=parameters)
+        setting = Setting(declaration=declared, dtype="float16", backend="cuda")
         return {
             probe: max(
                 max(getattr(trial.parameters, "counts", trial.parameters))
@@ -84,4 +85,5 @@ def test_more_heads_than_a_second_dimension_of_a_grid_has_are_not_asked_for():
         }
 
     assert set(most("attention").values()) == {65535}
+    assert set(most("attention", groups=2).values()) == {65535 // 2}
     assert min(most("softmax").values()) > 2**20

@@ -9,6 +9,7 @@ import pytest
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import Failed, WidthTried
 from softcheck.run.session import Session
+from softcheck.run.trial_widths import unsplit
 from softcheck.run.widths import FREE, WIDEST, WidthLimit, Widths
 from softcheck.variants.declaration import Declaration
 
@@ -48,6 +49,19 @@ def test_a_width_beyond_the_budget_is_foretold_and_not_tried():
     assert pool.tried == sorted(set(pool.tried)), "each width once, upwards"
     assert str(limit) == "65536 would take 14 s to compile"
     assert widths.limits() == [limit]
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters"), [("softmax", {"causal": "top-left"}), ("cross_entropy", {"reduction": "mean"})]
+)
+def test_a_width_is_tried_on_a_row_that_is_not_split(operation, parameters):
+    computed = Declaration(operation=operation, parameters=parameters).computed
+    for columns in (2**12, 2**18, 2**20):
+        tried = unsplit(computed, columns)
+        assert columns // 2 < tried <= columns
+        assert computed.matrix(tried) == (1, tried)
+    assert unsplit(Declaration().computed, 2**18) == 2**18
+    assert unsplit(Declaration(operation="softmax", parameters={"causal": "top-left", "queries": 3}).computed, 96) == 95
 
 
 def test_rows_within_the_limit_are_run():

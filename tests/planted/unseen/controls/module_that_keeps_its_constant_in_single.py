@@ -1,4 +1,7 @@
-"""Right: a module whose constant is a buffer that stays in float32 when the module is converted, and that can be copied, pickled and moved."""
+"""Right: a module whose constant is a buffer that stays in float32 when the module is converted, and that can be copied, pickled and moved.
+
+Only in float16, whose results are far above what ex2.approx.ftz takes for zero on a GPU.
+"""
 
 import torch
 import triton
@@ -6,7 +9,7 @@ import triton.language as tl
 
 EXPECTED = ()
 SHOWN_BY = ()
-DTYPES = ("float16", "bfloat16", "float32")
+DTYPES = ("float16",)
 BACKENDS = ("interpreter", "cuda")
 
 
