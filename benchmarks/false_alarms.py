@@ -5,8 +5,9 @@
     python benchmarks/false_alarms.py --resume FILE
 
 Correct are the built-in variants of the operation that declare no defect for the dtype, but for those that only probes show.
-Rows are drawn on the device (``softcheck.cases.random_rows``, telling rows and rare values of the regimes) at widths from 1 to 2^17; every variant that takes them is run on
-the same rows, and judged where they lie with ``judge_in_place``. With ``--device cpu`` launches are small; the numpy judge judges
+Rows are drawn at widths from 1 to 2^17: those of the corpora's families (``softcheck.cases.random_rows``), and the telling rows and
+rare values that every regime is tried with. Every variant that takes them is run on the same rows, and judged where they lie with
+``judge_in_place``. With ``--device cpu`` launches are small; the numpy judge judges
 softmax there, and other operations are judged by torch as on a GPU. Families take turns by
 the time that they have used, until every variant has ``--elements`` in the dtype or ``--seconds`` have gone by since the start.
 With ``--jobs`` above 1, processes share the widths and dtypes, mostly so that they compile side by side; what each of them has is in

@@ -146,6 +146,7 @@ STEPS = (
             ("mask", "masks causal_online"),
             ("mask-from-the-end", "masks causal_online_bottom_right"),
             ("scale", "scales scaled_masked_one_block"),
+            ("loss", "losses tests/kernels/every_loss.py:loss@operation=cross_entropy"),
         )
     ),
     Step("search", "python benchmarks/search_table.py --seconds 5 --output search.json", 500),
@@ -196,7 +197,10 @@ def words(command: str) -> list[str]:
             f"{ROOT / word}" if word.startswith("tests") else word.replace("=tests", f"={ROOT}/tests") for word in rest
         ]
         return [sys.executable, "-m", "pytest", *options, *paths]
-    return [sys.executable, str(ROOT / rest[0]), *rest[1:]]
+    return [
+        sys.executable,
+        *(str(ROOT / word) if word.startswith(("benchmarks/", "tests/")) else word for word in rest),
+    ]
 
 
 class Running:
