@@ -83,8 +83,8 @@ class Setting:
 
     def held(self, counts: Iterable[int], columns: int) -> tuple[int, ...]:
         """Returns those of the row counts that a GPU has room for; in place of more heads than a call may have, that many."""
-        most = self.most_heads if self.has_heads else max(counts := tuple(counts), default=0)
-        return tuple(n for n in dict.fromkeys(min(n, most) for n in counts) if self.holds(n, columns))
+        asked = dict.fromkeys(min(n, self.most_heads) if self.has_heads else n for n in counts)
+        return tuple(n for n in asked if self.holds(n, columns))
 
     @property
     def has_row_calls(self) -> bool:

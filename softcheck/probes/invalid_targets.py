@@ -7,6 +7,7 @@ cases have such targets, and this probe makes no trial.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class InvalidTargets(Probe):
         return [Trial(label, chosen) for label, chosen in wrong.items() if chosen[1] != ignored]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Calls the loss up to four times. A process in which it gave a number serves no more: memory may be overwritten."""
+        """Calls the loss twice, and more often where that shows a read. A process in which it gave a number serves no more: memory may be overwritten."""
         row, wrong, columns = trial.parameters
         fmt = subject.setting.fmt
         bits = ordinary_rows(_ROWS, columns, fmt, subject.setting.seed)
@@ -66,20 +67,20 @@ class InvalidTargets(Probe):
         if first.output is None:
             return _without_output(first, words)
         written = tuple(v for v in first.violations if v.kind is FindingKind.OUT_OF_BOUNDS_WRITE)
-        outputs: list[Bits] = []
-        other_around = (fmt.max, CANARIES[1])
-        for around in (_ONE, other_around):
-            if (output := called(*around).output) is None:
-                return Outcome(violations=prefixed(written, words), fatal=True)
-            outputs.append(output)
+
+        def again(around: tuple[float, int]) -> Bits | None:
+            return called(*around).output
+
+        other = again(two := (fmt.max, CANARIES[1]))
+        if other is None:
+            return Outcome(violations=prefixed(written, words), fatal=True)
         violations = list(written)
-        again, other = outputs
-        if repeats(first.output, lambda: called(*_ONE).output, fmt) and repeats(
-            other, lambda: called(*other_around).output, fmt
+        message = "the losses change with what the memory around the logits and the other operands holds"
+        read = differing(FindingKind.OUT_OF_BOUNDS_READ, first.output, other, fmt, message)
+        if read is not None and all(
+            repeats(seen, partial(again, around), fmt) for seen, around in ((first.output, _ONE), (other, two))
         ):
-            message = "the losses change with what the memory around the logits and the other operands holds"
-            read = differing(FindingKind.OUT_OF_BOUNDS_READ, again, other, fmt, message)
-            violations += [] if read is None else [read]
+            violations.append(read)
         shows = bool(np.isnan(decode(first.output[row], format_of(first.output, fmt))).all())
         return Outcome(violations=prefixed(violations, words), properties={PROPERTY: shows}, fatal=True)
 
