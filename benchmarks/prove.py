@@ -183,6 +183,12 @@ class Done:
     status: int | None = None
 
 
+def _in_checkout(word: str) -> str:
+    """The word with the checkout's folder before a path of its own, since steps run elsewhere."""
+    is_path = word.split("/", maxsplit=1)[0] in ("benchmarks", "tests")
+    return str(ROOT / word) if is_path else word.replace("=tests", f"={ROOT}/tests")
+
+
 def words(command: str) -> list[str]:
     """The command with this Python and this checkout in place of the short names."""
     first, *rest = shlex.split(command)
@@ -193,14 +199,8 @@ def words(command: str) -> list[str]:
         options = ["-p", "no:cacheprovider", "-p", "no:benchmark", f"--rootdir={ROOT}", f"-c{ROOT}/pyproject.toml"]
         if not any(point.value == _PLUGIN for point in entry_points(group="pytest11")):
             options += ["-p", _PLUGIN]
-        paths = [
-            f"{ROOT / word}" if word.startswith("tests") else word.replace("=tests", f"={ROOT}/tests") for word in rest
-        ]
-        return [sys.executable, "-m", "pytest", *options, *paths]
-    return [
-        sys.executable,
-        *(str(ROOT / word) if word.startswith(("benchmarks/", "tests/")) else word for word in rest),
-    ]
+        return [sys.executable, "-m", "pytest", *options, *map(_in_checkout, rest)]
+    return [sys.executable, *map(_in_checkout, rest)]
 
 
 class Running:

@@ -75,16 +75,13 @@ class Setting:
         found = max(1, rows // self.operation.per_logit(columns))
         return min(found, self.most_heads if self.has_heads else _MOST_CALLS if self.has_row_calls else found)
 
-    def holds(self, rows: int, columns: int) -> bool:
-        """True if the operands and answers of so many rows leave a GPU room for those of other workers."""
-        if self.has_heads and rows > self.most_heads:
-            return False
-        return rows * columns * self.operation.per_logit(columns) <= _MOST_NUMBERS
-
     def held(self, counts: Iterable[int], columns: int) -> tuple[int, ...]:
-        """Returns those of the row counts that a GPU has room for; in place of more heads than a call may have, that many."""
+        """Returns those of the row counts whose operands and answers leave a GPU room for those of other workers.
+
+        In place of more heads than a call may have, it is that many.
+        """
         asked = dict.fromkeys(min(n, self.most_heads) if self.has_heads else n for n in counts)
-        return tuple(n for n in asked if self.holds(n, columns))
+        return tuple(n for n in asked if n * columns * self.operation.per_logit(columns) <= _MOST_NUMBERS)
 
     @property
     def has_row_calls(self) -> bool:

@@ -19,7 +19,7 @@ from softcheck.probes.allocation import handing_out
 from softcheck.probes.bands import CANARIES, Bands, margin_bytes, place_in_bands
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.freed_block import Hole
-from softcheck.probes.helpers import GroupedProbe, differing, only, ordinary_rows, repeats, shapes, stopped
+from softcheck.probes.helpers import GroupedProbe, both_repeat, differing, only, ordinary_rows, shapes, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -78,9 +78,6 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
     def called(poison: float) -> Called:
         return in_bands(poison, gap)[0]
 
-    def again(poison: float) -> Bits | None:
-        return called(poison).output
-
     first, bands = in_bands(_ORDINARY, gap)
     if first.output is None:
         return stopped(first)
@@ -96,11 +93,8 @@ def _around_input(subject: Subject, bits: Bits, gap: int) -> Outcome:
             return stopped(other)
         message = f"the output changes when the memory around the input holds {name} in place of {_ORDINARY}"
         found = differing(FindingKind.OUT_OF_BOUNDS_READ, first.output, other.output, fmt, message, bits)
-        if (
-            found is not None
-            and repeats(first.output, partial(again, _ORDINARY), fmt)
-            and repeats(other.output, partial(again, poison), fmt)
-        ):
+        both = ((_ORDINARY, first.output), (poison, other.output))
+        if found is not None and both_repeat(both, lambda around: called(around).output, fmt):
             violations.append(found)
             break
     return Outcome(violations=tuple(violations))
@@ -153,10 +147,8 @@ def _compared(
         output = banded(canary)[0].output
         return None if output is None else to_bits(output, fmt)
 
-    steady = all(
-        repeats(seen, partial(again, canary), fmt) for canary, seen in zip(CANARIES, (one, other), strict=True)
-    )
-    return Outcome(violations=(read,)) if steady else None
+    both = tuple(zip(CANARIES, (one, other), strict=True))
+    return Outcome(violations=(read,)) if both_repeat(both, again, fmt) else None
 
 
 def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:

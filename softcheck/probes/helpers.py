@@ -3,21 +3,25 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import torch
 
-from oracles.formats import Bits, Format, bits_hex, decode, encode, format_of
+from oracles.formats import Bits, Format, Values, bits_hex, decode, encode, format_of
 from softcheck.calling.call import Called, Returned, call, place
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.recipe import available_bytes
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import judge_call
+from softcheck.operations.operation import Operation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.poison import nan_filled
+
+T = TypeVar("T")
 
 _INTERPRETED_SHAPES = ((3, 129), (2, 600))
 _INTERPRETED_HEADS = ((3, 129), (1, 260))
@@ -68,17 +72,26 @@ def call_on(subject: Subject, bits: Bits, layout: Layout = PACKED) -> Called:
         )
 
 
+def takes_gradients(operation: Operation) -> bool:
+    """True if a call takes output gradients that can be named, as a backward does."""
+    return operation.with_named is not None and any(operand.name == "grad" for operand in operation.operands)
+
+
+def with_gradients(subject: Subject, grads: Values) -> Subject:
+    """Returns the subject with these output gradients, [rows, columns]."""
+    return replace(subject, variant=subject.variant.of(subject.setting.operation.naming({"grad": grads})))
+
+
 def with_packed_gradients(subject: Subject, rows: int, columns: int) -> Subject:
     """Returns the subject with output gradients that are named where its operation takes some: ordinary numbers in each row.
 
     Those drawn from rows lie otherwise where all are constant, and a kernel may take another way for them: its answers may then have
     other last bits for other neighbours.
     """
-    operation = subject.setting.operation
-    if operation.with_named is None or all(operand.name != "grad" for operand in operation.operands):
+    setting = subject.setting
+    if not takes_gradients(setting.operation):
         return subject
-    grads = decode(ordinary_rows(rows, columns, subject.setting.fmt, subject.setting.seed + 1), subject.setting.fmt)
-    return replace(subject, variant=subject.variant.of(operation.naming({"grad": grads})))
+    return with_gradients(subject, decode(ordinary_rows(rows, columns, setting.fmt, setting.seed + 1), setting.fmt))
 
 
 def stopped(called: Called | Returned) -> Outcome:
@@ -140,6 +153,13 @@ def repeats(seen: Bits | None, again: Callable[[], Bits | None], fmt: Format, ro
         return False
     outputs = (again() for _ in range(_REPEATS))
     return all(output is not None and bool(same_bits(seen, output, fmt)[rows].all()) for output in outputs)
+
+
+def both_repeat(
+    seen: Sequence[tuple[T, Bits]], again: Callable[[T], Bits | None], fmt: Format, rows: slice = slice(None)
+) -> bool:
+    """True if calls that differ in one thing, each with the bits that it gave, all repeat theirs; ``again`` makes such a call."""
+    return all(repeats(bits, partial(again, each), fmt, rows) for each, bits in seen)
 
 
 def prefixed(violations: Sequence[Violation], words: str) -> tuple[Violation, ...]:

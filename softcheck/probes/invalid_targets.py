@@ -7,7 +7,6 @@ cases have such targets, and this probe makes no trial.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from softcheck.contract import FindingKind
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.bands import CANARIES, Bands, margin_bytes, place_in_bands
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import differing, ordinary_rows, prefixed, repeats
+from softcheck.probes.helpers import both_repeat, differing, ordinary_rows, prefixed
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -77,9 +76,7 @@ class InvalidTargets(Probe):
         violations = list(written)
         message = "the losses change with what the memory around the logits and the other operands holds"
         read = differing(FindingKind.OUT_OF_BOUNDS_READ, first.output, other, fmt, message)
-        if read is not None and all(
-            repeats(seen, partial(again, around), fmt) for seen, around in ((first.output, _ONE), (other, two))
-        ):
+        if read is not None and both_repeat(((_ONE, first.output), (two, other)), again, fmt):
             violations.append(read)
         shows = bool(np.isnan(decode(first.output[row], format_of(first.output, fmt))).all())
         return Outcome(violations=prefixed(violations, words), properties={PROPERTY: shows}, fatal=True)

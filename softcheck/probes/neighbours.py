@@ -5,26 +5,26 @@ probability of 0 and an infinity is NaN, and a loss scaler looks for such a row 
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
 from oracles.formats import Bits, Values, decode, encode
-from softcheck.calling.call import Called, call, place
-from softcheck.cases.case import PACKED
+from softcheck.calling.call import Called
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, Trial
 from softcheck.probes.helpers import (
     GroupedProbe,
+    both_repeat,
     call_on,
     differing,
     ordinary_rows,
     repeats,
     stopped,
+    takes_gradients,
+    with_gradients,
     with_packed_gradients,
 )
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.poison import nan_filled
 
 _INTERPRETED = ((5, 129), (3, 8))
 _BACKWARD = (129, 1100, 8200)
@@ -43,11 +43,7 @@ class Neighbours(GroupedProbe):
             (m, n) for m, n in asked if setting.takes(n) and not (setting.has_row_calls and m > setting.fewer(m, n))
         ]
         found = [Trial(f"{rows}x{columns}", (rows, columns)) for rows, columns in taken]
-        operation = setting.operation
-        has_gradient = (
-            any(operand.name == "grad" for operand in operation.operands) and operation.with_named is not None
-        )
-        widths = _BACKWARD[: 2 if setting.quick else None] if has_gradient else ()
+        widths = _BACKWARD[: 2 if setting.quick else None] if takes_gradients(setting.operation) else ()
         return [*found, *(Trial(f"output-gradients/{n}", n) for n in widths if setting.takes(n))]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
@@ -105,9 +101,8 @@ def _dependence(
     def again(inputs: Bits) -> Bits | None:
         return call_on(subject, inputs).output
 
-    both = zip((bits, changed), outputs, strict=True)
-    steady = all(repeats(output, partial(again, inputs), fmt, slice(kept, None, 2)) for inputs, output in both)
-    return Outcome(violations=(found,)) if steady else None
+    both = tuple(zip((bits, changed), outputs, strict=True))
+    return Outcome(violations=(found,)) if both_repeat(both, again, fmt, slice(kept, None, 2)) else None
 
 
 def _with_special_gradients(subject: Subject, columns: int) -> Outcome:
@@ -145,10 +140,7 @@ def _with_special_gradients(subject: Subject, columns: int) -> Outcome:
 
 def _called_with(subject: Subject, bits: Bits, grads: Values) -> Called:
     """Calls a backward on the output of a matrix and on these output gradients."""
-    operation = subject.setting.operation.naming({"grad": grads})
-    placed = place(bits, subject.setting.fmt, PACKED, subject.device)
-    with nan_filled():
-        return call(subject.variant.of(operation).function, placed, operation)
+    return call_on(with_gradients(subject, grads), bits)
 
 
 PROBE = Neighbours()

@@ -30,17 +30,21 @@ def _unwritten(values: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     return values.new_full(shape, True if values.dtype == torch.bool else torch.iinfo(values.dtype).max)
 
 
+def _beside(values: torch.Tensor, more: int) -> torch.Tensor:
+    """The operand as the first columns of one with so many more."""
+    *leading, last = values.shape
+    return _as(_unwritten(values, (*leading, last + more))[..., :last], values)
+
+
 def _padded(values: torch.Tensor) -> torch.Tensor | None:
     if values.dim() < 2:
         return None
-    *leading, last = values.shape
-    return _as(_unwritten(values, (*leading, last + 8))[..., :last], values)
+    return _beside(values, 8)
 
 
 def first_half(values: torch.Tensor) -> torch.Tensor:
     """The operand as the first columns of one with twice as many: its rows are as far apart as those of every second column."""
-    *leading, last = values.shape
-    return _as(_unwritten(values, (*leading, 2 * last))[..., :last], values)
+    return _beside(values, values.shape[-1])
 
 
 def _begun_later(values: torch.Tensor) -> torch.Tensor | None:
