@@ -17,7 +17,7 @@ import inspect
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,11 +27,9 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from oracles.formats import FLOAT16, FORMATS, Format, decode, encode
+from oracles.formats import FLOAT16, FORMATS, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
     from softcheck.variants.registry import LoadedVariant
@@ -72,7 +70,7 @@ def scales(every: int) -> Iterator[tuple[str, NDArray[np.float64]]]:
         yield f"scale={float(decode(np.array([bits], np.uint16), FLOAT16)[0])!r}", rows
 
 
-def losses(every: int, function: "Callable[..., object]") -> Iterator[tuple[str, NDArray[np.float64]]]:
+def losses(every: int, function: Callable[..., object]) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """The promises of each combination of options that a function has parameters for, and telling rows of one width, [8, columns].
 
     Where it has no reduction, NaN for targets that are no columns is an option more.
@@ -125,41 +123,37 @@ def broken(spec: str, dtype: str, promises: str, values: NDArray[np.float64]) ->
             arithmetic=declared.arithmetic or Arithmetic(),
             operation=variant.operation,
         ).violations
-    said = [f"{each.kind}: {each.message}" for each in found] + wrong_gradients(variant, values, fmt, device)
-    return [f"{promises}, {values.shape[1]} columns: {each}" for each in said]
+    said = [f"{each.kind}: {each.message}" for each in found]
+    if called.output is not None and variant.declaration.operation == "cross_entropy":
+        said += wrong_gradients(variant, values, dtype, device)
+    return [f"{promises or 'no option'}, {values.shape[1]} columns: {each}" for each in said]
 
 
 def wrong_gradients(
-    variant: "LoadedVariant", values: NDArray[np.float64], fmt: Format, device: "torch.device"
+    variant: "LoadedVariant", values: NDArray[np.float64], dtype: str, device: "torch.device"
 ) -> list[str]:
     """A sentence on the gradient that is furthest beyond its bound, of rows without infinities; none where a function has no gradient."""
     import torch
 
-    from softcheck.calling.call import to_tensor
+    from softcheck.calling.call import to_bits, to_tensor
     from softcheck.operations.arithmetic import Arithmetic
+    from softcheck.probes.backward import Forward
+    from softcheck.probes.base import Setting, Subject
+    from softcheck.probes.judged_gradients import judged
 
-    computed = variant.operation
-    logits = values[np.isfinite(values).all(axis=1)]
-    x = to_tensor(encode(logits, fmt), fmt, device).requires_grad_()
-    answer = variant.function(x) if variant.declaration.operation == "cross_entropy" else x.detach()
-    if computed.gradient is None or not answer.requires_grad:
+    fmt, declared = FORMATS[dtype], variant.declaration
+    bits = encode(values[np.isfinite(values).all(axis=1)], fmt)
+    x = to_tensor(bits, fmt, device).requires_grad_()
+    answer = variant.function(x)
+    if variant.operation.gradient is None or not answer.requires_grad:
         return []
-    logits = x.detach().double().cpu().numpy()
     g = torch.linspace(-2, 3, answer.numel(), device=device).view(answer.shape).to(answer.dtype)
     (gradient,) = torch.autograd.grad(answer, x, g)
-    shown, grads = gradient.double().cpu().numpy(), g.double().cpu().numpy()
-    arithmetic = variant.declaration.arithmetic or Arithmetic()
-    exact = computed.prove(logits, fmt, variant.declaration.fully_masked)
-    errors = computed.gradient.errors(shown, grads, logits, exact, fmt, arithmetic)
-    shares = np.where(errors.errors <= errors.limits, 0.0, errors.errors / errors.limits)
-    if computed.undefined is not None:
-        shares[computed.undefined(logits)] = 0.0
-    worst = np.unravel_index(np.argmax(np.nan_to_num(shares, nan=np.inf)), shares.shape)
-    if not shares[worst]:
-        return []
-    return [
-        f"wrong_gradient: {shown[worst]:g} at {tuple(map(int, worst))} is off by {shares[worst]:.3g} times its bound"
-    ]
+    arithmetic, words = declared.arithmetic or Arithmetic(), "varying"
+    setting = Setting(declaration=declared, dtype=dtype, backend="cuda" if device.type == "cuda" else "interpreter")
+    one = Forward(bits, x, answer, to_bits(answer, fmt), words, g, arithmetic, [])
+    wrong = judged(Subject(variant, setting, device), one, gradient, g, "of a call on ordinary rows")
+    return [] if wrong is None else [f"{wrong.kind}: {wrong.message}"]
 
 
 def main() -> int:

@@ -53,6 +53,7 @@ def test_wrong_functions_are_refused(words):
     code, last = ran(*words)
     assert code == 1
     assert not last.endswith(": 0 with a broken promise")
+    assert last.endswith("with a broken promise"), "it came to its end"
 
 
 def test_a_variant_without_a_mask_is_told_what_to_declare():
